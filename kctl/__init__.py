@@ -1,0 +1,3 @@
+"""kctl: Apache Kafka 2.7 in a pip install, and the toolkit to run the real one."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Administration as a library: every function returns values and prints nothing."""

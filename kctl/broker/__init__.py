@@ -1,0 +1,1 @@
+"""A Kafka 2.7 broker. Start at broker.py."""

@@ -1,0 +1,1 @@
+"""Coordinators: state machines replicated through internal topics."""

@@ -1,0 +1,1 @@
+"""A partition on this broker: leading it or following it."""

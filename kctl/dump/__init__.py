@@ -1,0 +1,1 @@
+"""Reading log directories without a broker; yields values, prints nothing."""

@@ -1,0 +1,1 @@
+"""The Kafka wire protocol as values and bytes. No sockets, no clock."""

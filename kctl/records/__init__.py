@@ -1,0 +1,1 @@
+"""Record batches v0, v1, v2 over memoryviews. Nothing here opens a file."""

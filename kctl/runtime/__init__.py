@@ -1,0 +1,1 @@
+"""The doors to the outside world, as Protocols, and nothing else."""

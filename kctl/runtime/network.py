@@ -1,0 +1,85 @@
+"""Network: a connection seam, not fd-readiness; TLS, epoll and sendfile stay behind it.
+
+Bytes come in through `Receiver.get_buffer`/`buffer_updated`, so that a big frame is received
+straight into the buffer it will be appended from. Bytes go out as parts, each a buffer or a
+`FileSlice`; parts are sent in order and never copied together.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kctl.runtime.disk import Buffer, FileSlice
+from kctl.runtime.future import Future
+
+Part = Buffer | FileSlice
+
+
+class Receiver(Protocol):
+    """What owns one connection; called on the loop, never re-entered."""
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; not empty. May be a scratch buffer shared by connections:
+        whoever returns it must be done with its bytes before `buffer_updated` returns."""
+        ...
+
+    def buffer_updated(self, count: int) -> None:
+        """The first `count` bytes of the last `get_buffer()` are there."""
+        ...
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """No more bytes either way; called exactly once. None: closed in good order."""
+        ...
+
+
+class Transport(Protocol):
+    """The sending side of a connection."""
+
+    # (host, port) of the other side, for logs and limits per IP.
+    peer: tuple[str, int]
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue `parts` and send what the socket takes now. Buffers belong to the transport
+        until sent: the caller must not change them."""
+        ...
+
+    def unsent_bytes(self) -> int: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once, dropping what is queued."""
+        ...
+
+
+class Listener(Protocol):
+    """A listening socket."""
+
+    host: str
+    # The port in fact bound, also when 0 was asked for.
+    port: int
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """Where connections come from."""
+
+    def listen(
+        self, host: str, port: int, on_connection: Callable[[Transport], Receiver | None]
+    ) -> Listener:
+        """Accept connections; `on_connection` returns their Receiver, or None to refuse.
+        KctlError naming host and port if they cannot be bound."""
+        ...
+
+    def connect(
+        self, host: str, port: int, on_connection: Callable[[Transport], Receiver],
+        timeout_ms: int,
+    ) -> Future[Transport]:
+        """Connect; UnreachableError or TimedOutError through the Future."""
+        ...

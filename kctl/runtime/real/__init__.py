@@ -1,0 +1,1 @@
+"""The runtime's doors opened on the operating system."""

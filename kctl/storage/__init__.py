@@ -1,0 +1,1 @@
+"""One module per file found in a Kafka log directory; formats only, no policy."""

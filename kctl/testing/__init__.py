@@ -1,0 +1,1 @@
+"""What other people's tests need of kctl."""
