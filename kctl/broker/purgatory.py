@@ -1,0 +1,118 @@
+"""Purgatory: operations that wait for a key to change or for a deadline. Pure, time passed in.
+
+An operation is watched under each of its keys. Whoever changes what a key stands for calls
+`check(key)`: every operation under it is asked to complete. An operation completes exactly once:
+by `try_complete` answering True, or by its deadline.
+
+Invariants: a completed operation is under no key; the heap may hold completed operations, which
+are dropped when they reach its top or when they outnumber the living.
+
+Kafka 2.7: kafka.server.DelayedOperationPurgatory.
+"""
+
+from collections.abc import Hashable, Iterable
+from heapq import heapify, heappop, heappush
+
+# Completed operations tolerated in the heap beyond the living ones before it is rebuilt.
+HEAP_SLACK = 1000
+
+
+class DelayedOperation:
+    """What waits; subclasses say when it is done and what to do then."""
+
+    __slots__ = ("deadline_ms", "is_completed", "keys")
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.is_completed = False
+        self.keys: tuple[Hashable, ...] = ()
+
+    def try_complete(self) -> bool:
+        """Whether the operation can end now; must not change anything."""
+        raise NotImplementedError
+
+    def on_complete(self, *, is_expired: bool) -> None:
+        """End it: build the answer and send it. Called exactly once."""
+        raise NotImplementedError
+
+
+class Purgatory:
+    """Holds what waits, by key and by deadline."""
+
+    def __init__(self) -> None:
+        # Inner dicts are ordered sets: first come, first asked.
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._heap: list[tuple[int, int, DelayedOperation]] = []
+        self._sequence = 0
+        self._living = 0
+
+    def __len__(self) -> int:
+        """How many operations wait."""
+        return self._living
+
+    def try_complete_else_watch(
+        self, operation: DelayedOperation, keys: Iterable[Hashable]
+    ) -> bool:
+        """Complete `operation` now if it can be; otherwise watch it under `keys`."""
+        if operation.try_complete():
+            operation.is_completed = True
+            operation.on_complete(is_expired=False)
+            return True
+        operation.keys = tuple(keys)
+        for key in operation.keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        self._sequence += 1
+        heappush(self._heap, (operation.deadline_ms, self._sequence, operation))
+        self._living += 1
+        return False
+
+    def check(self, key: Hashable) -> int:
+        """`key` changed: complete what can be; how many were."""
+        watchers = self._watchers.get(key)
+        if not watchers:
+            return 0
+        completed = 0
+        for operation in list(watchers):
+            # An answer may run into another's completion; each is asked at most once.
+            if not operation.is_completed and operation.try_complete():
+                self._finish(operation, is_expired=False)
+                completed += 1
+        return completed
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Forget `operation` without an answer (its connection is gone)."""
+        if not operation.is_completed:
+            self._forget(operation)
+
+    def expire(self, now_ms: int) -> int:
+        """Complete what is past its deadline; how many were."""
+        expired = 0
+        while self._heap and self._heap[0][0] <= now_ms:
+            operation = heappop(self._heap)[2]
+            if not operation.is_completed:
+                self._finish(operation, is_expired=True)
+                expired += 1
+        return expired
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has to be called next, if at all."""
+        heap = self._heap
+        if len(heap) > 2 * self._living + HEAP_SLACK:
+            self._heap = heap = [entry for entry in heap if not entry[2].is_completed]
+            heapify(heap)
+        while heap and heap[0][2].is_completed:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def _finish(self, operation: DelayedOperation, *, is_expired: bool) -> None:
+        self._forget(operation)
+        operation.on_complete(is_expired=is_expired)
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        operation.is_completed = True
+        self._living -= 1
+        for key in operation.keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watchers[key]

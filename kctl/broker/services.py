@@ -1,0 +1,34 @@
+"""Services: the parts of a running broker that request handlers work with."""
+
+from dataclasses import dataclass
+
+from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.config import BrokerConfig
+from kctl.broker.controller.controller import Controller
+from kctl.broker.coordinator.runtime import CoordinatorRuntime
+from kctl.broker.dynamic_config import DynamicConfigs
+from kctl.broker.log.log_manager import LogManager
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.runtime.runtime import Runtime
+from kctl.store.cluster_store import ClusterStore
+
+
+@dataclass(slots=True)
+class Services:
+    """One broker's parts; made by `kctl.broker.broker`, never changed afterwards."""
+
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    log_manager: LogManager
+    cluster_store: ClusterStore
+    controller: Controller
+    group_coordinator: CoordinatorRuntime
+    auto_topics: AutoTopicCreator
+    producer_ids: ProducerIdManager
+    dynamic_configs: DynamicConfigs
