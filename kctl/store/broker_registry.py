@@ -1,0 +1,232 @@
+"""BrokerRegistry: the brokers, the controller and the cluster itself, as znodes.
+
+Kafka 2.7: kafka.zk.KafkaZkClient, kafka.coordinator.transaction.ProducerIdManager; KIP-380
+(a broker's epoch is the czxid of its znode).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import cast
+
+from kctl.errors import KctlError
+from kctl.model import BrokerInfo
+from kctl.store import znodes
+from kctl.store.errors import (
+    ControllerMovedError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+)
+from kctl.store.interface import ANY_VERSION, Create, Delete, Operation, Set, Stat, Watch
+from kctl.store.znode_client import ZnodeClient
+from kctl.store.znodes import FeatureStatus, ProducerIdBlock, VersionRange
+
+MAX_PRODUCER_ID = (1 << 63) - 1
+
+
+class BrokerRegistry(ZnodeClient):
+    """Who is alive, who is controller, and the few counters that the cluster shares."""
+
+    async def ensure_persistent_paths(self) -> None:
+        """Create what every Kafka cluster has, where it lacks."""
+        missing = await self.call_all(
+            [partial(self.store.exists, path) for path in znodes.PERSISTENT_PATHS]
+        )
+        for path, stat in zip(znodes.PERSISTENT_PATHS, missing, strict=True):
+            if stat is None:
+                await self.make_path(path)
+
+    # --- the cluster
+
+    async def get_cluster_id(self) -> str | None:
+        """The cluster's id, once it has one."""
+        found = await self.get(znodes.CLUSTER_ID)
+        return znodes.decode_cluster_id(found[0]) if found else None
+
+    async def create_or_get_cluster_id(self, proposed: str) -> str:
+        """Make `proposed` the cluster's id unless it has one; the id that counts."""
+        try:
+            await self.create_recursive(znodes.CLUSTER_ID, znodes.encode_cluster_id(proposed))
+        except NodeExistsError:
+            return await self.get_cluster_id() or proposed
+        return proposed
+
+    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
+        """The next 1,000 producer ids, ours alone. KctlError when ids run out."""
+        while True:
+            found = await self.get(znodes.PRODUCER_ID_BLOCK)
+            if found is None:
+                await self.make_path(znodes.PRODUCER_ID_BLOCK)
+                continue
+            data, stat = found
+            first = znodes.decode_producer_id_block(data).last + 1 if data else 0
+            last = first + znodes.PRODUCER_ID_BLOCK_SIZE - 1
+            if last > MAX_PRODUCER_ID:
+                raise KctlError("no producer ids are left")
+            block = ProducerIdBlock(broker_id, first, last)
+            encoded = znodes.encode_producer_id_block(block)
+            if await self.conditional_set(znodes.PRODUCER_ID_BLOCK, encoded, stat.version) is None:
+                # Lost the race, or won it and lost the answer: the znode tells.
+                again = await self.get(znodes.PRODUCER_ID_BLOCK)
+                if again is None or again[0] != encoded:
+                    continue
+            return block
+
+    async def generate_broker_sequence_id(self) -> int:
+        """1, 2, 3, ...: added to reserved.broker.max.id it makes a broker id."""
+        await self.make_path(znodes.BROKER_SEQUENCE_ID)
+        stat = await self.call(partial(self.store.set, znodes.BROKER_SEQUENCE_ID, znodes.NO_DATA))
+        return stat.version
+
+    async def get_feature(
+        self, watch: Watch | None = None
+    ) -> tuple[FeatureStatus, dict[str, VersionRange], int] | None:
+        """Finalized features and the znode's version; None (and no watch) if not there."""
+        found = await self.get(znodes.FEATURE, watch)
+        return (*znodes.decode_feature(found[0]), found[1].version) if found else None
+
+    async def set_or_create_feature(
+        self, status: FeatureStatus, features: Mapping[str, VersionRange]
+    ) -> int:
+        """Write `/feature`; its new version."""
+        data = znodes.encode_feature(status, features)
+        try:
+            stat = await self.call(partial(self.store.set, znodes.FEATURE, data))
+        except NoNodeError:
+            _, stat = await self.call(partial(self.store.create, znodes.FEATURE, data))
+        return stat.version
+
+    # --- brokers
+
+    async def register_broker(
+        self,
+        broker: BrokerInfo,
+        *,
+        timestamp_ms: int,
+        jmx_port: int = -1,
+        features: Mapping[str, VersionRange] | None = None,
+        version: int = 5,
+    ) -> int:
+        """Announce a broker for as long as our session lives; its epoch.
+
+        Create and set are one multi, as Kafka does it: the Stat of the set tells the czxid.
+        NodeExistsError if another session holds this broker id.
+        """
+        path = znodes.broker_path(broker.broker_id)
+        data = znodes.encode_broker(
+            broker, timestamp_ms=timestamp_ms, jmx_port=jmx_port, features=features, version=version
+        )
+        operations: list[Operation] = [
+            Create(path, znodes.NO_DATA, ephemeral=True),
+            Set(path, data, 0),
+        ]
+        try:
+            results = await self.call(partial(self.store.multi, operations))
+        except MultiError as error:
+            if not isinstance(error.error, NodeExistsError):
+                raise error.error from None
+            return await self._own_broker_epoch(path, error.error)
+        return cast(Stat, results[1]).czxid
+
+    async def _own_broker_epoch(self, path: str, taken: NodeExistsError) -> int:
+        # The registration succeeded and its answer was lost: then the znode is our session's.
+        stat = await self.call(partial(self.store.exists, path))
+        if stat is None or stat.ephemeral_owner != self.store.session_id:
+            raise taken
+        return stat.czxid
+
+    async def update_broker(
+        self,
+        broker: BrokerInfo,
+        *,
+        timestamp_ms: int,
+        jmx_port: int = -1,
+        features: Mapping[str, VersionRange] | None = None,
+        version: int = 5,
+    ) -> None:
+        """Announce changed listeners of a registered broker; NoNodeError."""
+        data = znodes.encode_broker(
+            broker, timestamp_ms=timestamp_ms, jmx_port=jmx_port, features=features, version=version
+        )
+        await self.call(partial(self.store.set, znodes.broker_path(broker.broker_id), data))
+
+    async def get_broker_ids(self, watch: Watch | None = None) -> list[int]:
+        """Live brokers' ids, ascending; `watch` sees brokers come and go."""
+        return sorted(map(int, await self.children(znodes.BROKER_IDS, watch)))
+
+    async def get_broker(self, broker_id: int, watch: Watch | None = None) -> BrokerInfo | None:
+        """A live broker with its epoch; `watch` sees its listeners change."""
+        brokers = await self.get_brokers([broker_id], watch)
+        return brokers.get(broker_id)
+
+    async def get_brokers(
+        self, broker_ids: Sequence[int], watch: Watch | None = None
+    ) -> dict[int, BrokerInfo]:
+        """Those of `broker_ids` that live, in the order given."""
+        found = await self.get_all([znodes.broker_path(n) for n in broker_ids], watch)
+        return {
+            broker_id: znodes.decode_broker(broker_id, answer[0], answer[1].czxid)
+            for broker_id, answer in zip(broker_ids, found, strict=True)
+            if answer is not None
+        }
+
+    async def get_all_brokers(self) -> dict[int, BrokerInfo]:
+        """All live brokers with their epochs, ascending."""
+        return await self.get_brokers(await self.get_broker_ids())
+
+    # --- the controller
+
+    async def get_controller_id(self, watch: Watch | None = None) -> int | None:
+        """The controller's broker id, or None. A watch is set only if there is a controller:
+        to see one come, watch `exists(CONTROLLER)`."""
+        found = await self.get(znodes.CONTROLLER, watch)
+        return znodes.decode_controller(found[0]) if found else None
+
+    async def get_controller_epoch(self) -> tuple[int, int] | None:
+        """Epoch and its znode's version."""
+        found = await self.get(znodes.CONTROLLER_EPOCH)
+        return (znodes.decode_controller_epoch(found[0]), found[1].version) if found else None
+
+    async def register_controller_and_increment_epoch(
+        self, broker_id: int, *, timestamp_ms: int
+    ) -> tuple[int, int]:
+        """Become controller: create `/controller` and raise the epoch in one multi.
+
+        The new epoch and its znode's version, which fences all our writes from now on.
+        ControllerMovedError if somebody else is, or became, controller.
+        """
+        epoch, zk_version = await self._get_or_create_controller_epoch()
+        new_epoch = epoch + 1
+        operations: list[Operation] = [
+            Create(
+                znodes.CONTROLLER, znodes.encode_controller(broker_id, timestamp_ms), ephemeral=True
+            ),
+            Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(new_epoch), zk_version),
+        ]
+        try:
+            results = await self.call(partial(self.store.multi, operations))
+        except MultiError as error:
+            # Ours all the same if only the answer to our first attempt was lost.
+            now = await self.get_controller_epoch()
+            if await self.get_controller_id() == broker_id and now and now[0] == new_epoch:
+                return now
+            raise ControllerMovedError(znodes.CONTROLLER) from error
+        return new_epoch, cast(Stat, results[1]).version
+
+    async def _get_or_create_controller_epoch(self) -> tuple[int, int]:
+        while True:
+            found = await self.get_controller_epoch()
+            if found is not None:
+                return found
+            data = znodes.encode_controller_epoch(znodes.INITIAL_CONTROLLER_EPOCH)
+            try:
+                await self.call(partial(self.store.create, znodes.CONTROLLER_EPOCH, data))
+            except NodeExistsError:
+                continue
+
+    async def delete_controller(self, controller_epoch_zk_version: int = ANY_VERSION) -> None:
+        """Step down: a new election begins; ControllerMovedError if it began already."""
+        try:
+            await self.write(Delete(znodes.CONTROLLER), controller_epoch_zk_version)
+        except NoNodeError:
+            return

@@ -1,0 +1,87 @@
+"""What a call of the metadata store can fail with: ZooKeeper's error codes as exceptions.
+
+Each class is one decision of its catcher: make the parent, take the other's node, read again,
+wait for the connection, start a new session, resign.
+"""
+
+from kctl.errors import KctlError
+
+
+class StoreError(KctlError):
+    """Any refusal by the metadata store; `path` is the znode's, or empty."""
+
+    def __init__(self, path: str = "", message: str | None = None) -> None:
+        super().__init__(message or (f"{path}: {self.text}" if path else self.text))
+        self.path = path
+
+    # What the error says about the path.
+    text = "the metadata store refused"
+
+
+class NoNodeError(StoreError):
+    """There is no such znode (or no parent to create it under)."""
+
+    text = "no such znode"
+
+
+class NodeExistsError(StoreError):
+    """The znode is there already."""
+
+    text = "the znode exists already"
+
+
+class BadVersionError(StoreError):
+    """The znode's version is not the expected one: somebody wrote in between."""
+
+    text = "the znode has another version"
+
+
+class NotEmptyError(StoreError):
+    """A znode with children cannot be deleted."""
+
+    text = "the znode has children"
+
+
+class NoChildrenForEphemeralsError(StoreError):
+    """An ephemeral znode cannot have children."""
+
+    text = "an ephemeral znode cannot have children"
+
+
+class InvalidPathError(StoreError):
+    """Not a path, or one that is never writable: bad arguments, nothing was tried."""
+
+    text = "not a znode path"
+
+
+class SessionExpiredError(StoreError):
+    """The session is over: ephemerals and watches are gone, ask for a new session."""
+
+    text = "the session with the metadata store has expired"
+
+
+class ConnectionLossError(StoreError):
+    """The answer was lost with the connection; the operation may or may not have happened."""
+
+    text = "connection to the metadata store lost"
+
+
+class AuthFailedError(StoreError):
+    """The store knows us and says no (bad credentials or a znode's ACL); trying again is vain."""
+
+    text = "not authorised by the metadata store"
+
+
+class ControllerMovedError(StoreError):
+    """`/controller_epoch` has moved on: somebody else is controller, resign."""
+
+    text = "the controller has moved to another broker"
+
+
+class MultiError(StoreError):
+    """A multi was refused as a whole because its operation `index` failed with `error`."""
+
+    def __init__(self, index: int, error: StoreError) -> None:
+        super().__init__(error.path, f"operation {index} of a multi failed: {error}")
+        self.index = index
+        self.error = error
