@@ -1,0 +1,345 @@
+"""RealDisk: the disk door opened on the operating system's files.
+
+Writes go straight to the system (`pwrite`, never a buffered file object), so what was written
+survives `kill -9`. A descriptor is closed when nobody refers to its RealDiskFile any more: the
+interpreter's own reference count is the count of owner plus FileSlices in flight. `close` only
+says that the owner is done, so an owner also drops its reference.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+
+from kctl.errors import StorageError
+from kctl.runtime.disk import Buffer, DiskFile, DiskLock
+
+# Linux takes at most this many buffers in one writev.
+_IOV_MAX = 1024
+
+
+def _refused(path: str, error: OSError) -> StorageError:
+    hint = None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space on this file system"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        hint = "check owner and permissions"
+    return StorageError(f"{path}: {error.strerror or error}", hint=hint)
+
+
+class RealDiskFile:
+    """An open file; see `kctl.runtime.disk.DiskFile`."""
+
+    __slots__ = ("_fd", "_size", "path")
+
+    def __init__(self, path: str, fd: int, size: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._size = size
+
+    def size(self) -> int:
+        """Bytes in the file, as this object knows it."""
+        return self._size
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write `parts` at the end; on an error the file is cut back to its old size."""
+        position = self._size
+        try:
+            if len(parts) == 1:
+                part = parts[0]
+                length = len(part)
+                written = os.pwrite(self._fd, part, position)
+            else:
+                length = sum(map(len, parts))
+                written = os.pwritev(self._fd, parts[:_IOV_MAX], position)
+            if written != length:
+                self._write_rest(parts, written, position)
+        except OSError as error:
+            self._cut_back(position)
+            raise _refused(self.path, error) from error
+        self._size = position + length
+        return position
+
+    def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
+        """Go on after a short write; an error comes to light here at the latest."""
+        start = 0
+        for part in parts:
+            end = start + len(part)
+            while written < end:
+                rest = memoryview(part)[written - start :]
+                count = os.pwrite(self._fd, rest, position + written)
+                if count == 0:
+                    raise OSError(errno.EIO, "nothing was written")
+                written += count
+            start = end
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Overwrite (and extend) at `position`."""
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                self._write_rest((data,), written, position)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        self._size = max(self._size, position + len(data))
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes; shorter only at the end of the file."""
+        try:
+            data = os.pread(self._fd, length, position)
+            if len(data) < length:
+                # Short before the end: only for more than 2 GiB, or on odd file systems.
+                while data and len(data) < length:
+                    more = os.pread(self._fd, length - len(data), position + len(data))
+                    if not more:
+                        break
+                    data += more
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        return data
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer`; how many bytes there were."""
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(self._fd, [buffer[done:]], position + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        return done
+
+    def map(self) -> memoryview:
+        """A read-only view of the whole file as it is now."""
+        try:
+            size = os.fstat(self._fd).st_size
+            if size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ))
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with NULs."""
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+        self._size = size
+
+    def fsync(self) -> None:
+        """Make the contents durable."""
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            raise _refused(self.path, error) from error
+
+    def fileno(self) -> int:
+        """The descriptor; valid as long as somebody refers to this object."""
+        return self._fd
+
+    def close(self) -> None:
+        """The owner is done; the descriptor goes when the last reference does."""
+
+    def __del__(self) -> None:
+        # The one finalizer of kctl: descriptors are not state, and slices in flight need it.
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDiskLock:
+    """A lock file held by flock(2) and fcntl(2): gone with the process, however it ends.
+
+    Java's FileLock is the fcntl one, so Apache Kafka and kctl keep each other out; flock also
+    keeps out a second holder in this very process.
+    """
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let go of the lock; the file stays, as Kafka's does."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDisk:
+    """The file system of this machine; see `kctl.runtime.disk.Disk`."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
+        """Open `path`; with `create`, make it if it is not there."""
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
+        if create:
+            flags |= os.O_CREAT
+        try:
+            fd = os.open(path, flags, 0o644)
+            try:
+                size = os.fstat(fd).st_size
+            except OSError:
+                os.close(fd)
+                raise
+        except OSError as error:
+            raise _refused(path, error) from error
+        return RealDiskFile(path, fd, size)
+
+    def exists(self, path: str) -> bool:
+        """Whether `path` is there."""
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _refused(path, error) from error
+        return True
+
+    def is_directory(self, path: str) -> bool:
+        """Whether `path` is a directory."""
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def make_directory(self, path: str) -> None:
+        """Create `path` and its parents."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomically replace `new` by `old`."""
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise _refused(old, error) from error
+
+    def remove(self, path: str) -> None:
+        """Unlink a file; fine if it is gone."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it; fine if it is gone."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def read_file(self, path: str) -> bytes:
+        """The whole file."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(fd, 65536)
+                if len(data) < 65536:
+                    return data
+                chunks = [data]
+                while chunk := os.read(fd, 1 << 20):
+                    chunks.append(chunk)
+                return b"".join(chunks)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Replace `path` durably."""
+        beside = path + ".tmp"
+        try:
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(beside, path)
+        except OSError as error:
+            raise _refused(path, error) from error
+        self.fsync_directory(os.path.dirname(path) or ".")
+
+    def fsync_directory(self, path: str) -> None:
+        """Make created, renamed and removed names durable."""
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def modified_ms(self, path: str) -> int:
+        """Last modification in wall milliseconds."""
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def set_modified_ms(self, path: str, when_ms: int) -> None:
+        """Set the last modification, in wall milliseconds."""
+        try:
+            os.utime(path, ns=(when_ms * 1_000_000, when_ms * 1_000_000))
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def size(self, path: str) -> int:
+        """Bytes in the file now."""
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def free_bytes(self, path: str) -> int:
+        """What an ordinary process may still write on that file system."""
+        try:
+            facts = os.statvfs(path)
+        except OSError as error:
+            raise _refused(path, error) from error
+        return facts.f_bavail * facts.f_frsize
+
+    def lock(self, path: str) -> DiskLock:
+        """Take the lock file `path` for this process."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _refused(path, error) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise StorageError(
+                    f"{path} is locked by another process",
+                    hint="another broker uses this directory; stop it or choose another one",
+                ) from error
+            raise _refused(path, error) from error
+        return RealDiskLock(fd)
