@@ -5,11 +5,17 @@ when that Future is. Awaiting a done Future costs no turn of the loop, so code o
 store (whose answers are ready at once) runs straight through.
 
 Invariants: a Future is set at most once; its callbacks run on the scheduler (`call_soon`), in the
-order added; a Task is a Future of what its coroutine returns.
+order added; a Task is a Future of what its coroutine returns; the error of a Task that nobody
+looks at is told to the scheduler that spawned it, never lost.
 """
 
-from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar, cast
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from kctl.runtime.scheduler import Scheduler
 
 T = TypeVar("T")
 CallSoon = Callable[..., None]
@@ -23,18 +29,15 @@ class CancelledError(Exception):
 class Future(Generic[T]):
     """A result that will be there later."""
 
-    __slots__ = ("_call_soon", "_callbacks", "_error", "_value")
+    __slots__ = ("_call_soon", "_callbacks", "_error", "_value", "done")
 
     def __init__(self, call_soon: CallSoon) -> None:
         self._call_soon = call_soon
         self._value: object = _PENDING
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Future[T]], object]] = []
-
-    @property
-    def done(self) -> bool:
-        """Whether a result or an error is there."""
-        return self._value is not _PENDING or self._error is not None
+        self._callbacks: list[Callable[[Future[T]], object]] | None = None
+        # Whether a result or an error is there; read it, never set it.
+        self.done = False
 
     def result(self) -> T:
         """The value, or raises the error; RuntimeError if neither is there yet."""
@@ -50,35 +53,39 @@ class Future(Generic[T]):
 
     def set_result(self, value: T) -> None:
         """Finish with `value`; RuntimeError if already done."""
-        self._check_pending()
+        if self.done:
+            raise RuntimeError("a Future is set once")
+        self.done = True
         self._value = value
-        self._run_callbacks()
+        if self._callbacks is not None:
+            self._run_callbacks()
 
     def set_error(self, error: BaseException) -> None:
         """Finish with `error`; RuntimeError if already done."""
-        self._check_pending()
+        if self.done:
+            raise RuntimeError("a Future is set once")
+        self.done = True
         self._error = error
-        self._run_callbacks()
+        if self._callbacks is not None:
+            self._run_callbacks()
 
-    def add_done_callback(self, callback: Callable[["Future[T]"], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
         """Call `callback(self)` on the scheduler once done (soon, if it is done already)."""
         if self.done:
             self._call_soon(callback, self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
-    def __await__(self) -> Generator["Future[Any]", None, T]:
+    def __await__(self) -> Generator[Future[Any], None, T]:
         """Give the Task this Future to wait for, unless it is done."""
         if not self.done:
             yield self
         return self.result()
 
-    def _check_pending(self) -> None:
-        if self.done:
-            raise RuntimeError("a Future is set once")
-
     def _run_callbacks(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
+        callbacks, self._callbacks = self._callbacks or (), None
         for callback in callbacks:
             self._call_soon(callback, self)
 
@@ -86,40 +93,129 @@ class Future(Generic[T]):
 class Task(Future[T]):
     """Drives a coroutine; made by `Scheduler.spawn`."""
 
-    __slots__ = ("_cancelled", "_coroutine", "_waiting_for", "name")
+    __slots__ = ("_cancelled", "_coroutine", "_is_watched", "_on_unseen", "_waiting_for", "name")
 
     def __init__(
-        self, call_soon: CallSoon, coroutine: Coroutine[Any, Any, T], name: str = ""
+        self,
+        call_soon: CallSoon,
+        coroutine: Coroutine[Any, Any, T],
+        name: str = "",
+        on_unseen_error: Callable[[Task[Any], BaseException], object] | None = None,
     ) -> None:
         super().__init__(call_soon)
         self.name = name
         self._coroutine = coroutine
         self._cancelled = False
         self._waiting_for: Future[Any] | None = None
+        self._is_watched = False
+        self._on_unseen = on_unseen_error
         self._step(None)
+
+    def result(self) -> T:
+        """The value, or raises the error; RuntimeError if neither is there yet."""
+        self._is_watched = True
+        return super().result()
+
+    def error(self) -> BaseException | None:
+        """The error, if that is how it ended."""
+        self._is_watched = True
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """Call `callback(self)` on the scheduler once done (soon, if it is done already)."""
+        self._is_watched = True
+        super().add_done_callback(callback)
 
     def cancel(self) -> None:
         """Raise CancelledError inside the coroutine at its next step; harmless when done."""
         if not self.done and not self._cancelled:
             self._cancelled = True
-            self._waiting_for = None
             self._call_soon(self._step, None)
 
     def _step(self, woken_by: Future[Any] | None) -> None:
+        if self.done:
+            return
+        cancelled, self._cancelled = self._cancelled, False
         # A Future that was waited for before a cancel may still ring: not for us any more.
-        if self.done or woken_by is not self._waiting_for:
+        if not cancelled and woken_by is not self._waiting_for:
             return
         self._waiting_for = None
         try:
-            if self._cancelled:
-                self._cancelled = False
+            if cancelled:
                 waited_for = self._coroutine.throw(CancelledError())
             else:
                 waited_for = self._coroutine.send(None)
         except StopIteration as stop:
             self.set_result(stop.value)
+        except CancelledError as error:
+            self._is_watched = True
+            self.set_error(error)
         except Exception as error:  # noqa: BLE001 - a Task hands every error to its awaiter
             self.set_error(error)
+            self._call_soon(self._tell_if_unseen, error)
         else:
             self._waiting_for = waited_for
             waited_for.add_done_callback(self._step)
+
+    def _tell_if_unseen(self, error: BaseException) -> None:
+        if not self._is_watched and self._on_unseen is not None:
+            self._on_unseen(self, error)
+
+
+async def sleep(scheduler: Scheduler, delay_ms: int) -> None:
+    """Wait `delay_ms` milliseconds."""
+    future: Future[None] = scheduler.future()
+    timer = scheduler.call_later(delay_ms, _ring, future)
+    try:
+        await future
+    finally:
+        timer.cancel()
+
+
+async def gather(scheduler: Scheduler, awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """Run all at once; their results in order. The first error, once all are done."""
+    tasks = [scheduler.spawn(_await(awaitable)) for awaitable in awaitables]
+    first_error: BaseException | None = None
+    for task in tasks:
+        await _settle(scheduler, task)
+        first_error = first_error or task.error()
+    if first_error is not None:
+        raise first_error
+    return [task.result() for task in tasks]
+
+
+async def wait_at_most(
+    scheduler: Scheduler, future: Future[T], timeout_ms: int, on_timeout: Exception
+) -> T:
+    """The result of `future`; raises `on_timeout` if it is not there in `timeout_ms`. The
+    future itself goes on."""
+    if future.done:
+        return future.result()
+    either: Future[None] = scheduler.future()
+    timer = scheduler.call_later(timeout_ms, _ring, either)
+    future.add_done_callback(lambda _: _ring(either))
+    await either
+    timer.cancel()
+    return _result_or(future, on_timeout)
+
+
+def _result_or(future: Future[T], otherwise: Exception) -> T:
+    if future.done:
+        return future.result()
+    raise otherwise
+
+
+async def _await(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+async def _settle(scheduler: Scheduler, future: Future[Any]) -> None:
+    if not future.done:
+        done: Future[None] = scheduler.future()
+        future.add_done_callback(lambda _: done.set_result(None))
+        await done
+
+
+def _ring(future: Future[None]) -> None:
+    if not future.done:
+        future.set_result(None)

@@ -3,6 +3,9 @@
 Bytes come in through `Receiver.get_buffer`/`buffer_updated`, so that a big frame is received
 straight into the buffer it will be appended from. Bytes go out as parts, each a buffer or a
 `FileSlice`; parts are sent in order and never copied together.
+
+A Receiver that also has the method of `EofReceiver` decides what a peer's half-close means;
+without it, the end of the peer's bytes closes the connection.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +34,15 @@ class Receiver(Protocol):
         ...
 
 
+class EofReceiver(Receiver, Protocol):
+    """A Receiver that wants to answer a peer which has only finished speaking."""
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. True: stay open for answers, the owner closes; False: close
+        now."""
+        ...
+
+
 class Transport(Protocol):
     """The sending side of a connection."""
 
@@ -39,7 +51,7 @@ class Transport(Protocol):
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue `parts` and send what the socket takes now. Buffers belong to the transport
-        until sent: the caller must not change them."""
+        until sent: the caller must not change them. Dropped silently once closed."""
         ...
 
     def unsent_bytes(self) -> int: ...
@@ -63,6 +75,12 @@ class Listener(Protocol):
     host: str
     # The port in fact bound, also when 0 was asked for.
     port: int
+
+    def pause_accepting(self) -> None:
+        """Leave new connections in the backlog (a limit is reached)."""
+        ...
+
+    def resume_accepting(self) -> None: ...
 
     def close(self) -> None: ...
 

@@ -1,1 +1,36 @@
-"""The runtime's doors opened on the operating system."""
+"""The doors opened on the operating system: the only code that touches it."""
+
+import sys
+from dataclasses import dataclass
+
+from kctl.runtime.real.clock import RealClock
+from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.real.entropy import RealEntropy
+from kctl.runtime.real.loop import RealScheduler
+from kctl.runtime.real.network import RealNetwork
+from kctl.runtime.real.trace import LineTrace
+from kctl.runtime.runtime import Runtime
+from kctl.runtime.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RealRuntime(Runtime):
+    """This machine; its scheduler can be run."""
+
+    scheduler: RealScheduler
+
+
+def make_runtime(trace: Trace | None = None) -> RealRuntime:
+    """A Runtime on this machine that logs to `trace` (default: standard error). Its owner runs
+    `scheduler.run_until(...)` or `run_forever()`, and `scheduler.close()` at the end."""
+    clock = RealClock()
+    trace = trace or LineTrace(sys.stderr)
+    scheduler = RealScheduler(clock, trace)
+    return RealRuntime(
+        clock=clock,
+        scheduler=scheduler,
+        network=RealNetwork(scheduler, trace),
+        disk=RealDisk(),
+        entropy=RealEntropy(),
+        trace=trace,
+    )

@@ -1,0 +1,267 @@
+"""RealNetwork: TCP sockets that listen and that connect.
+
+Accepting is bounded per turn, stops for a while when the process has no descriptors left, and
+never sleeps in the kernel. Names are looked up on a thread of their own, numeric addresses in
+place; the addresses of a name are tried one after the other within one deadline.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+
+from kctl.errors import KctlError, TimedOutError, UnreachableError
+from kctl.runtime.future import Future
+from kctl.runtime.network import Receiver, Transport
+from kctl.runtime.real.loop import RealScheduler
+from kctl.runtime.real.poller import READABLE, WRITABLE
+from kctl.runtime.real.transport import RealTransport
+from kctl.runtime.trace import NullTrace, Trace
+
+BACKLOG = 1024
+ACCEPTS_PER_TURN = 64
+# How long to leave the backlog alone when the process is out of descriptors.
+NO_DESCRIPTORS_PAUSE_MS = 200
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Address = tuple[str, int]
+OnAccept = Callable[[Transport], Receiver | None]
+OnConnect = Callable[[Transport], Receiver]
+
+
+class RealListener:
+    """One listening socket."""
+
+    def __init__(
+        self, scheduler: RealScheduler, sock: socket.socket, on_connection: OnAccept, trace: Trace
+    ) -> None:
+        self.host, self.port = sock.getsockname()[:2]
+        self._scheduler = scheduler
+        self._socket = sock
+        self._on_connection = on_connection
+        self._trace = trace
+        self._is_paused = False
+        self._is_closed = False
+        scheduler.watch(sock.fileno(), READABLE, self._accept_some)
+
+    def pause_accepting(self) -> None:
+        """Leave new connections in the backlog."""
+        if not self._is_paused and not self._is_closed:
+            self._is_paused = True
+            self._scheduler.rewatch(self._socket.fileno(), 0)
+
+    def resume_accepting(self) -> None:
+        """Take connections again."""
+        if self._is_paused and not self._is_closed:
+            self._is_paused = False
+            self._scheduler.rewatch(self._socket.fileno(), READABLE)
+
+    def close(self) -> None:
+        """Listen no more; what waits in the backlog is reset."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._scheduler.unwatch(self._socket.fileno())
+            self._socket.close()
+
+    def _accept_some(self, _mask: int) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if self._is_paused or self._is_closed:
+                return
+            try:
+                sock, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._accept_failed(error)
+                return
+            self._accepted(sock, address[:2])
+
+    def _accepted(self, sock: socket.socket, peer: Address) -> None:
+        _tune(sock)
+        transport = RealTransport(self._scheduler, sock, peer)
+        receiver = self._on_connection(transport)
+        if receiver is None:
+            transport.abort()
+        else:
+            transport.attach(receiver)
+
+    def _accept_failed(self, error: OSError) -> None:
+        # Anything else (ECONNABORTED, ...) is the fate of one peer; the next is served.
+        if error.errno in _OUT_OF_RESOURCES:
+            self._trace.warning(f"Cannot accept connections on port {self.port}: {error.strerror}")
+            self.pause_accepting()
+            self._scheduler.call_later(NO_DESCRIPTORS_PAUSE_MS, self.resume_accepting)
+
+
+class Connector:
+    """One attempt to connect: addresses in turn, until one answers or time is up."""
+
+    def __init__(
+        self, scheduler: RealScheduler, name: str, on_connection: OnConnect, timeout_ms: int
+    ) -> None:
+        self.future: Future[Transport] = scheduler.future()
+        self._scheduler = scheduler
+        self._name = name
+        self._on_connection = on_connection
+        self._addresses: list[tuple[int, Address]] = []
+        self._socket: socket.socket | None = None
+        self._last_error = "no address"
+        self._timer = scheduler.call_later(timeout_ms, self._timed_out, timeout_ms)
+
+    def start(self, addresses: list[tuple[int, Address]]) -> None:
+        """Try `addresses`, the first first."""
+        self._addresses = addresses[::-1]
+        self._try_next()
+
+    def fail(self, reason: str) -> None:
+        """Give up."""
+        self._finish()
+        if not self.future.done:
+            self.future.set_error(UnreachableError(f"cannot connect to {self._name}: {reason}"))
+
+    def _try_next(self) -> None:
+        if self.future.done:
+            return
+        if not self._addresses:
+            self.fail(self._last_error)
+            return
+        family, address = self._addresses.pop()
+        try:
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket.settimeout(0)
+            failure = self._socket.connect_ex(address)
+        except OSError as error:
+            failure = error.errno or errno.EINVAL
+        if failure == 0:
+            self._connected()
+        elif failure == errno.EINPROGRESS and self._socket is not None:
+            self._scheduler.watch(self._socket.fileno(), WRITABLE, self._on_ready)
+        else:
+            self._failed(failure)
+
+    def _on_ready(self, _mask: int) -> None:
+        sock = self._socket
+        if sock is None:
+            return
+        self._scheduler.unwatch(sock.fileno())
+        failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failure:
+            self._failed(failure)
+        else:
+            self._connected()
+
+    def _failed(self, failure: int) -> None:
+        self._last_error = os.strerror(failure)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        # A refusal comes at once: not from within `start`, so that the caller has the Future.
+        self._scheduler.call_soon(self._try_next)
+
+    def _connected(self) -> None:
+        sock, self._socket = self._socket, None
+        self._timer.cancel()
+        if sock is None:
+            return
+        _tune(sock)
+        try:
+            peer = sock.getpeername()[:2]
+        except OSError as error:
+            sock.close()
+            self._last_error = str(error.strerror)
+            self._scheduler.call_soon(self._try_next)
+            return
+        transport = RealTransport(self._scheduler, sock, peer)
+        transport.attach(self._on_connection(transport))
+        self.future.set_result(transport)
+
+    def _timed_out(self, timeout_ms: int) -> None:
+        self._finish()
+        if not self.future.done:
+            self.future.set_error(
+                TimedOutError(f"cannot connect to {self._name}: no answer within {timeout_ms} ms")
+            )
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        if self._socket is not None:
+            self._scheduler.unwatch(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+
+class RealNetwork:
+    """The machine's TCP/IP."""
+
+    def __init__(self, scheduler: RealScheduler, trace: Trace | None = None) -> None:
+        self._scheduler = scheduler
+        self._trace = trace or NullTrace()
+
+    def listen(self, host: str, port: int, on_connection: OnAccept) -> RealListener:
+        """Accept connections at `host` ("" or "0.0.0.0": everywhere) and `port` (0: any)."""
+        name = name_of(host, port)
+        try:
+            family, address = _addresses_of(host or "0.0.0.0", port)[0]
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise KctlError(f"cannot listen on {name}: {error.strerror}") from error
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+        except (OSError, OverflowError) as error:
+            sock.close()
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            hint = "another process uses the port; choose another one" if is_taken else None
+            raise KctlError(f"cannot listen on {name}: {reason}", hint=hint) from error
+        return RealListener(self._scheduler, sock, on_connection, self._trace)
+
+    def connect(
+        self, host: str, port: int, on_connection: OnConnect, timeout_ms: int
+    ) -> Future[Transport]:
+        """Connect; UnreachableError or TimedOutError through the Future."""
+        connector = Connector(
+            self._scheduler, name_of(host, port), on_connection, timeout_ms
+        )
+        numeric = _numeric_address(host, port)
+        if numeric is not None:
+            connector.start([numeric])
+        else:
+            lookup = self._scheduler.run_aside(lambda: _addresses_of(host, port), "name look-up")
+            lookup.add_done_callback(lambda done: _looked_up(connector, done))
+        return connector.future
+
+
+def name_of(host: str, port: int) -> str:
+    """`host:port`, with the brackets that IPv6 addresses need."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _looked_up(connector: Connector, lookup: Future[list[tuple[int, Address]]]) -> None:
+    error = lookup.error()
+    if error is None:
+        connector.start(lookup.result())
+    else:
+        connector.fail(getattr(error, "strerror", None) or str(error))
+
+
+def _addresses_of(host: str, port: int) -> list[tuple[int, Address]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, (str(address[0]), int(address[1]))) for family, _, _, _, address in found]
+
+
+def _numeric_address(host: str, port: int) -> tuple[int, Address] | None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, UnicodeError):
+            continue
+        return family, (host, port)
+    return None
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.settimeout(0)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,71 @@
+"""Poller: which descriptors are ready; epoll itself on Linux, the best selector elsewhere."""
+
+import select
+from typing import Protocol
+
+READABLE = 1  # EPOLLIN
+WRITABLE = 4  # EPOLLOUT
+FAILED = 8  # EPOLLERR, reported whether asked for or not
+HUNG_UP = 16  # EPOLLHUP, the same
+
+
+class Poller(Protocol):
+    """The five calls of `select.epoll` that the loop uses. Level-triggered."""
+
+    def register(self, fd: int, eventmask: int, /) -> None: ...
+
+    def modify(self, fd: int, eventmask: int, /) -> None: ...
+
+    def unregister(self, fd: int, /) -> None: ...
+
+    def poll(self, timeout: float | None, maxevents: int, /) -> list[tuple[int, int]]: ...
+
+    def close(self) -> None: ...
+
+
+class SelectorPoller:
+    """The same over `selectors` (kqueue on macOS), which knows no empty mask."""
+
+    def __init__(self) -> None:
+        import selectors
+
+        self._selector = selectors.DefaultSelector()
+        self._masks: dict[int, int] = {}
+
+    def register(self, fd: int, eventmask: int, /) -> None:
+        """Watch `fd`."""
+        self._masks[fd] = 0
+        self.modify(fd, eventmask)
+
+    def modify(self, fd: int, eventmask: int, /) -> None:
+        """Watch `fd` for something else."""
+        old, self._masks[fd] = self._masks[fd], eventmask
+        # selectors has READ 1 and WRITE 2.
+        wanted = (eventmask & READABLE) | (2 if eventmask & WRITABLE else 0)
+        if old and wanted:
+            self._selector.modify(fd, wanted)
+        elif wanted:
+            self._selector.register(fd, wanted)
+        elif old:
+            self._selector.unregister(fd)
+
+    def unregister(self, fd: int, /) -> None:
+        """Forget `fd`."""
+        if self._masks.pop(fd, 0):
+            self._selector.unregister(fd)
+
+    def poll(self, timeout: float | None, maxevents: int, /) -> list[tuple[int, int]]:
+        """Ready descriptors and how they are ready."""
+        ready = self._selector.select(timeout)[:maxevents]
+        return [(key.fd, (mask & 1) | (WRITABLE if mask & 2 else 0)) for key, mask in ready]
+
+    def close(self) -> None:
+        """Let go of the selector."""
+        self._selector.close()
+
+
+def make_poller() -> Poller:
+    """The fastest poller of this machine."""
+    if hasattr(select, "epoll"):
+        return select.epoll()
+    return SelectorPoller()

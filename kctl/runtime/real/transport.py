@@ -1,0 +1,329 @@
+"""RealTransport: one non-blocking socket, its queue of parts, and its turn in the loop.
+
+`send` tries at once and asks the poller only after a short write. What is small goes out in the
+call; what is big (more than INLINE_BYTES) is a bulk transfer and moves QUANTUM_BYTES whenever
+the loop gives it a turn. A connection whose reads come in big pieces reads in bulk turns too.
+A FileSlice goes by sendfile(2), its header held back by MSG_MORE so that both leave together;
+where its file has no descriptor it is read and sent.
+
+Invariants: parts leave in order; the Receiver is never called from within `send`, `close` or
+`abort`; `connection_lost` comes exactly once, after which nothing else does; reading is taken
+out of the poller only when bytes come that nobody wants (no system call for a short pause).
+"""
+
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from kctl.runtime.disk import Buffer, FileSlice
+from kctl.runtime.network import EofReceiver, Part, Receiver
+from kctl.runtime.real.loop import RealScheduler
+from kctl.runtime.real.poller import FAILED, HUNG_UP, READABLE, WRITABLE
+
+# Bytes that one transport may move in one bulk turn, and so how long others wait at most.
+QUANTUM_BYTES = 256 * 1024
+# Replies up to this size are sent in the call that makes them.
+INLINE_BYTES = 64 * 1024
+# A read of at least this size makes the next one wait for a bulk turn.
+BULK_READ_BYTES = 64 * 1024
+# Buffers handed to one sendmsg(2); Linux takes 1024.
+PARTS_PER_CALL = 64
+# What FileSlices without a descriptor are read in.
+READ_BYTES = 64 * 1024
+
+MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_HAS_SENDFILE = sys.platform == "linux"
+
+
+class RealTransport:
+    """The sending side of one TCP connection, and the pump of its receiving side."""
+
+    __slots__ = (
+        "_eof_receiver",
+        "_fd",
+        "_in_bulk_queue",
+        "_interest",
+        "_is_bulk_reader",
+        "_is_closing",
+        "_is_lost",
+        "_is_reading",
+        "_queue",
+        "_receiver",
+        "_recv_into",
+        "_scheduler",
+        "_sent_of_first",
+        "_socket",
+        "_socket_send",
+        "peer",
+    )
+
+    def __init__(
+        self, scheduler: RealScheduler, sock: socket.socket, peer: tuple[str, int]
+    ) -> None:
+        self.peer = peer
+        self._scheduler = scheduler
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._recv_into = sock.recv_into
+        self._socket_send = sock.send
+        self._receiver: Receiver | None = None
+        self._eof_receiver: EofReceiver | None = None
+        self._queue: deque[Part] = deque()
+        # Bytes of the first part in the queue that are gone already.
+        self._sent_of_first = 0
+        # The mask that the poller watches for now.
+        self._interest = READABLE
+        self._is_reading = True
+        self._is_bulk_reader = False
+        self._in_bulk_queue = False
+        self._is_closing = False
+        self._is_lost = False
+
+    def attach(self, receiver: Receiver) -> None:
+        """Start to read for `receiver`."""
+        self._receiver = receiver
+        if hasattr(receiver, "eof_received"):
+            self._eof_receiver = cast(EofReceiver, receiver)
+        if self._is_lost:
+            self._scheduler.call_soon(receiver.connection_lost, None)
+        else:
+            self._scheduler.watch(self._fd, self._interest, self._on_ready)
+
+    # The sending side
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue `parts` and send what the socket takes now."""
+        if self._is_lost or self._is_closing:
+            return
+        if self._queue:
+            self._queue.extend(parts)
+            return
+        if len(parts) == 1:
+            part = parts[0]
+            if type(part) is bytes and len(part) <= INLINE_BYTES:
+                try:
+                    sent = self._socket_send(part)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                except OSError as error:
+                    self._lose(error)
+                    return
+                if sent == len(part):
+                    return
+                self._sent_of_first = sent
+                self._queue.append(part)
+                self._set_interest(self._interest | WRITABLE)
+                return
+        self._queue.extend(parts)
+        if sum(map(len, parts)) <= INLINE_BYTES:
+            self._flush(INLINE_BYTES)
+        else:
+            self._queue_bulk()
+
+    def unsent_bytes(self) -> int:
+        """Bytes still waiting here; the socket's own buffer is not counted."""
+        return sum(map(len, self._queue)) - self._sent_of_first
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        if self._is_lost or self._is_closing:
+            return
+        if not self._queue:
+            self._lose(None)
+            return
+        self._is_closing = True
+        self.pause_reading()
+
+    def abort(self) -> None:
+        """Close at once, dropping what is queued."""
+        self._lose(None)
+
+    # The receiving side
+
+    def pause_reading(self) -> None:
+        """Hand over no more bytes; the poller is told only when some come."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Hand over bytes again."""
+        if self._is_lost or self._is_closing or self._is_reading:
+            return
+        self._is_reading = True
+        if self._receiver is not None and not self._interest & READABLE:
+            self._set_interest(self._interest | READABLE)
+
+    def _on_ready(self, mask: int) -> None:
+        if mask == READABLE and self._is_reading and not self._is_bulk_reader:
+            self._read()
+        else:
+            self._on_other(mask)
+
+    def _on_other(self, mask: int) -> None:
+        if mask & WRITABLE and self._queue:
+            self._queue_bulk()
+        if self._is_lost or not mask & ~WRITABLE:
+            return
+        if self._is_reading:
+            if self._is_bulk_reader:
+                self._queue_bulk()
+            else:
+                self._read()
+        elif mask & (FAILED | HUNG_UP):
+            # Nobody reads, so only the poller can tell that the connection is dead.
+            self._lose(self._socket_error())
+        else:
+            self._set_interest(self._interest & ~READABLE)
+
+    def _read(self) -> None:
+        receiver = cast(Receiver, self._receiver)
+        buffer = receiver.get_buffer()
+        try:
+            count = self._recv_into(buffer, min(len(buffer), QUANTUM_BYTES))
+        except (BlockingIOError, InterruptedError):
+            self._is_bulk_reader = False
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        self._is_bulk_reader = count >= BULK_READ_BYTES
+        if count:
+            try:
+                receiver.buffer_updated(count)
+            except Exception as error:  # noqa: BLE001 - the connection ends, the loop does not
+                self._scheduler.report(f"the connection of {self.peer[0]}:{self.peer[1]}")
+                self._lose(error)
+        else:
+            self._end_of_bytes()
+
+    def _end_of_bytes(self) -> None:
+        if self._eof_receiver is not None and self._eof_receiver.eof_received():
+            self._is_reading = False
+            if not self._is_lost:
+                self._set_interest(self._interest & ~READABLE)
+        else:
+            self._lose(None)
+
+    # Turns in the loop
+
+    def _queue_bulk(self) -> None:
+        if not self._in_bulk_queue:
+            self._in_bulk_queue = True
+            self._scheduler.queue_bulk(self._bulk_turn)
+
+    def _bulk_turn(self) -> None:
+        self._in_bulk_queue = False
+        if self._is_lost:
+            return
+        if self._queue:
+            self._flush(QUANTUM_BYTES)
+        if self._is_bulk_reader and self._is_reading and not self._is_lost:
+            self._is_bulk_reader = False
+            self._read()
+
+    def _flush(self, budget: int) -> None:
+        """Send up to about `budget` bytes, then settle what happens next."""
+        queue = self._queue
+        is_blocked = False
+        try:
+            while queue and budget > 0:
+                sent, wanted = self._send_first(budget)
+                budget -= sent
+                if sent < wanted:
+                    is_blocked = bool(queue)
+                    break
+        except (BlockingIOError, InterruptedError):
+            is_blocked = True
+        except OSError as error:
+            self._lose(error)
+            return
+        if is_blocked:
+            self._set_interest(self._interest | WRITABLE)
+        elif queue:
+            self._queue_bulk()
+        elif self._is_closing:
+            self._lose(None)
+        else:
+            self._set_interest(self._interest & ~WRITABLE)
+
+    def _send_first(self, budget: int) -> tuple[int, int]:
+        """Send from the front of the queue; bytes sent and bytes tried."""
+        first = self._queue[0]
+        if isinstance(first, FileSlice):
+            sent, wanted = self._send_slice(first, budget)
+        else:
+            sent, wanted = self._send_buffers(budget)
+        self._sent_of_first += sent
+        self._drop_sent_parts()
+        return sent, wanted
+
+    def _send_buffers(self, budget: int) -> tuple[int, int]:
+        buffers: list[Buffer] = []
+        wanted = -self._sent_of_first
+        flags = 0
+        for part in self._queue:
+            if isinstance(part, FileSlice):
+                flags = MSG_MORE
+                break
+            buffers.append(part)
+            wanted += len(part)
+            if wanted >= budget or len(buffers) == PARTS_PER_CALL:
+                break
+        if self._sent_of_first:
+            buffers[0] = memoryview(buffers[0])[self._sent_of_first :]
+        if wanted > budget:
+            # One big buffer must not hold the loop either.
+            last = memoryview(buffers[-1])
+            buffers[-1] = last[: len(last) - (wanted - budget)]
+            wanted = budget
+        if len(buffers) == 1:
+            return self._socket_send(buffers[0], flags), wanted
+        return self._socket.sendmsg(buffers, (), flags), wanted
+
+    def _send_slice(self, part: FileSlice, budget: int) -> tuple[int, int]:
+        position = part.position + self._sent_of_first
+        wanted = min(part.length - self._sent_of_first, budget)
+        if wanted == 0:
+            return 0, 0
+        fd = part.file.fileno() if _HAS_SENDFILE else -1
+        if fd >= 0:
+            sent = os.sendfile(self._fd, fd, position, wanted)
+        else:
+            wanted = min(wanted, READ_BYTES)
+            data = part.file.pread(wanted, position)
+            sent = self._socket_send(data) if data else 0
+        if sent == 0:
+            # The peer was promised these bytes; only closing tells it that they are gone.
+            raise OSError(f"{part.file.path} ends before byte {position + wanted}")
+        return sent, wanted
+
+    def _drop_sent_parts(self) -> None:
+        queue = self._queue
+        sent = self._sent_of_first
+        while queue and sent >= len(queue[0]):
+            sent -= len(queue.popleft())
+        self._sent_of_first = sent
+
+    def _set_interest(self, mask: int) -> None:
+        if mask != self._interest:
+            self._interest = mask
+            if self._receiver is not None:
+                self._scheduler.rewatch(self._fd, mask)
+
+    # The end
+
+    def _socket_error(self) -> OSError | None:
+        number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return OSError(number, os.strerror(number)) if number else None
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._queue.clear()
+        self._scheduler.unwatch(self._fd)
+        self._socket.close()
+        if self._receiver is not None:
+            self._scheduler.call_soon(self._receiver.connection_lost, error)
