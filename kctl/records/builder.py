@@ -1,0 +1,241 @@
+"""RecordBatchBuilder: records in, one v2 batch out.
+
+Records are encoded as they come and compressed together at the end, so what a builder holds is
+what was appended, uncompressed. `legacy_builder` has its like for v0 and v1.
+
+Kafka 2.7: org.apache.kafka.common.record.MemoryRecordsBuilder
+"""
+
+from collections.abc import Iterable
+
+from kctl.records.checksum import crc32c
+from kctl.records.compression import NONE, compress
+from kctl.records.record import Header, Record, encode_record
+from kctl.records.record_batch import (
+    ATTRIBUTES_OFFSET,
+    CONTROL_MASK,
+    CRC_OFFSET,
+    CREATE_TIME,
+    HEADER,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    UINT32,
+    RecordBatch,
+)
+
+
+class RecordBatchBuilder:
+    """One v2 batch in the making; `build` may be called once the records are in.
+
+    Offsets count up from `base_offset` unless `append` is told one, which must be above the last.
+    With LOG_APPEND_TIME every record's timestamp is `append_timestamp`.
+    """
+
+    magic = 2
+
+    def __init__(
+        self,
+        *,
+        base_offset: int = 0,
+        compression_type: int = NONE,
+        timestamp_type: int = CREATE_TIME,
+        append_timestamp: int = NO_TIMESTAMP,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    ) -> None:
+        self.base_offset = base_offset
+        self.compression_type = compression_type
+        self.partition_leader_epoch = partition_leader_epoch
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.append_timestamp = append_timestamp
+        self.attributes = compression_type
+        self.attributes |= TIMESTAMP_TYPE_MASK if timestamp_type == LOG_APPEND_TIME else 0
+        self.attributes |= TRANSACTIONAL_MASK if is_transactional else 0
+        self.attributes |= CONTROL_MASK if is_control else 0
+        self.count = 0
+        self.max_timestamp = NO_TIMESTAMP
+        # The record that has it; -1 while no record has a timestamp.
+        self.offset_of_max_timestamp = -1
+        self._base_timestamp = NO_TIMESTAMP
+        self._next_offset = base_offset
+        self._body = bytearray()
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record, if it is not told another."""
+        return self._next_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self._next_offset - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch if it were not compressed."""
+        return RECORD_BATCH_OVERHEAD + len(self._body)
+
+    def append(
+        self,
+        *,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header] = (),
+        offset: int | None = None,
+    ) -> int:
+        """Add one record; returns its offset."""
+        if offset is None:
+            offset = self._next_offset
+        elif offset < self._next_offset:
+            raise ValueError(f"offset {offset} is below the next one, {self._next_offset}")
+        if self.attributes & TIMESTAMP_TYPE_MASK:
+            timestamp = self.append_timestamp
+        if not self.count:
+            self._base_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.offset_of_max_timestamp = offset
+        encode_record(
+            self._body,
+            offset - self.base_offset,
+            timestamp - self._base_timestamp,
+            key,
+            value,
+            headers,
+        )
+        self.count += 1
+        self._next_offset = offset + 1
+        return offset
+
+    def append_record(self, record: Record) -> int:
+        """Add a record at its own offset."""
+        return self.append(
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            offset=record.offset,
+        )
+
+    def build(self) -> bytearray:
+        """The batch, in a buffer of its own that may be patched."""
+        if not self.count:
+            raise ValueError("a batch needs a record; see empty_batch")
+        is_append_time = self.attributes & TIMESTAMP_TYPE_MASK
+        body = self._body
+        return _assemble(
+            compress(self.compression_type, body) if self.compression_type else body,
+            self.base_offset,
+            self.partition_leader_epoch,
+            self.attributes,
+            self.last_offset - self.base_offset,
+            self._base_timestamp,
+            self.append_timestamp if is_append_time else self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        )
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    compression_type: int = NONE,
+    timestamp_type: int = CREATE_TIME,
+    append_timestamp: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """The records, at their own offsets, as one batch."""
+    builder: RecordBatchBuilder | None = None
+    for record in records:
+        if builder is None:
+            builder = RecordBatchBuilder(
+                base_offset=record.offset,
+                compression_type=compression_type,
+                timestamp_type=timestamp_type,
+                append_timestamp=append_timestamp,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                is_transactional=is_transactional,
+                partition_leader_epoch=partition_leader_epoch,
+            )
+        builder.append_record(record)
+    if builder is None:
+        raise ValueError("a batch needs a record; see empty_batch")
+    return builder.build()
+
+
+def empty_batch(batch: RecordBatch) -> bytearray:
+    """A batch without records that keeps `batch`'s offsets, producer and sequences: what
+    compaction leaves so that duplicates stay recognisable (KAFKA-5315)."""
+    is_append_time = batch.attributes & TIMESTAMP_TYPE_MASK
+    attributes = batch.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK) | is_append_time
+    return _assemble(
+        b"",
+        batch.base_offset,
+        batch.partition_leader_epoch,
+        attributes,
+        batch.last_offset_delta,
+        NO_TIMESTAMP,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        0,
+    )
+
+
+def _assemble(
+    body: bytes | bytearray,
+    base_offset: int,
+    partition_leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    count: int,
+) -> bytearray:
+    batch = bytearray(RECORD_BATCH_OVERHEAD)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(body),
+        partition_leader_epoch,
+        2,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    batch += body
+    UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
+    return batch

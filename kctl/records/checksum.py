@@ -1,0 +1,41 @@
+"""Checksums of record batches: CRC-32C for v2 batches, CRC-32 for v0 and v1 messages.
+
+The `crc32c` package's front door loads `importlib.metadata` to learn its own version, which costs
+more than a whole kctl command may; so its C extension is loaded without opening that door, and
+through it only where the extension cannot be found.
+
+Kafka 2.7: org.apache.kafka.common.utils.Crc32C, Crc32; KIP-98.
+"""
+
+import zlib
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+
+Buffer = bytes | bytearray | memoryview
+
+
+def _load_crc32c() -> Callable[[Buffer], int]:
+    package = PathFinder.find_spec("crc32c")
+    places = package.submodule_search_locations if package else None
+    spec = PathFinder.find_spec("crc32c._crc32c", list(places)) if places else None
+    if spec is None or spec.loader is None:
+        return _import_crc32c()
+    module = spec.loader.create_module(spec)
+    if module is None:
+        return _import_crc32c()
+    spec.loader.exec_module(module)
+    function: Callable[[Buffer], int] = module.crc32c
+    return function
+
+
+def _import_crc32c() -> Callable[[Buffer], int]:
+    from crc32c import crc32c
+
+    return crc32c
+
+
+# CRC-32C of a buffer, the C function itself: the hot path pays no wrapper.
+crc32c: Callable[[Buffer], int] = _load_crc32c()
+
+# CRC-32 of a buffer.
+crc32: Callable[[Buffer], int] = zlib.crc32

@@ -1,0 +1,92 @@
+"""Control batches: the markers that end a transaction in every partition it wrote to.
+
+A control batch has one record: its key says COMMIT or ABORT, its value the epoch of the
+transaction coordinator that wrote it, so that markers of a deposed one are refused.
+
+Kafka 2.7: org.apache.kafka.common.record.ControlRecordType, EndTransactionMarker; KIP-98
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kctl.errors import CorruptDataError
+from kctl.records.builder import RecordBatchBuilder
+from kctl.records.record import Record
+from kctl.records.record_batch import NO_PARTITION_LEADER_EPOCH
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+
+
+class ControlRecordType(IntEnum):
+    """What a control record says; UNKNOWN for types of later Kafkas, which readers skip."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction in one partition."""
+
+    control_type: ControlRecordType
+    coordinator_epoch: int
+
+    @property
+    def is_commit(self) -> bool:
+        return self.control_type == ControlRecordType.COMMIT
+
+
+def control_record_type(key: bytes | None) -> ControlRecordType:
+    """What a control record's key stands for; CorruptDataError if it is none."""
+    if key is None or len(key) < _KEY.size:
+        raise CorruptDataError(f"Control record's key {key!r} is too short")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptDataError(f"Control record's key has version {version}")
+    try:
+        return ControlRecordType(number)
+    except ValueError:
+        return ControlRecordType.UNKNOWN
+
+
+def read_marker(record: Record) -> EndTransactionMarker:
+    """The marker in a control record; CorruptDataError if it holds something else."""
+    kind = control_record_type(record.key)
+    if kind not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+        raise CorruptDataError(f"Control record at offset {record.offset} ends no transaction")
+    if record.value is None or len(record.value) < _VALUE.size:
+        raise CorruptDataError(f"Marker at offset {record.offset} is too short")
+    version, coordinator_epoch = _VALUE.unpack_from(record.value)
+    if version < 0:
+        raise CorruptDataError(f"Marker at offset {record.offset} has version {version}")
+    return EndTransactionMarker(kind, coordinator_epoch)
+
+
+def marker_batch(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytearray:
+    """The control batch that writes `marker` into a partition's log."""
+    builder = RecordBatchBuilder(
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+    builder.append(
+        timestamp=timestamp,
+        key=_KEY.pack(0, marker.control_type),
+        value=_VALUE.pack(0, marker.coordinator_epoch),
+    )
+    return builder.build()

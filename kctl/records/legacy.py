@@ -1,0 +1,281 @@
+"""LegacyBatch: messages of formats v0 and v1, single or a compressed set inside a wrapper.
+
+    offset int64 | size int32 | crc uint32 | magic int8 | attributes int8 |
+    (v1: timestamp int64) | keyLength int32 | key | valueLength int32 | value
+
+Attributes: bits 0-2 codec, bit 3 (v1) LogAppendTime. A message with a codec is a wrapper: its
+value is, compressed, a sequence of plain messages; the wrapper has the offset of the last.
+
+- v0: inner offsets are absolute.
+- v1: inner offsets count from 0; the last one meets the wrapper's offset. A wrapper with offset 0
+  comes from producers that did not know the rule; its inner offsets are taken as they are.
+- v1 under LogAppendTime: the wrapper's timestamp is that of every message inside.
+- A wrapper within a wrapper is refused, as Kafka refuses it.
+
+Kafka 2.7: org.apache.kafka.common.record.AbstractLegacyRecordBatch, LegacyRecord; KIP-31, KIP-32
+"""
+
+import struct
+from collections.abc import Iterator
+
+from kctl.errors import CorruptDataError
+from kctl.records.checksum import crc32
+from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, decompress
+from kctl.records.record import Record
+from kctl.records.record_batch import (
+    COMPRESSION_MASK,
+    CREATE_TIME,
+    INT32,
+    INT64,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    NO_TIMESTAMP_TYPE,
+    TIMESTAMP_TYPE_MASK,
+    UINT32,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+# crc, magic, attributes and two lengths; v1 has a timestamp more.
+RECORD_OVERHEAD_V0 = 14
+RECORD_OVERHEAD_V1 = 22
+_HEADER_V0 = struct.Struct(">qiIbb")
+_HEADER_V1 = struct.Struct(">qiIbbq")
+_CRC_OFFSET = 12
+_MAGIC_OFFSET = 16
+_ATTRIBUTES_OFFSET = 17
+_TIMESTAMP_OFFSET = 18
+
+
+class LegacyBatch:
+    """A v0 or v1 message in place, which is also the batch of the messages it may wrap.
+
+    `offset` and `timestamp` of a message inside a wrapper are its real ones, not those stored.
+    """
+
+    __slots__ = (
+        "attributes", "buffer", "crc", "magic", "offset", "position", "size", "timestamp",
+        "timestamp_type",
+    )  # fmt: skip
+
+    offset: int
+    crc: int
+    magic: int
+    attributes: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.timestamp: int = NO_TIMESTAMP
+        try:
+            self.offset, size, self.crc, self.magic, self.attributes = _HEADER_V0.unpack_from(
+                buffer, position
+            )
+            if self.magic == 1:
+                self.timestamp = INT64.unpack_from(buffer, position + _TIMESTAMP_OFFSET)[0]
+        except struct.error:
+            raise CorruptDataError(
+                f"Message at byte {position} has no room for its header"
+            ) from None
+        self.size: int = LOG_OVERHEAD + size
+        if self.magic == 0:
+            self.timestamp_type = NO_TIMESTAMP_TYPE
+        else:
+            is_append_time = self.attributes & TIMESTAMP_TYPE_MASK
+            self.timestamp_type = LOG_APPEND_TIME if is_append_time else CREATE_TIME
+
+    # What v2 batches have and these lack.
+    partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
+    producer_id = NO_PRODUCER_ID
+    producer_epoch = NO_PRODUCER_EPOCH
+    base_sequence = NO_SEQUENCE
+    last_sequence = NO_SEQUENCE
+    is_transactional = False
+    is_control = False
+    has_producer_id = False
+
+    @property
+    def compression_type(self) -> int:
+        """A CompressionType; other values were never defined."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def last_offset(self) -> int:
+        return self.offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.offset + 1
+
+    @property
+    def base_offset(self) -> int:
+        """The first message's offset; of a wrapper only known by decompressing it."""
+        if not self.compression_type:
+            return self.offset
+        return next(iter(self.messages())).offset
+
+    @property
+    def max_timestamp(self) -> int:
+        """A wrapper carries the largest timestamp of what it wraps."""
+        return self.timestamp
+
+    @property
+    def count(self) -> int | None:
+        """1, or None for a wrapper, which does not say."""
+        return None if self.compression_type else 1
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of a message with neither key nor value, without offset and size."""
+        return RECORD_OVERHEAD_V0 if self.magic == 0 else RECORD_OVERHEAD_V1
+
+    def to_bytes(self) -> bytes:
+        """A copy of the whole message as it is stored."""
+        return bytes(memoryview(self.buffer)[self.position : self.position + self.size])
+
+    def compute_crc(self) -> int:
+        """CRC-32 of the bytes as they are now."""
+        view = memoryview(self.buffer)
+        return crc32(view[self.position + _MAGIC_OFFSET : self.position + self.size])
+
+    def is_crc_valid(self) -> bool:
+        """Whether the message is whole and its checksum fits."""
+        return (
+            self.size >= LOG_OVERHEAD + RECORD_OVERHEAD_V0
+            and len(self.buffer) - self.position >= self.size
+            and self.compute_crc() == self.crc
+        )
+
+    def ensure_valid(self) -> None:
+        """CorruptDataError, with Kafka's words, unless the message is whole and its CRC fits."""
+        if self.size - LOG_OVERHEAD < RECORD_OVERHEAD_V0:
+            raise CorruptDataError(
+                f"Record is corrupt (crc could not be retrieved as the record is too small, "
+                f"size = {self.size - LOG_OVERHEAD})"
+            )
+        if not self.is_crc_valid():
+            raise CorruptDataError(
+                f"Record is corrupt (stored crc = {self.crc}, computed crc = {self.compute_crc()})"
+            )
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """The stored key and value; a wrapper's value is its compressed content."""
+        end = self.position + self.size
+        if end > len(self.buffer):
+            raise CorruptDataError(f"Message at byte {self.position} ends behind its buffer")
+        start = self.position + _TIMESTAMP_OFFSET + (8 if self.magic else 0)
+        key, start = self._field(start, end)
+        value, start = self._field(start, end)
+        if start != end:
+            raise CorruptDataError(
+                f"Message at byte {self.position} has {end - start} bytes behind its value"
+            )
+        return key, value
+
+    def _field(self, start: int, end: int) -> tuple[bytes | None, int]:
+        if start + 4 > end:
+            raise CorruptDataError(f"Message at byte {self.position} ends inside a length")
+        length = INT32.unpack_from(self.buffer, start)[0]
+        start += 4
+        if length < 0:
+            return None, start
+        if start + length > end:
+            raise CorruptDataError(
+                f"Message at byte {self.position} has a field of {length} bytes: too long for it"
+            )
+        return bytes(self.buffer[start : start + length]), start + length
+
+    def set_last_offset(self, offset: int) -> None:
+        """Move the message; the CRC does not cover the offset."""
+        INT64.pack_into(self._writable(), self.position, offset)
+        self.offset = offset
+
+    def set_max_timestamp(self, timestamp_type: int, timestamp: int) -> None:
+        """Renews the CRC; only for v1, and only the outer message."""
+        if timestamp_type == self.timestamp_type and timestamp == self.timestamp:
+            return
+        if self.magic == 0:
+            raise TypeError("v0 messages have no timestamp")
+        buffer = self._writable()
+        self.attributes &= ~TIMESTAMP_TYPE_MASK
+        if timestamp_type == LOG_APPEND_TIME:
+            self.attributes |= TIMESTAMP_TYPE_MASK
+        buffer[self.position + _ATTRIBUTES_OFFSET] = self.attributes
+        INT64.pack_into(buffer, self.position + _TIMESTAMP_OFFSET, timestamp)
+        self.timestamp_type, self.timestamp = timestamp_type, timestamp
+        self.crc = self.compute_crc()
+        UINT32.pack_into(buffer, self.position + _CRC_OFFSET, self.crc)
+
+    def _writable(self) -> bytearray | memoryview:
+        if isinstance(self.buffer, bytes):
+            raise TypeError("this message lies in a read-only buffer")
+        return self.buffer
+
+    def messages(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> list["LegacyBatch"]:
+        """The messages it holds, itself if it is no wrapper, with real offsets and timestamps.
+
+        CorruptDataError if the wrapper cannot be opened; inner checksums are not checked.
+        """
+        if not self.compression_type:
+            return [self]
+        _, value = self.key_and_value()
+        if value is None:
+            raise CorruptDataError(
+                f"Found invalid compressed record set with null value (magic = {self.magic})"
+            )
+        plain = decompress(self.compression_type, value, limit, self.magic)
+        inner = list(_plain_messages(plain, self.magic))
+        if not inner:
+            raise CorruptDataError("Found an empty compressed message set")
+        if self.magic == 1:
+            self._adopt(inner)
+        return inner
+
+    def _adopt(self, inner: list["LegacyBatch"]) -> None:
+        last = inner[-1].offset
+        base = 0
+        if self.offset != 0:
+            base = self.offset - last
+            if base < 0:
+                raise CorruptDataError(
+                    f"Found invalid wrapper offset in compressed v1 message set, wrapper offset "
+                    f"'{self.offset}' is less than the last inner message offset '{last}' and it "
+                    f"is not zero"
+                )
+        for message in inner:
+            message.offset += base
+            if self.timestamp_type == LOG_APPEND_TIME:
+                message.timestamp = self.timestamp
+                message.timestamp_type = LOG_APPEND_TIME
+
+    def records(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+        """The messages as records; CorruptDataError at the first that is damaged."""
+        for message in self.messages(limit):
+            key, value = message.key_and_value()
+            yield Record(message.offset, message.timestamp, key, value)
+
+
+def _plain_messages(data: bytes, wrapper_magic: int) -> Iterator[LegacyBatch]:
+    position = 0
+    while position < len(data):
+        message = LegacyBatch(data, position)
+        if message.size < LOG_OVERHEAD + RECORD_OVERHEAD_V0:
+            raise CorruptDataError(
+                f"Inner message at byte {position} has size {message.size}: too small"
+            )
+        if position + message.size > len(data):
+            raise CorruptDataError(f"Inner message at byte {position} ends behind its wrapper")
+        if message.magic != wrapper_magic:
+            raise CorruptDataError(
+                f"Compressed message magic {message.magic} does not match wrapper magic "
+                f"{wrapper_magic}"
+            )
+        if message.compression_type:
+            raise CorruptDataError("Inner messages must not be compressed")
+        yield message
+        position += message.size

@@ -1,0 +1,112 @@
+"""Walks the batches of a buffer, of any mix of formats v0, v1 and v2.
+
+A buffer is what a Produce request, a Fetch response or a stretch of a segment holds: whole batches,
+and perhaps a last one that was cut. Size and magic stand at the same place in every format.
+
+Kafka 2.7: org.apache.kafka.common.record.MemoryRecords, ByteBufferLogInputStream
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kctl.errors import CorruptDataError
+from kctl.records.legacy import RECORD_OVERHEAD_V0, LegacyBatch
+from kctl.records.record import Record
+from kctl.records.record_batch import (
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    PREFIX,
+    RECORD_BATCH_OVERHEAD,
+    RecordBatch,
+)
+
+Buffer = bytes | bytearray | memoryview
+Batch = RecordBatch | LegacyBatch
+
+CURRENT_MAGIC = 2
+
+
+class BatchLocation(NamedTuple):
+    """Where a batch lies and what its first 17 bytes say."""
+
+    position: int
+    # Whole bytes, which may reach behind the buffer's end: then the batch is cut.
+    size: int
+    magic: int
+    # Base offset in v2, last offset in v0 and v1.
+    offset: int
+
+
+def locate(buffer: Buffer, position: int = 0, size_max: int | None = None) -> BatchLocation | None:
+    """The batch at `position`; None if not even its first 17 bytes are there.
+
+    CorruptDataError if size or magic are impossible, or the size is over `size_max`.
+    """
+    if len(buffer) - position < HEADER_SIZE_UP_TO_MAGIC:
+        return None
+    offset, length = PREFIX.unpack_from(buffer, position)
+    if length < RECORD_OVERHEAD_V0:
+        raise CorruptDataError(
+            f"Record size {length} is less than the minimum record overhead ({RECORD_OVERHEAD_V0})"
+        )
+    size = LOG_OVERHEAD + length
+    if size_max is not None and size > size_max:
+        raise CorruptDataError(f"Record size {size} is over the largest allowed ({size_max})")
+    magic = buffer[position + MAGIC_OFFSET]
+    if magic > CURRENT_MAGIC:
+        raise CorruptDataError(f"Invalid magic found in record: {magic}")
+    if magic == CURRENT_MAGIC and size < RECORD_BATCH_OVERHEAD:
+        raise CorruptDataError(
+            f"Record batch is corrupt (the size {size} is smaller than the minimum allowed "
+            f"overhead {RECORD_BATCH_OVERHEAD})"
+        )
+    return BatchLocation(position, size, magic, offset)
+
+
+def locations(buffer: Buffer, position: int = 0) -> Iterator[BatchLocation]:
+    """Every whole batch from `position` on; ends at a cut one; errors as `locate`."""
+    end = len(buffer)
+    while (found := locate(buffer, position)) is not None:
+        position += found.size
+        if position > end:
+            return
+        yield found
+
+
+def batch_at(buffer: Buffer, position: int = 0, magic: int | None = None) -> Batch:
+    """The view that fits the batch's format; `magic` if the caller has read it already."""
+    if magic is None:
+        magic = buffer[position + MAGIC_OFFSET]
+    return (
+        RecordBatch(buffer, position) if magic == CURRENT_MAGIC else LegacyBatch(buffer, position)
+    )
+
+
+def batches(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
+    """Every whole batch from `position` on; ends at a cut one.
+
+    CorruptDataError where sizes make no sense. Checksums are for the caller to check.
+    """
+    for found in locations(buffer, position):
+        yield batch_at(buffer, found.position, found.magic)
+
+
+def records(buffer: Buffer) -> Iterator[Record]:
+    """Every record of every whole batch, control records included."""
+    for batch in batches(buffer):
+        yield from batch.records()
+
+
+def valid_end(buffer: Buffer) -> int:
+    """Where the last whole batch ends: what may be appended, or kept. Errors as `locate`."""
+    end = 0
+    for found in locations(buffer):
+        end = found.position + found.size
+    return end
+
+
+def first_batch_size(buffer: Buffer) -> int | None:
+    """Bytes of the first batch, even if it is cut; None if its size is not known yet."""
+    found = locate(buffer)
+    return None if found is None else found.size

@@ -1,0 +1,156 @@
+"""Record: what a producer sent, and its v2 bytes, decoded and encoded.
+
+A v2 record is `length attributes timestampDelta offsetDelta keyLength key valueLength value
+headerCount (keyLength key valueLength value)*`, all numbers zigzag varints but the attributes,
+which are one unused byte; -1 is the length of a null.
+
+Kafka 2.7: org.apache.kafka.common.record.DefaultRecord; KIP-82, KIP-98
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kctl.errors import CorruptDataError
+from kctl.records.varint import read_varint, read_varlong, write_varint
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record as readers see it, whatever format it was stored in."""
+
+    offset: int
+    # Milliseconds since 1970; -1: none (v0 has none).
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def decode_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+) -> Iterator[Record]:
+    """The `count` records that `data` (decompressed, without the batch header) consist of.
+
+    With `append_timestamp`, the batch's LogAppendTime, that is every record's timestamp.
+    CorruptDataError where a length disagrees with the bytes; what came before was fine.
+    """
+    position = 0
+    end = len(data)
+    for number in range(count):
+        try:
+            record, position = _decode_record(data, position, base_offset, base_timestamp)
+        except IndexError:
+            raise CorruptDataError(
+                f"Record {number} of {count} ends behind its batch of {end} bytes"
+            ) from None
+        if append_timestamp is not None:
+            record = record._replace(timestamp=append_timestamp)
+        yield record
+    if position != end:
+        raise CorruptDataError(
+            f"{end - position} bytes are left in the batch behind its {count} records"
+        )
+
+
+def _decode_record(
+    data: bytes, start: int, base_offset: int, base_timestamp: int
+) -> tuple[Record, int]:
+    size, position = read_varint(data, start)
+    body = position
+    end = body + size
+    if size < 0 or end > len(data):
+        raise CorruptDataError(f"Record at byte {start} has length {size}: not within its batch")
+    position += 1
+    delta = data[position]
+    if delta < 0x80:
+        timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
+        position += 1
+    else:
+        delta, position = read_varlong(data, position)
+        timestamp = base_timestamp + delta
+    delta = data[position]
+    if delta < 0x80:
+        offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+        position += 1
+    else:
+        delta, position = read_varint(data, position)
+        offset = base_offset + delta
+    key, position = _read_nullable(data, position, end)
+    value, position = _read_nullable(data, position, end)
+    headers: tuple[Header, ...] = ()
+    if data[position]:
+        headers, position = _decode_headers(data, position, end)
+    else:
+        position += 1
+    if position != end:
+        raise CorruptDataError(
+            f"Record at byte {start} should have {size} bytes, but has {position - body}"
+        )
+    return Record(offset, timestamp, key, value, headers), end
+
+
+def _read_nullable(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length = data[position]
+    if length < 0x80:
+        length = (length >> 1) ^ -(length & 1)
+        position += 1
+    else:
+        length, position = read_varint(data, position)
+    if length < 0:
+        return None, position
+    stop = position + length
+    if stop > end:
+        raise CorruptDataError(f"Field of {length} bytes at byte {position} leaves its record")
+    return data[position:stop], stop
+
+
+def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = read_varint(data, position)
+    # Every header takes two bytes at least.
+    if count < 0 or count * 2 > end - position:
+        raise CorruptDataError(f"Found invalid number of record headers {count}")
+    headers: list[Header] = []
+    for _ in range(count):
+        key, position = _read_nullable(data, position, end)
+        if key is None:
+            raise CorruptDataError(f"Header before byte {position} has no key")
+        value, position = _read_nullable(data, position, end)
+        # Java replaces what is not UTF-8 just so.
+        headers.append((key.decode("utf-8", "replace"), value))
+    return tuple(headers), position
+
+
+def encode_record(
+    out: bytearray,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] = (),
+) -> None:
+    """Append one v2 record to `out`."""
+    body = bytearray(1)  # The attributes.
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_nullable(body, key)
+    _write_nullable(body, value)
+    pairs = list(headers)
+    write_varint(body, len(pairs))
+    for name, content in pairs:
+        _write_nullable(body, name.encode())
+        _write_nullable(body, content)
+    write_varint(out, len(body))
+    out += body
+
+
+def _write_nullable(out: bytearray, field: bytes | None) -> None:
+    if field is None:
+        out.append(1)
+        return
+    write_varint(out, len(field))
+    out += field

@@ -1,0 +1,301 @@
+"""RecordBatch: a view over one v2 batch in a buffer; reads its header, checks and patches it.
+
+A batch is 61 bytes of header and then records, compressed together or not:
+
+    baseOffset int64 | batchLength int32 | partitionLeaderEpoch int32 | magic int8 | crc uint32 |
+    attributes int16 | lastOffsetDelta int32 | baseTimestamp int64 | maxTimestamp int64 |
+    producerId int64 | producerEpoch int16 | baseSequence int32 | recordCount int32
+
+Why it is laid out so: the broker must assign offsets and leader epochs to batches that it neither
+decodes nor copies. The CRC covers everything from the attributes on, so those two fields stand
+before it and cost no checksum; only LogAppendTime, which changes the attributes and maxTimestamp,
+costs one. baseOffset, batchLength and magic stand where v0 and v1 messages have theirs, so one
+walk reads a log of mixed formats.
+
+Attributes: bits 0-2 codec, bit 3 LogAppendTime, bit 4 transactional, bit 5 control.
+
+Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98, KIP-101
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kctl.errors import CorruptDataError
+from kctl.records.checksum import crc32c
+from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, decompress
+from kctl.records.record import Record, decode_records
+
+Buffer = bytes | bytearray | memoryview
+
+# Bytes of baseOffset and batchLength, which batchLength does not count.
+LOG_OVERHEAD = 12
+# A batch of any format tells its size and magic within so many bytes.
+HEADER_SIZE_UP_TO_MAGIC = 17
+RECORD_BATCH_OVERHEAD = 61
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+ATTRIBUTES_OFFSET = 21
+BASE_TIMESTAMP_OFFSET = 27
+MAX_TIMESTAMP_OFFSET = 35
+
+# The whole header in one call; the fields in BatchHeader's order.
+HEADER = struct.Struct(">qiibIhiqqqhii")
+# baseOffset and batchLength.
+PREFIX = struct.Struct(">qi")
+INT64 = struct.Struct(">q")
+INT32 = struct.Struct(">i")
+UINT32 = struct.Struct(">I")
+INT16 = struct.Struct(">h")
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+NO_TIMESTAMP_TYPE = -1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+class BatchHeader(NamedTuple):
+    """A header's fields as they stand in the buffer, nothing derived."""
+
+    base_offset: int
+    # Bytes behind this field.
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; CorruptDataError if fewer than 61 bytes are there."""
+    try:
+        return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise CorruptDataError(
+            f"Only {len(buffer) - position} bytes at {position}, a batch header needs 61"
+        ) from None
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Sequences run from 0 to 2^31 - 1 and then start again at 0 (KAFKA-3995)."""
+    total = sequence + increment
+    return total if total <= SEQUENCE_MAX else total - SEQUENCE_MAX - 1
+
+
+class RecordBatch:
+    """A v2 batch in place: owns no bytes, sees changes that others make only after `reload`.
+
+    The setters need a writable buffer. Every property is cheap but `records()`.
+    """
+
+    __slots__ = ("buffer", "header", "position")
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.header = read_header(buffer, position)
+
+    def reload(self) -> None:
+        """Read the header again after somebody patched the buffer."""
+        self.header = read_header(self.buffer, self.position)
+
+    @property
+    def base_offset(self) -> int:
+        """The first record's offset; stays when compaction removes that record."""
+        return self.header.base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD + self.header.length
+
+    @property
+    def partition_leader_epoch(self) -> int:
+        return self.header.partition_leader_epoch
+
+    @property
+    def magic(self) -> int:
+        return self.header.magic
+
+    @property
+    def crc(self) -> int:
+        """The checksum as stored."""
+        return self.header.crc
+
+    @property
+    def attributes(self) -> int:
+        return self.header.attributes
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.header.last_offset_delta
+
+    @property
+    def last_offset(self) -> int:
+        """The last record's offset; stays when compaction removes that record."""
+        return self.header.base_offset + self.header.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.header.base_offset + self.header.last_offset_delta + 1
+
+    @property
+    def base_timestamp(self) -> int:
+        """What records' timestamps are relative to."""
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of the records' timestamps, or the append time."""
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self) -> int:
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self) -> int:
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence, which may have wrapped; -1 if there are none."""
+        header = self.header
+        if header.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(header.base_sequence, header.last_offset_delta)
+
+    @property
+    def count(self) -> int:
+        """Records in the batch; 0 when compaction emptied it."""
+        return self.header.record_count
+
+    @property
+    def compression_type(self) -> int:
+        """A CompressionType, or 5 to 7, which nobody has defined."""
+        return self.header.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME."""
+        return LOG_APPEND_TIME if self.header.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.header.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a transaction marker instead of a producer's records."""
+        return bool(self.header.attributes & CONTROL_MASK)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.header.producer_id > NO_PRODUCER_ID
+
+    def body(self) -> memoryview:
+        """The records' bytes, compressed as they are."""
+        start = self.position
+        return memoryview(self.buffer)[start + RECORD_BATCH_OVERHEAD : start + self.size]
+
+    def to_bytes(self) -> bytes:
+        """A copy of the whole batch."""
+        return bytes(memoryview(self.buffer)[self.position : self.position + self.size])
+
+    def compute_crc(self) -> int:
+        """CRC-32C of the bytes as they are now."""
+        start = self.position
+        return crc32c(memoryview(self.buffer)[start + ATTRIBUTES_OFFSET : start + self.size])
+
+    def is_crc_valid(self) -> bool:
+        """Whether the batch is whole and its checksum fits."""
+        return (
+            self.header.length >= RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
+            and len(self.buffer) - self.position >= self.size
+            and self.compute_crc() == self.header.crc
+        )
+
+    def ensure_valid(self) -> None:
+        """CorruptDataError, with Kafka's words, unless the batch is whole and its CRC fits."""
+        if self.size < RECORD_BATCH_OVERHEAD:
+            raise CorruptDataError(
+                f"Record batch is corrupt (the size {self.size} is smaller than the minimum "
+                f"allowed overhead {RECORD_BATCH_OVERHEAD})"
+            )
+        if not self.is_crc_valid():
+            raise CorruptDataError(
+                f"Record is corrupt (stored crc = {self.crc}, computed crc = {self.compute_crc()})"
+            )
+
+    def set_base_offset(self, base_offset: int) -> None:
+        """Move the batch to another place in the log; the CRC does not cover it."""
+        INT64.pack_into(self._writable(), self.position, base_offset)
+        self.header = self.header._replace(base_offset=base_offset)
+
+    def set_last_offset(self, last_offset: int) -> None:
+        """Move the batch so that it ends at `last_offset`."""
+        self.set_base_offset(last_offset - self.header.last_offset_delta)
+
+    def set_partition_leader_epoch(self, leader_epoch: int) -> None:
+        """The CRC does not cover it."""
+        INT32.pack_into(self._writable(), self.position + LOG_OVERHEAD, leader_epoch)
+        self.header = self.header._replace(partition_leader_epoch=leader_epoch)
+
+    def set_max_timestamp(self, timestamp_type: int, max_timestamp: int) -> None:
+        """Also the records' timestamps if the type is LOG_APPEND_TIME; renews the CRC."""
+        if timestamp_type == self.timestamp_type and max_timestamp == self.max_timestamp:
+            return
+        buffer = self._writable()
+        attributes = self.attributes & ~TIMESTAMP_TYPE_MASK
+        if timestamp_type == LOG_APPEND_TIME:
+            attributes |= TIMESTAMP_TYPE_MASK
+        INT16.pack_into(buffer, self.position + ATTRIBUTES_OFFSET, attributes)
+        INT64.pack_into(buffer, self.position + MAX_TIMESTAMP_OFFSET, max_timestamp)
+        UINT32.pack_into(buffer, self.position + CRC_OFFSET, self.compute_crc())
+        self.reload()
+
+    def _writable(self) -> bytearray | memoryview:
+        if isinstance(self.buffer, bytes):
+            raise TypeError("this batch lies in a read-only buffer")
+        return self.buffer
+
+    def records(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+        """The records, decompressed if need be to at most `limit` bytes.
+
+        CorruptDataError at the first that is damaged. The CRC is not checked here.
+        """
+        header = self.header
+        if header.record_count < 0:
+            raise CorruptDataError(
+                f"Found invalid record count {header.record_count} in magic v2 batch"
+            )
+        append_timestamp = header.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else None
+        return decode_records(
+            decompress(self.compression_type, self.body(), limit),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            append_timestamp,
+        )

@@ -1,0 +1,63 @@
+"""Zigzag variable-length integers as v2 records use them, read and written one at a time.
+
+Hot loops decode the one-byte case themselves and come here only for longer ones.
+
+Kafka 2.7: org.apache.kafka.common.utils.ByteUtils (readVarint, readVarlong).
+"""
+
+from kctl.errors import CorruptDataError
+
+MAX_VARINT_BYTES = 5
+MAX_VARLONG_BYTES = 10
+_INT_MAX = 2**31 - 1
+_INT_MIN = -(2**31)
+_U32 = 2**32 - 1
+_U64 = 2**64 - 1
+
+
+def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """A 32-bit integer and the position behind it; CorruptDataError if it is too long, and
+    IndexError where the data end."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28:
+            raise CorruptDataError(f"Varint at byte {position - MAX_VARINT_BYTES} is too long")
+    value &= _U32
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """A 64-bit integer and the position behind it; errors as `read_varint`."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise CorruptDataError(f"Varlong at byte {position - MAX_VARLONG_BYTES} is too long")
+    value &= _U64
+    return (value >> 1) ^ -(value & 1), position
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append `value`, a 32-bit or a 64-bit integer: both have the same bytes."""
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `write_varint` takes for `value`."""
+    value = (value << 1) ^ (value >> 63)
+    return max(1, -(-value.bit_length() // 7))
