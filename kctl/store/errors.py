@@ -48,10 +48,10 @@ class NoChildrenForEphemeralsError(StoreError):
     text = "an ephemeral znode cannot have children"
 
 
-class InvalidPathError(StoreError):
-    """Not a path, or one that is never writable: bad arguments, nothing was tried."""
+class BadArgumentsError(StoreError):
+    """Not a path, too much data, or the root that cannot go: nothing was tried."""
 
-    text = "not a znode path"
+    text = "not a path or not data that a znode can have"
 
 
 class SessionExpiredError(StoreError):

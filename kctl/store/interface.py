@@ -2,50 +2,42 @@
 
 Every call returns a Future; calls of one store are carried out in the order made, and a watch
 fires before any later read of the same store can see the change (ZooKeeper's ordering). Watches
-are one-shot. Errors are those of `kctl.store.errors`, through the Future.
+are one-shot; the same callable set twice on one znode fires once. Errors are those of
+`kctl.store.errors`, through the Future.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kctl.runtime.future import Future
+from kctl.store.znode import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    EventType,
+    Operation,
+    Set,
+    Stat,
+    Watch,
+    WatchedEvent,
+)
 
-ANY_VERSION = -1
-
-
-class Stat(NamedTuple):
-    """ZooKeeper's Stat of a znode."""
-
-    czxid: int
-    mzxid: int
-    ctime_ms: int
-    mtime_ms: int
-    version: int
-    cversion: int
-    aversion: int
-    # Session id of the owner, 0 for a persistent znode.
-    ephemeral_owner: int
-    data_length: int
-    child_count: int
-    pzxid: int
-
-
-class EventType(Enum):
-    """What a watch saw."""
-
-    CREATED = 1
-    DELETED = 2
-    DATA_CHANGED = 3
-    CHILDREN_CHANGED = 4
-
-
-class WatchedEvent(NamedTuple):
-    """One firing of one watch."""
-
-    type: EventType
-    path: str
+__all__ = [
+    "ANY_VERSION",
+    "Check",
+    "Create",
+    "Delete",
+    "EventType",
+    "MetadataStore",
+    "Operation",
+    "SessionState",
+    "Set",
+    "Stat",
+    "Watch",
+    "WatchedEvent",
+]
 
 
 class SessionState(Enum):
@@ -56,46 +48,6 @@ class SessionState(Enum):
     SUSPENDED = "suspended"
     # Ephemerals and watches are gone; `new_session` has to be asked for.
     EXPIRED = "expired"
-
-
-Watch = Callable[[WatchedEvent], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a znode (in `multi`)."""
-
-    path: str
-    data: bytes
-    ephemeral: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Set:
-    """Set a znode's data if its version is the expected one (in `multi`)."""
-
-    path: str
-    data: bytes
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a znode if its version is the expected one (in `multi`)."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Only check a znode's version (in `multi`)."""
-
-    path: str
-    version: int
-
-
-Operation = Create | Set | Delete | Check
 
 
 class MetadataStore(Protocol):

@@ -1,0 +1,283 @@
+"""ZnodeDatabase: a durable tree of znodes and the sessions that share it.
+
+Every write is checked, written to the journal and only then made in memory; its watches are
+handed to their sessions in the order they fired. With `fsync`, nobody is told anything that a
+power cut could undo: answers and events wait, in order, for the sync that covers them, and all
+that came in during one sync shares the next (group commit).
+
+Sessions of this process live until they are closed; sessions with a timeout expire when they are
+not heard of. At a start the former are over, with their ephemerals, and the latter get their full
+timeout again. A failed sync is never tried again: from then on every call fails.
+
+ZooKeeper: org.apache.zookeeper.server.ZKDatabase, SyncRequestProcessor.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from kctl.errors import StorageError
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Timer
+from kctl.store.errors import SessionExpiredError
+from kctl.store.journal import Journal
+from kctl.store.sessions import SessionTracker
+from kctl.store.tree import Transaction, ZnodeTree
+from kctl.store.watches import Firing
+from kctl.store.znode import Operation, Stat
+
+# Session ids are this plus the zxid that opened them: never zero, never used twice.
+_SESSION_ID_BASE = 1 << 56
+
+
+class SessionOwner(Protocol):
+    """Who is told what happens to a session; called inside `commit`, so it must only take note."""
+
+    def watch_fired(self, firing: Firing) -> None:
+        """One of the session's watches fired."""
+        ...
+
+    def session_expired(self) -> None:
+        """The session is over, and its owner did not ask for it."""
+        ...
+
+
+class ZnodeDatabase:
+    """Owns the tree, its journal and all sessions."""
+
+    def __init__(
+        self, runtime: Runtime, tree: ZnodeTree, journal: Journal | None, *, fsync: bool = False
+    ) -> None:
+        """Use `open` or `in_memory`."""
+        self.tree = tree
+        # Set once a sync failed: what is in memory is not what a restart would find.
+        self.failure: StorageError | None = None
+        self._runtime = runtime
+        self._scheduler = runtime.scheduler
+        self._clock = runtime.clock
+        self._journal = journal
+        self._fsync = fsync
+        self._owners: dict[int, SessionOwner] = {}
+        self._tracker = SessionTracker()
+        self._expiry_timer: Timer | None = None
+        # Something was written that no finished sync covers.
+        self._is_behind = False
+        self._is_syncing = False
+        self._is_writing_snapshot = False
+        self._is_closed = False
+        self._untold: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    @classmethod
+    def open(cls, runtime: Runtime, directory: str, *, fsync: bool = False) -> "ZnodeDatabase":
+        """The tree in `directory`, made if there is none; StorageError, CorruptDataError."""
+        journal, tree = Journal.open(runtime.disk, directory)
+        if journal.cut_off is not None:
+            runtime.trace.warning(journal.cut_off)
+        database = cls(runtime, tree, journal, fsync=fsync)
+        database._resume_sessions()
+        return database
+
+    @classmethod
+    def in_memory(cls, runtime: Runtime) -> "ZnodeDatabase":
+        """An empty tree that leaves no trace."""
+        return cls(runtime, ZnodeTree(), None)
+
+    # --- sessions
+
+    def open_session(self, owner: SessionOwner, timeout_ms: int = 0) -> int:
+        """Begin a session; with a timeout it must be `touch`ed."""
+        session_id = _SESSION_ID_BASE + self.tree.last_zxid + 1
+        self._commit(self.tree.prepare_open_session(session_id, timeout_ms, self._clock.wall_ms()))
+        self._owners[session_id] = owner
+        self._track(session_id, timeout_ms)
+        return session_id
+
+    def touch(self, session_id: int) -> bool:
+        """Heard of a session with a timeout; False if it is over."""
+        return self._tracker.touch(session_id, self._clock.monotonic_ms())
+
+    def close_session(self, session_id: int) -> None:
+        """End a session: its ephemerals and watches go. SessionExpiredError if it is over."""
+        self._owners.pop(session_id, None)
+        self._tracker.forget(session_id)
+        self._commit(self.tree.prepare_close_session(session_id, self._clock.wall_ms()))
+
+    def expire_session(self, session_id: int) -> None:
+        """End a session against its owner's will."""
+        owner = self._owners.get(session_id)
+        self.close_session(session_id)
+        if owner is not None:
+            owner.session_expired()
+
+    # --- writes
+
+    def commit(self, session_id: int, operation: Operation) -> Stat | str | None:
+        """Carry out one operation; raises its StoreError, or StorageError, nothing changed."""
+        transaction = self.tree.prepare(operation, session_id, self._clock.wall_ms())
+        return self._commit(transaction)[0]
+
+    def commit_multi(
+        self, session_id: int, operations: Sequence[Operation]
+    ) -> list[Stat | str | None]:
+        """Carry out operations together; raises MultiError, or StorageError, nothing changed."""
+        if not operations:
+            return []
+        transaction = self.tree.prepare_multi(operations, session_id, self._clock.wall_ms())
+        return self._commit(transaction)
+
+    def _commit(self, transaction: Transaction) -> list[Stat | str | None]:
+        journal = self._journal
+        if self.failure is not None:
+            raise self.failure
+        if self._is_closed:
+            raise SessionExpiredError
+        if journal is not None:
+            journal.append(transaction)
+            if self._fsync:
+                self._fall_behind()
+        applied = self.tree.apply(transaction)
+        for firing in applied.firings:
+            owner = self._owners.get(firing.session_id)
+            if owner is not None:
+                owner.watch_fired(firing)
+        if journal is not None and journal.is_snapshot_due(self.tree):
+            self._begin_snapshot(journal)
+        return applied.results
+
+    # --- telling
+
+    @property
+    def can_tell_now(self) -> bool:
+        """Whether all that was written is as durable as it shall be."""
+        return not self._is_behind and self.failure is None
+
+    def tell(self, callback: Callable[..., object], *args: object) -> None:
+        """Call back on the loop, in order, once all that was written before is durable."""
+        if self._is_behind:
+            self._untold.append((callback, args))
+        else:
+            self._scheduler.call_soon(callback, *args)
+
+    def _fall_behind(self) -> None:
+        if not self._is_behind:
+            self._is_behind = True
+            # At the end of this turn of the loop, so that all its writes share the sync.
+            self._scheduler.call_soon(self._begin_sync)
+
+    def _begin_sync(self) -> None:
+        journal = self._journal
+        if journal is None or self._is_syncing:
+            return
+        self._is_syncing = True
+        told, self._untold = self._untold, []
+        zxid = self.tree.last_zxid
+        future = self._scheduler.background(journal.sync)
+        future.add_done_callback(lambda done: self._synced(done, zxid, told))
+
+    def _synced(
+        self,
+        done: Future[None],
+        zxid: int,
+        told: Sequence[tuple[Callable[..., object], tuple[object, ...]]],
+    ) -> None:
+        self._is_syncing = False
+        error = done.error()
+        if error is not None:
+            self._fail(error)
+        for callback, args in told:
+            self._scheduler.call_soon(callback, *args)
+        if self.failure is None and self.tree.last_zxid > zxid:
+            self._begin_sync()
+            return
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        self._is_behind = False
+        untold, self._untold = self._untold, []
+        for callback, args in untold:
+            self._scheduler.call_soon(callback, *args)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = (
+            error if isinstance(error, StorageError) else StorageError(f"journal: {error}")
+        )
+        self._runtime.trace.warning(f"the metadata store stops, its journal failed: {error}")
+
+    # --- snapshots
+
+    def _begin_snapshot(self, journal: Journal) -> None:
+        if self._is_syncing or self._is_writing_snapshot:
+            return
+        self._is_writing_snapshot = True
+        future = self._scheduler.background(journal.begin_snapshot(self.tree).write)
+        future.add_done_callback(self._snapshot_written)
+
+    def _snapshot_written(self, done: Future[None]) -> None:
+        self._is_writing_snapshot = False
+        if (error := done.error()) is not None:
+            # The journals that it would have covered are still there.
+            self._runtime.trace.warning(f"no snapshot of the metadata store: {error}")
+
+    # --- expiry
+
+    def _resume_sessions(self) -> None:
+        for session_id, timeout_ms in list(self.tree.sessions.items()):
+            if timeout_ms == 0:
+                self.close_session(session_id)
+            else:
+                self._track(session_id, timeout_ms)
+
+    def _track(self, session_id: int, timeout_ms: int) -> None:
+        if timeout_ms > 0:
+            self._tracker.track(session_id, timeout_ms, self._clock.monotonic_ms())
+            if self._expiry_timer is None:
+                self._set_expiry_timer()
+
+    def _set_expiry_timer(self) -> None:
+        deadline_ms = self._tracker.next_deadline_ms()
+        self._expiry_timer = (
+            None if deadline_ms is None else self._scheduler.call_at(deadline_ms, self._expire)
+        )
+
+    def _expire(self) -> None:
+        for session_id in self._tracker.expire(self._clock.monotonic_ms()):
+            try:
+                self.expire_session(session_id)
+            except (SessionExpiredError, StorageError) as error:
+                self._runtime.trace.warning(f"session {session_id:#x} did not expire: {error}")
+        self._set_expiry_timer()
+
+    # --- end
+
+    def close(self) -> Future[None]:
+        """Make the last of it durable and let go of the files; sessions with a timeout stay."""
+        self._is_closed = True
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        closed: Future[None] = self._scheduler.future()
+        journal, self._journal = self._journal, None
+        if journal is None:
+            closed.set_result(None)
+        else:
+            # Behind the jobs that run already, so that none finds its file closed.
+            job = self._scheduler.background(partial(_close_journal, journal))
+            job.add_done_callback(partial(self._journal_closed, closed))
+        return closed
+
+    def _journal_closed(self, closed: Future[None], done: Future[None]) -> None:
+        error = done.error()
+        if error is not None:
+            self._fail(error)
+        self._catch_up()
+        if error is None:
+            closed.set_result(None)
+        else:
+            closed.set_error(error)
+
+
+def _close_journal(journal: Journal) -> None:
+    try:
+        journal.sync()
+    finally:
+        journal.close()

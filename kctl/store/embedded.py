@@ -1,0 +1,227 @@
+"""EmbeddedStore: a session with a ZnodeDatabase in the same process, as a MetadataStore.
+
+Answers are ready at once, unless events of this session or earlier answers are still on their
+way to it (or, with fsync, not durable yet): then they come after those, so that a watch always
+fires before its owner can see the change. Everything runs on the loop's thread.
+
+>>> from kctl.runtime.real import make_runtime
+>>> from kctl.store.interface import Check, Set
+>>> runtime = make_runtime()
+>>> store = EmbeddedStore.in_memory(runtime)
+>>> path, stat = store.create("/controller_epoch", b"0").result()
+>>> stat.version
+0
+>>> seen = []
+>>> store.get("/controller_epoch", watch=seen.append).result()[0]
+b'0'
+>>> fenced = store.multi([Check("/controller_epoch", 0), Set("/controller_epoch", b"1", 0)])
+>>> [_, stat] = runtime.scheduler.run_until(fenced)
+>>> stat.version, [event.type.name for event in seen]
+(1, ['DATA_CHANGED'])
+>>> store.set("/controller_epoch", b"2", version=0).error()
+BadVersionError('/controller_epoch: the znode has another version')
+>>> runtime.scheduler.close()
+
+ZooKeeper: org.apache.zookeeper.ZooKeeper; Kafka 2.7: kafka.zookeeper.ZooKeeperClient.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kctl.errors import KctlError
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+from kctl.store.database import ZnodeDatabase
+from kctl.store.errors import SessionExpiredError
+from kctl.store.interface import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Operation,
+    SessionState,
+    Set,
+    Stat,
+    Watch,
+)
+from kctl.store.watches import Firing
+
+
+class EmbeddedStore:
+    """Owns one session; several may share a database."""
+
+    def __init__(
+        self, runtime: Runtime, database: ZnodeDatabase, *, owns_database: bool = False
+    ) -> None:
+        """A new session with `database`, which `close` closes too if it is ours alone."""
+        self.database = database
+        self._tree = database.tree
+        self._scheduler = runtime.scheduler
+        self._call_soon = runtime.scheduler.call_soon
+        self._owns_database = owns_database
+        self._listeners: list[Callable[[SessionState], object]] = []
+        self._is_open = True
+        # Answers and events that were handed to the loop and have not arrived.
+        self._on_their_way = 0
+        self._session_id = database.open_session(self)
+
+    @classmethod
+    def open(cls, runtime: Runtime, directory: str, *, fsync: bool = False) -> "EmbeddedStore":
+        """A session with the durable tree in `directory`; StorageError, CorruptDataError."""
+        database = ZnodeDatabase.open(runtime, directory, fsync=fsync)
+        return cls(runtime, database, owns_database=True)
+
+    @classmethod
+    def in_memory(cls, runtime: Runtime) -> "EmbeddedStore":
+        """A session with an empty tree that leaves no trace."""
+        return cls(runtime, ZnodeDatabase.in_memory(runtime), owns_database=True)
+
+    @property
+    def session_id(self) -> int:
+        """The current session's id."""
+        return self._session_id
+
+    # --- reads
+
+    def get(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
+        """Data and Stat; NoNodeError."""
+        try:
+            self._check_open()
+            node = self._tree.get(path)
+        except KctlError as error:
+            return self._refuse(error)
+        if watch is not None:
+            self._tree.watches.watch_data(path, self._session_id, watch)
+        return self._answer((node.data, node.stat()))
+
+    def exists(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
+        """Stat, or None; the watch is set either way."""
+        if not self._is_open:
+            return self._refuse(SessionExpiredError())
+        if watch is not None:
+            self._tree.watches.watch_data(path, self._session_id, watch)
+        node = self._tree.nodes.get(path)
+        return self._answer(None if node is None else node.stat())
+
+    def children(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
+        """Names of the children, sorted; NoNodeError."""
+        try:
+            self._check_open()
+            names = self._tree.children(path)
+        except KctlError as error:
+            return self._refuse(error)
+        if watch is not None:
+            self._tree.watches.watch_children(path, self._session_id, watch)
+        return self._answer(names)
+
+    # --- writes
+
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
+    ) -> Future[tuple[str, Stat]]:
+        """Create a znode; NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
+        try:
+            if sequence:
+                path = self._tree.sequential_path(path)
+            self.database.commit(self._session_id, Create(path, data, ephemeral))
+        except KctlError as error:
+            return self._refuse(error)
+        return self._answer((path, self._tree.nodes[path].stat()))
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Future[Stat]:
+        """Replace the data; NoNodeError, BadVersionError."""
+        return self._write(Set(path, data, version))
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> Future[None]:
+        """Delete; NoNodeError, BadVersionError, NotEmptyError."""
+        return self._write(Delete(path, version))
+
+    def _write(self, operation: Operation) -> Future[Any]:
+        try:
+            result = self.database.commit(self._session_id, operation)
+        except KctlError as error:
+            return self._refuse(error)
+        return self._answer(result)
+
+    def multi(self, operations: Sequence[Operation]) -> Future[list[Stat | str | None]]:
+        """All or nothing; MultiError."""
+        try:
+            results = self.database.commit_multi(self._session_id, operations)
+        except KctlError as error:
+            return self._refuse(error)
+        return self._answer(results)
+
+    # --- answers and events, in order
+
+    def _answer(self, value: Any) -> Future[Any]:
+        future: Future[Any] = Future(self._call_soon)
+        if self._on_their_way == 0 and self.database.can_tell_now:
+            future.set_result(value)
+        else:
+            self._send(self._finish, future, value, None)
+        return future
+
+    def _refuse(self, error: BaseException) -> Future[Any]:
+        future: Future[Any] = Future(self._call_soon)
+        if self._on_their_way == 0 and self.database.can_tell_now:
+            future.set_error(error)
+        else:
+            self._send(self._finish, future, None, error)
+        return future
+
+    def _finish(self, future: Future[Any], value: Any, error: BaseException | None) -> None:
+        error = self.database.failure or error
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_error(error)
+
+    def _send(self, receiver: Callable[..., object], *args: object) -> None:
+        self._on_their_way += 1
+        self.database.tell(self._arrive, receiver, args)
+
+    def _arrive(self, receiver: Callable[..., object], args: tuple[object, ...]) -> None:
+        self._on_their_way -= 1
+        receiver(*args)
+
+    def watch_fired(self, firing: Firing) -> None:
+        """One of our watches fired."""
+        self._send(firing.watch, firing.event)
+
+    # --- the session
+
+    def on_session_state(self, listener: Callable[[SessionState], object]) -> None:
+        """Call `listener` on the loop whenever the session's state changes."""
+        self._listeners.append(listener)
+
+    def session_expired(self) -> None:
+        """The session was ended by somebody else."""
+        self._is_open = False
+        self._tell_state(SessionState.EXPIRED)
+
+    def new_session(self) -> Future[None]:
+        """After EXPIRED: start over with a new session."""
+        try:
+            self._session_id = self.database.open_session(self)
+        except KctlError as error:
+            return self._refuse(error)
+        self._is_open = True
+        self._tell_state(SessionState.CONNECTED)
+        return self._answer(None)
+
+    def close(self) -> Future[None]:
+        """End the session; its ephemerals go."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                self.database.close_session(self._session_id)
+            except KctlError as error:
+                return self._refuse(error)
+        return self.database.close() if self._owns_database else self._answer(None)
+
+    def _tell_state(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            self._send(listener, state)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise SessionExpiredError

@@ -1,0 +1,165 @@
+"""Journal: the files that make a tree durable; a log of transactions, and now and then a snapshot.
+
+`journal-<first zxid>` grows by one write per transaction, before the tree changes; `snapshot-<last
+zxid>` makes all journals up to that zxid superfluous. What was written survives the death of the
+process; `sync` makes it survive the death of the machine too.
+
+Invariants: a newer journal exists only once the older is synced; a snapshot appears whole or not
+at all; files are removed only when a durable snapshot covers them. So only the newest journal can
+end in a torn record, which is cut off at the next start; damage anywhere else is an error.
+
+ZooKeeper: org.apache.zookeeper.server.persistence.FileTxnSnapLog.
+"""
+
+from kctl.errors import CorruptDataError
+from kctl.runtime.disk import Disk, DiskFile, DiskLock
+from kctl.store.journal_format import (
+    JOURNAL_MAGIC,
+    Torn,
+    decode_snapshot,
+    decode_transactions,
+    encode_snapshot,
+    encode_transaction,
+)
+from kctl.store.tree import Transaction, ZnodeTree
+
+_JOURNAL = "journal-"
+_SNAPSHOT = "snapshot-"
+_LOCK = ".lock"
+
+# Replaying this many transactions takes about a tenth of a second.
+SNAPSHOT_AFTER_TRANSACTIONS = 10_000
+
+
+class Journal:
+    """Owns one directory."""
+
+    def __init__(self, disk: Disk, directory: str, lock: DiskLock) -> None:
+        """Use `Journal.open`."""
+        self._disk = disk
+        self._directory = directory
+        self._lock = lock
+        self._file: DiskFile | None = None
+        # Transactions in the journal that no snapshot covers.
+        self.length = 0
+        # What a start had to cut off, for the operator; None if the last stop left no torn tail.
+        self.cut_off: str | None = None
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str) -> tuple["Journal", ZnodeTree]:
+        """Lock the directory and read what is there: StorageError, CorruptDataError."""
+        disk.make_directory(directory)
+        lock = disk.lock(f"{directory}/{_LOCK}")
+        journal = cls(disk, directory, lock)
+        try:
+            return journal, journal._recover()
+        except BaseException:
+            journal.close()
+            raise
+
+    def append(self, transaction: Transaction) -> None:
+        """Write one transaction; StorageError leaves the file as it was."""
+        self._open_file(transaction.zxid).append([encode_transaction(transaction)])
+        self.length += 1
+
+    def sync(self) -> None:
+        """Make what was written survive a power cut; may run beside `append`."""
+        file = self._file
+        if file is not None:
+            file.fsync()
+
+    def is_snapshot_due(self, tree: ZnodeTree) -> bool:
+        """Whether a snapshot now costs little beside what was written since the last."""
+        return self.length >= max(SNAPSHOT_AFTER_TRANSACTIONS, len(tree.nodes))
+
+    def begin_snapshot(self, tree: ZnodeTree) -> "Snapshot":
+        """Start a new journal and take the tree as it is; not while `sync` runs."""
+        if self._file is not None:
+            self._file.fsync()
+            self._file.close()
+            self._file = None
+        self.length = 0
+        covered = [
+            name
+            for name in self._disk.list(self._directory)
+            if name.startswith((_JOURNAL, _SNAPSHOT))
+        ]
+        data = encode_snapshot(tree)
+        return Snapshot(self._disk, self._directory, tree.last_zxid, data, covered)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._lock.release()
+
+    def _open_file(self, zxid: int) -> DiskFile:
+        if self._file is None:
+            path = f"{self._directory}/{_JOURNAL}{zxid:016x}"
+            file = self._disk.open(path, create=True)
+            if file.size() == 0:
+                file.append([JOURNAL_MAGIC])
+            self._disk.fsync_directory(self._directory)
+            self._file = file
+        return self._file
+
+    def _recover(self) -> ZnodeTree:
+        names = self._disk.list(self._directory)
+        snapshots = sorted(name for name in names if name.startswith(_SNAPSHOT))
+        journals = sorted(name for name in names if name.startswith(_JOURNAL))
+        if snapshots:
+            path = f"{self._directory}/{snapshots[-1]}"
+            tree = decode_snapshot(self._disk.read_file(path), path)
+        else:
+            tree = ZnodeTree()
+        for name in journals:
+            self._replay(name, tree, is_last=name == journals[-1])
+        return tree
+
+    def _replay(self, name: str, tree: ZnodeTree, *, is_last: bool) -> None:
+        path = f"{self._directory}/{name}"
+        data = self._disk.read_file(path)
+        first_zxid = int(name.removeprefix(_JOURNAL), 16)
+        for transaction in decode_transactions(data, path, first_zxid):
+            if isinstance(transaction, Torn):
+                if not is_last:
+                    raise CorruptDataError(f"{path}: damaged at byte {transaction.position}")
+                self._cut(path, transaction.position, len(data))
+            elif transaction.zxid > tree.last_zxid:
+                if transaction.zxid != tree.last_zxid + 1:
+                    raise CorruptDataError(
+                        f"{path}: transaction {transaction.zxid:#x} follows {tree.last_zxid:#x}"
+                    )
+                tree.apply(transaction)
+                self.length += 1
+        if is_last:
+            self._file = self._disk.open(path)
+            if self._file.size() == 0:
+                self._file.append([JOURNAL_MAGIC])
+
+    def _cut(self, path: str, position: int, size: int) -> None:
+        file = self._disk.open(path)
+        file.truncate(position)
+        file.close()
+        self.cut_off = f"{path}: cut off {size - position} bytes of an unfinished write"
+
+
+class Snapshot:
+    """A tree's bytes on their way to the disk; `write` may run off the loop."""
+
+    def __init__(
+        self, disk: Disk, directory: str, zxid: int, data: bytes, covered: list[str]
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._name = f"{_SNAPSHOT}{zxid:016x}"
+        self._data = data
+        self._covered = covered
+
+    def write(self) -> None:
+        """Write the snapshot durably, then remove the files that it covers."""
+        self._disk.write_file(f"{self._directory}/{self._name}", self._data)
+        for name in self._covered:
+            if name != self._name:
+                self._disk.remove(f"{self._directory}/{name}")

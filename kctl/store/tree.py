@@ -1,0 +1,359 @@
+"""ZnodeTree: znodes with versions, ephemerals, sequences and one-shot watches. Pure.
+
+A change has two steps, so that it can be made durable between them: `prepare` checks operations
+against the tree and numbers them as one Transaction, changing nothing; `apply` carries a
+Transaction out and cannot fail. A multi is checked as if its operations happened one after the
+other, and is all or nothing.
+
+Invariants: every znode but "/" has a parent; an ephemeral one has no children and its owner is
+an open session; zxids rise by one per transaction; a parent counts the children it ever had, and
+that count numbers its sequential ones.
+
+ZooKeeper: org.apache.zookeeper.server.DataTree, PrepRequestProcessor.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kctl.store.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    MultiError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    StoreError,
+)
+from kctl.store.watches import Firing, WatchTable
+from kctl.store.znode import ANY_VERSION, Create, Delete, EventType, Operation, Set, Stat
+
+# ZooKeeper's jute.maxbuffer is 1 MiB; ours lets an assignment of 100,000 partitions through.
+MAX_DATA_BYTES = 4 << 20
+MAX_PATH_CHARACTERS = 8192
+
+# As PathUtils.validatePath: no empty, "." or ".." part, no control or private characters.
+_VALID_PATH = re.compile(
+    r"(?:/(?!\.{1,2}(?:/|\Z))"
+    r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session begins; `timeout_ms` 0: it lives as long as the process that owns the tree."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """A session ends; the deletions of its ephemerals precede this in the same transaction."""
+
+
+Change = Operation | OpenSession | CloseSession
+
+
+class Transaction(NamedTuple):
+    """Changes that were checked and happen together."""
+
+    zxid: int
+    session_id: int
+    time_ms: int
+    changes: Sequence[Change]
+
+
+class Applied(NamedTuple):
+    """What a transaction brought: a path per Create, a Stat per Set, else None."""
+
+    results: list[Stat | str | None]
+    firings: list[Firing]
+
+
+class Znode:
+    """One znode; `children` are names, None for none."""
+
+    __slots__ = (
+        "child_creates",
+        "children",
+        "ctime_ms",
+        "czxid",
+        "data",
+        "ephemeral_owner",
+        "mtime_ms",
+        "mzxid",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(self, data: bytes, zxid: int, time_ms: int, ephemeral_owner: int) -> None:
+        self.data = data
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime_ms = self.mtime_ms = time_ms
+        self.version = 0
+        # Children ever created here.
+        self.child_creates = 0
+        self.children: set[str] | None = None
+        self.ephemeral_owner = ephemeral_owner
+
+    def stat(self) -> Stat:
+        """ZooKeeper's Stat; cversion counts children that came and children that went."""
+        child_count = len(self.children) if self.children else 0
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime_ms,
+            self.mtime_ms,
+            self.version,
+            2 * self.child_creates - child_count,
+            0,
+            self.ephemeral_owner,
+            len(self.data),
+            child_count,
+            self.pzxid,
+        )
+
+
+class _Facts(NamedTuple):
+    """What checks ask of a znode, as it will be at that point of a multi."""
+
+    version: int
+    child_creates: int
+    child_count: int
+    is_ephemeral: bool
+
+
+_Outlook = dict[str, _Facts | None]
+
+
+class ZnodeTree:
+    """Owns znodes, open sessions and watches; knows no file, clock or connection."""
+
+    def __init__(self) -> None:
+        self.last_zxid = 0
+        # Path -> znode, parents before children.
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
+        # Open sessions and their timeouts.
+        self.sessions: dict[int, int] = {}
+        self.watches = WatchTable()
+        self._ephemerals: dict[int, dict[str, None]] = {}
+
+    # --- reads
+
+    def get(self, path: str) -> Znode:
+        """The znode; NoNodeError."""
+        node = self.nodes.get(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; NoNodeError."""
+        return sorted(self.get(path).children or ())
+
+    def ephemerals(self, session_id: int) -> list[str]:
+        """Paths of a session's ephemerals, in the order created."""
+        return list(self._ephemerals.get(session_id, ()))
+
+    def sequential_path(self, prefix: str) -> str:
+        """The path that a sequential znode would get now; NoNodeError."""
+        return f"{prefix}{self.get(_parent_of(prefix)).child_creates:010d}"
+
+    # --- step one: check
+
+    def prepare(self, operation: Operation, session_id: int, time_ms: int) -> Transaction:
+        """Check one operation; raises why it cannot be."""
+        self._check_session(session_id)
+        self._check(operation, None)
+        return Transaction(self.last_zxid + 1, session_id, time_ms, (operation,))
+
+    def prepare_multi(
+        self, operations: Sequence[Operation], session_id: int, time_ms: int
+    ) -> Transaction:
+        """Check operations one after the other; MultiError tells which one cannot be."""
+        self._check_session(session_id)
+        outlook: _Outlook = {}
+        for index, operation in enumerate(operations):
+            try:
+                self._check(operation, outlook)
+            except StoreError as error:
+                raise MultiError(index, error) from None
+        return Transaction(self.last_zxid + 1, session_id, time_ms, operations)
+
+    def prepare_open_session(self, session_id: int, timeout_ms: int, time_ms: int) -> Transaction:
+        """Begin a session under an id that was never used."""
+        return Transaction(self.last_zxid + 1, session_id, time_ms, (OpenSession(timeout_ms),))
+
+    def prepare_close_session(self, session_id: int, time_ms: int) -> Transaction:
+        """End a session and delete its ephemerals; SessionExpiredError if it is over already."""
+        self._check_session(session_id)
+        changes: list[Change] = [Delete(path) for path in self._ephemerals.get(session_id, ())]
+        changes.append(CloseSession())
+        return Transaction(self.last_zxid + 1, session_id, time_ms, changes)
+
+    def _check_session(self, session_id: int) -> None:
+        if session_id not in self.sessions:
+            raise SessionExpiredError
+
+    def _check(self, operation: Operation, outlook: _Outlook | None) -> None:
+        """Raise if the operation cannot be; else note in `outlook` what it would change."""
+        if isinstance(operation, Create):
+            self._check_create(operation, outlook)
+        elif isinstance(operation, Delete):
+            self._check_delete(operation, outlook)
+        else:
+            facts = self._facts_at_version(operation.path, operation.version, outlook)
+            if isinstance(operation, Set):
+                _check_data(operation.path, operation.data)
+                if outlook is not None:
+                    outlook[operation.path] = facts._replace(version=facts.version + 1)
+
+    def _check_create(self, operation: Create, outlook: _Outlook | None) -> None:
+        path = operation.path
+        if _VALID_PATH.fullmatch(path) is None or len(path) > MAX_PATH_CHARACTERS:
+            if path == "/":
+                raise NodeExistsError(path)
+            raise BadArgumentsError(path)
+        _check_data(path, operation.data)
+        parent_path = _parent_of(path)
+        parent = self._facts(parent_path, outlook)
+        if parent is None:
+            raise NoNodeError(path, f"{path}: no parent znode")
+        if self._facts(path, outlook) is not None:
+            raise NodeExistsError(path)
+        if parent.is_ephemeral:
+            raise NoChildrenForEphemeralsError(path)
+        if outlook is not None:
+            outlook[path] = _Facts(0, 0, 0, operation.ephemeral)
+            outlook[parent_path] = parent._replace(
+                child_creates=parent.child_creates + 1, child_count=parent.child_count + 1
+            )
+
+    def _check_delete(self, operation: Delete, outlook: _Outlook | None) -> None:
+        path = operation.path
+        if path == "/":
+            raise BadArgumentsError(path)
+        facts = self._facts_at_version(path, operation.version, outlook)
+        if facts.child_count:
+            raise NotEmptyError(path)
+        if outlook is not None:
+            outlook[path] = None
+            parent_path = _parent_of(path)
+            parent = self._facts(parent_path, outlook)
+            if parent is not None:
+                outlook[parent_path] = parent._replace(child_count=parent.child_count - 1)
+
+    def _facts_at_version(self, path: str, version: int, outlook: _Outlook | None) -> _Facts:
+        facts = self._facts(path, outlook)
+        if facts is None:
+            raise NoNodeError(path)
+        if version not in (ANY_VERSION, facts.version):
+            raise BadVersionError(path)
+        return facts
+
+    def _facts(self, path: str, outlook: _Outlook | None) -> _Facts | None:
+        if outlook and path in outlook:
+            return outlook[path]
+        node = self.nodes.get(path)
+        if node is None:
+            return None
+        child_count = len(node.children) if node.children else 0
+        return _Facts(node.version, node.child_creates, child_count, node.ephemeral_owner != 0)
+
+    # --- step two: change
+
+    def apply(self, transaction: Transaction) -> Applied:
+        """Carry out what `prepare` made, the next zxid and no other."""
+        zxid, session_id, time_ms, changes = transaction
+        if zxid != self.last_zxid + 1:
+            raise ValueError(f"transaction {zxid:#x} after {self.last_zxid:#x}")
+        self.last_zxid = zxid
+        results: list[Stat | str | None] = []
+        firings: list[Firing] = []
+        for change in changes:
+            result: Stat | str | None = None
+            if isinstance(change, Create):
+                owner = session_id if change.ephemeral else 0
+                self._create(change.path, change.data, owner, zxid, time_ms)
+                self._fire_created(change.path, firings)
+                result = change.path
+            elif isinstance(change, Set):
+                node = self.nodes[change.path]
+                node.data = change.data
+                node.mzxid = zxid
+                node.mtime_ms = time_ms
+                node.version += 1
+                firings += self.watches.fire(EventType.DATA_CHANGED, change.path)
+                result = node.stat()
+            elif isinstance(change, Delete):
+                self._delete(change.path, zxid)
+                firings += self.watches.fire(EventType.DELETED, change.path)
+                firings += self.watches.fire(EventType.CHILDREN_CHANGED, _parent_of(change.path))
+            elif isinstance(change, OpenSession):
+                self.sessions[session_id] = change.timeout_ms
+            elif isinstance(change, CloseSession):
+                del self.sessions[session_id]
+                self.watches.forget_session(session_id)
+            results.append(result)
+        return Applied(results, firings)
+
+    def _create(self, path: str, data: bytes, owner: int, zxid: int, time_ms: int) -> None:
+        self.nodes[path] = Znode(data, zxid, time_ms, owner)
+        parent_path, _, name = path.rpartition("/")
+        parent = self.nodes[parent_path or "/"]
+        if parent.children is None:
+            parent.children = {name}
+        else:
+            parent.children.add(name)
+        parent.child_creates += 1
+        parent.pzxid = zxid
+        if owner:
+            self._ephemerals.setdefault(owner, {})[path] = None
+
+    def _fire_created(self, path: str, firings: list[Firing]) -> None:
+        firings += self.watches.fire(EventType.CREATED, path)
+        firings += self.watches.fire(EventType.CHILDREN_CHANGED, _parent_of(path))
+
+    def _delete(self, path: str, zxid: int) -> None:
+        node = self.nodes.pop(path)
+        parent_path, _, name = path.rpartition("/")
+        parent = self.nodes[parent_path or "/"]
+        if parent.children is not None:
+            parent.children.discard(name)
+            if not parent.children:
+                parent.children = None
+        parent.pzxid = zxid
+        owned = self._ephemerals.get(node.ephemeral_owner)
+        if owned is not None:
+            owned.pop(path, None)
+            if not owned:
+                del self._ephemerals[node.ephemeral_owner]
+
+    # --- restoring a snapshot
+
+    def restore(self, zxid: int, nodes: Iterable[tuple[str, Znode]]) -> None:
+        """Become the tree as of `zxid`; `nodes` name parents before children."""
+        self.last_zxid = zxid
+        for path, node in nodes:
+            self.nodes[path] = node
+            if path == "/":
+                continue
+            parent_path, _, name = path.rpartition("/")
+            parent = self.nodes[parent_path or "/"]
+            if parent.children is None:
+                parent.children = set()
+            parent.children.add(name)
+            if node.ephemeral_owner:
+                self._ephemerals.setdefault(node.ephemeral_owner, {})[path] = None
+
+
+def _parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _check_data(path: str, data: bytes) -> None:
+    if len(data) > MAX_DATA_BYTES:
+        raise BadArgumentsError(path, f"{path}: {len(data)} bytes are too much for a znode")
