@@ -7,10 +7,13 @@ from kctl.broker.config import BrokerConfig
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.runtime import CoordinatorRuntime
 from kctl.broker.dynamic_config import DynamicConfigs
+from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 
@@ -32,3 +35,7 @@ class Services:
     auto_topics: AutoTopicCreator
     producer_ids: ProducerIdManager
     dynamic_configs: DynamicConfigs
+    fetch_sessions: FetchSessionCache
+    leadership: Leadership
+    # What ApiVersions lists: the keys of HANDLERS.
+    served: tuple[ApiKey, ...]

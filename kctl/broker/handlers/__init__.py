@@ -1,0 +1,77 @@
+"""HANDLERS: ApiKey -> handler, written out. The first place to look for "how is X handled"."""
+
+from collections.abc import Callable
+
+from kctl.broker.handlers.api_versions import handle_api_versions
+from kctl.broker.handlers.configs import (
+    handle_alter_configs,
+    handle_describe_configs,
+    handle_incremental_alter_configs,
+)
+from kctl.broker.handlers.delete_records import handle_delete_records
+from kctl.broker.handlers.fetch import handle_fetch
+from kctl.broker.handlers.find_coordinator import handle_find_coordinator
+from kctl.broker.handlers.groups import (
+    handle_delete_groups,
+    handle_describe_groups,
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_list_groups,
+    handle_sync_group,
+)
+from kctl.broker.handlers.leader_and_isr import handle_leader_and_isr, handle_stop_replica
+from kctl.broker.handlers.list_offsets import handle_list_offsets
+from kctl.broker.handlers.log_dirs import handle_describe_log_dirs
+from kctl.broker.handlers.metadata import handle_metadata
+from kctl.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
+from kctl.broker.handlers.offsets import (
+    handle_offset_commit,
+    handle_offset_delete,
+    handle_offset_fetch,
+)
+from kctl.broker.handlers.produce import handle_produce
+from kctl.broker.handlers.topics import (
+    handle_create_partitions,
+    handle_create_topics,
+    handle_delete_topics,
+)
+from kctl.broker.handlers.transactions import handle_init_producer_id
+from kctl.broker.handlers.update_metadata import handle_update_metadata
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.protocol.api_keys import ApiKey
+
+Handler = Callable[[Services, Request], None]
+
+HANDLERS: dict[ApiKey, Handler] = {
+    ApiKey.PRODUCE: handle_produce,
+    ApiKey.FETCH: handle_fetch,
+    ApiKey.LIST_OFFSETS: handle_list_offsets,
+    ApiKey.METADATA: handle_metadata,
+    ApiKey.LEADER_AND_ISR: handle_leader_and_isr,
+    ApiKey.STOP_REPLICA: handle_stop_replica,
+    ApiKey.UPDATE_METADATA: handle_update_metadata,
+    ApiKey.OFFSET_COMMIT: handle_offset_commit,
+    ApiKey.OFFSET_FETCH: handle_offset_fetch,
+    ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+    ApiKey.JOIN_GROUP: handle_join_group,
+    ApiKey.HEARTBEAT: handle_heartbeat,
+    ApiKey.LEAVE_GROUP: handle_leave_group,
+    ApiKey.SYNC_GROUP: handle_sync_group,
+    ApiKey.DESCRIBE_GROUPS: handle_describe_groups,
+    ApiKey.LIST_GROUPS: handle_list_groups,
+    ApiKey.API_VERSIONS: handle_api_versions,
+    ApiKey.CREATE_TOPICS: handle_create_topics,
+    ApiKey.DELETE_TOPICS: handle_delete_topics,
+    ApiKey.DELETE_RECORDS: handle_delete_records,
+    ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
+    ApiKey.ALTER_CONFIGS: handle_alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
+    ApiKey.CREATE_PARTITIONS: handle_create_partitions,
+    ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
+    ApiKey.OFFSET_DELETE: handle_offset_delete,
+}

@@ -1,0 +1,100 @@
+"""ListOffsets: offsets by timestamp, and the ends of a log.
+
+Behaviour:
+- -1 asks for the end: the high watermark, or the last stable offset for read_committed; -2 for
+  the start; any other timestamp for the first record at or after it, or (-1, -1) if none is.
+- A partition named twice is INVALID_REQUEST (version 1 and later).
+- Version 0 lists segment boundaries before a timestamp, newest first.
+
+Versions: 0-5. v1 one offset with its timestamp (KIP-79); v2 isolation level; v4 leader epoch
+(KIP-320); v5 OFFSET_NOT_AVAILABLE (KIP-207).
+
+Kafka 2.7: kafka.server.KafkaApis.handleListOffsetRequest.
+"""
+
+from collections import Counter
+
+from kctl.broker.log.unified_log import FetchIsolation
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.list_offsets import (
+    ListOffsetPartition,
+    ListOffsetPartitionResponse,
+    ListOffsetRequest,
+    ListOffsetResponse,
+    ListOffsetTopicResponse,
+)
+
+CONSUMER_REPLICA_ID = -1
+READ_COMMITTED = 1
+
+
+def handle_list_offsets(services: Services, request: Request) -> None:
+    """Answer at once, partition by partition."""
+    body: ListOffsetRequest = request.body
+    version = request.api_version
+    counts = Counter(
+        (topic.name, partition.partition_index)
+        for topic in body.topics
+        for partition in topic.partitions
+    )
+    topics = []
+    for topic in body.topics:
+        partitions = []
+        for partition in topic.partitions:
+            answer = ListOffsetPartitionResponse(partition_index=partition.partition_index)
+            try:
+                if version == 0:
+                    _list_segments(services, topic.name, partition, answer)
+                elif counts[topic.name, partition.partition_index] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST)
+                else:
+                    _look_up(services, body, topic.name, partition, answer)
+            except ApiError as error:
+                answer.error_code = _code_for_version(error.code, version)
+            partitions.append(answer)
+        topics.append(ListOffsetTopicResponse(name=topic.name, partitions=partitions))
+    request.reply(ListOffsetResponse(topics=topics))
+
+
+def _look_up(
+    services: Services,
+    body: ListOffsetRequest,
+    topic: str,
+    asked: ListOffsetPartition,
+    answer: ListOffsetPartitionResponse,
+) -> None:
+    partition = services.replica_manager.partition(topic, asked.partition_index)
+    found = partition.fetch_offset_for_timestamp(
+        asked.timestamp, _isolation(body), asked.current_leader_epoch
+    )
+    if found is not None:
+        answer.timestamp, answer.offset, answer.leader_epoch = found
+
+
+def _isolation(body: ListOffsetRequest) -> FetchIsolation | None:
+    if body.replica_id != CONSUMER_REPLICA_ID:
+        return None
+    if body.isolation_level == READ_COMMITTED:
+        return FetchIsolation.TXN_COMMITTED
+    return FetchIsolation.HIGH_WATERMARK
+
+
+def _list_segments(
+    services: Services, topic: str, asked: ListOffsetPartition, answer: ListOffsetPartitionResponse
+) -> None:
+    partition = services.replica_manager.partition(topic, asked.partition_index)
+    log = partition.leader_log()
+    offsets = log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
+    high_watermark = log.high_watermark
+    if any(offset > high_watermark for offset in offsets):
+        offsets = [high_watermark, *(o for o in offsets if o <= high_watermark)]
+        offsets = list(dict.fromkeys(offsets))[: asked.max_num_offsets]
+    answer.old_style_offsets = offsets
+
+
+def _code_for_version(code: int, version: int) -> int:
+    if code == ErrorCode.OFFSET_NOT_AVAILABLE and version < 5:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code

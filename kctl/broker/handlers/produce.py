@@ -1,0 +1,138 @@
+"""Produce: append record batches to partitions.
+
+Behaviour:
+- acks must be -1, 0 or 1; anything else is INVALID_REQUIRED_ACKS for every partition.
+- acks=0 gets no answer; an error closes the connection, which is all the client can see.
+- Versions 3 and later must hold exactly one v2 batch a partition; zstd needs version 7.
+- Records pass from the request's buffer to the file; they are not decoded unless the topic's
+  format or compression asks for it.
+
+Versions: 0-8. v2 log append time; v3 transactional id, v2 batches only (KIP-98); v5 log start
+offset (KIP-107); v7 zstd (KIP-110); v8 record errors (KIP-467).
+
+Kafka 2.7: kafka.server.KafkaApis.handleProduceRequest.
+"""
+
+from kctl.broker.replication.delayed import AppendResult
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.errors import CorruptDataError
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kctl.records.compression import CompressionType
+from kctl.records.memory_records import CURRENT_MAGIC, locate
+from kctl.records.record_batch import ATTRIBUTES_OFFSET, COMPRESSION_MASK
+
+_VALID_ACKS = (-1, 0, 1)
+_FIRST_VERSION_OF_V2_BATCHES = 3
+_FIRST_VERSION_OF_ZSTD = 7
+
+
+def handle_produce(services: Services, request: Request) -> None:
+    """Append, and answer when `acks` is met."""
+    body: ProduceRequest = request.body
+    refused: list[AppendResult] = []
+    entries = []
+    for topic in body.topics:
+        for partition in topic.partitions:
+            try:
+                code, why = _refusal(body.acks, request.api_version, partition.records)
+            except CorruptDataError:
+                # Kafka's parser fails on such a request as a whole and drops the connection.
+                request.close()
+                return
+            if code:
+                refused.append(AppendResult(topic.name, partition.partition_index, code, why))
+            else:
+                entries.append((topic.name, partition.partition_index, partition.records))
+
+    def answer(results: list[AppendResult]) -> None:
+        _answer(request, body.acks, [*results, *refused] if refused else results)
+
+    if not entries:
+        answer([])
+        return
+    services.replica_manager.append_records(entries, body.acks, body.timeout_ms, answer)
+
+
+def _refusal(
+    acks: int, version: int, records: memoryview | bytearray | None
+) -> tuple[int, str | None]:
+    """Why a partition's records are not even tried: (error code, message), or (0, None)."""
+    if acks not in _VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, None
+    if version < _FIRST_VERSION_OF_V2_BATCHES:
+        return ErrorCode.NONE, None
+    prefix = f"Produce requests with version {version}"
+    if records is None:
+        raise CorruptDataError("produce request without records")
+    found = locate(records)
+    if found is None:
+        return ErrorCode.INVALID_RECORD, f"{prefix} must have at least one record batch"
+    if found.magic != CURRENT_MAGIC:
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"{prefix} are only allowed to contain record batches with magic version 2",
+        )
+    codec = records[found.position + ATTRIBUTES_OFFSET + 1] & COMPRESSION_MASK
+    if codec == CompressionType.ZSTD and version < _FIRST_VERSION_OF_ZSTD:
+        return (
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"{prefix} are not allowed to use ZStandard compression",
+        )
+    if found.position + found.size < len(records):
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"{prefix} are only allowed to contain exactly one record batch",
+        )
+    return ErrorCode.NONE, None
+
+
+def _answer(request: Request, acks: int, results: list[AppendResult]) -> None:
+    if acks == 0:
+        if any(result.error_code for result in results):
+            request.close()
+        else:
+            request.reply(None)
+        return
+    topics: dict[str, list[PartitionProduceResponse]] = {}
+    for result in results:
+        topics.setdefault(result.topic, []).append(_partition_response(result))
+    request.reply(
+        ProduceResponse(
+            responses=[
+                TopicProduceResponse(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ]
+        )
+    )
+
+
+def _partition_response(result: AppendResult) -> PartitionProduceResponse:
+    info = result.info
+    if result.error_code or info is None:
+        errors = info.record_errors if info is not None else ()
+        return PartitionProduceResponse(
+            partition_index=result.partition,
+            error_code=result.error_code,
+            base_offset=-1,
+            record_errors=[
+                BatchIndexAndErrorMessage(
+                    batch_index=error.batch_index, batch_index_error_message=error.message
+                )
+                for error in errors
+            ],
+            error_message=result.error_message,
+        )
+    return PartitionProduceResponse(
+        partition_index=result.partition,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )

@@ -1,0 +1,205 @@
+"""What waits for a partition to change: DelayedProduce, DelayedFetch, DelayedDeleteRecords.
+
+The letters in the code are those of Kafka's comments.
+
+Kafka 2.7: kafka.server.DelayedProduce, DelayedFetch, DelayedDeleteRecords.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation, LogAppendInfo, UnifiedLog
+from kctl.broker.purgatory import DelayedOperation
+from kctl.broker.replication.partition import Partition, Role
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import FetchPartition
+
+CONSUMER_REPLICA_ID = -1
+
+
+@dataclass(slots=True)
+class AppendResult:
+    """What became of one partition's records in a produce request."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    error_message: str | None = None
+    # None when nothing was appended.
+    info: LogAppendInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What a Fetch request asks for as a whole."""
+
+    # CONSUMER_REPLICA_ID or a broker's id.
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: FetchIsolation
+    # Versions 0-2: no batch beyond a partition's limit, even as the first one.
+    is_hard_limit: bool = False
+
+    @property
+    def is_from_follower(self) -> bool:
+        """Whether a broker asks."""
+        return self.replica_id >= 0
+
+    @property
+    def only_leader(self) -> bool:
+        """KIP-392 lets consumers read from followers; brokers read from leaders."""
+        return self.is_from_follower
+
+
+@dataclass(slots=True)
+class FetchResult:
+    """What a fetch finds in one partition; `data` is None on an error."""
+
+    topic: str
+    request: FetchPartition
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    data: FetchDataInfo | None = None
+
+
+@dataclass(slots=True)
+class PendingAppend:
+    """A partition of a produce request that waits for its replicas."""
+
+    result: AppendResult
+    partition: Partition
+    # The records are committed once the high watermark has reached this offset. Exclusive.
+    required_offset: int
+    is_pending: bool = True
+
+
+class DelayedProduce(DelayedOperation):
+    """acks=all: waits until every partition's records are committed, or answers what is not
+    with REQUEST_TIMED_OUT."""
+
+    __slots__ = ("_on_done", "_pending", "_results")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        pending: Sequence[PendingAppend],
+        results: list[AppendResult],
+        on_done: Callable[[list[AppendResult]], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._pending = pending
+        self._results = results
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        """A: no leader any more. B: committed, or too few replicas to say so."""
+        for item in self._pending:
+            if item.is_pending:
+                is_done, error_code = item.partition.has_enough_replicas_reached(
+                    item.required_offset
+                )
+                if is_done:
+                    item.is_pending = False
+                    item.result.error_code = error_code
+        return not any(item.is_pending for item in self._pending)
+
+    def on_complete(self, *, is_expired: bool) -> None:
+        """Answer; what still waits has timed out."""
+        for item in self._pending:
+            if item.is_pending:
+                item.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._on_done(self._results)
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until `min_bytes` can be read or something is wrong, then reads again."""
+
+    __slots__ = ("_on_complete", "_params", "_partitions")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        params: FetchParams,
+        partitions: Sequence[tuple[Partition, FetchPartition]],
+        on_complete: Callable[[], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._params = params
+        self._partitions = partitions
+        self._on_complete = on_complete
+
+    def try_complete(self) -> bool:
+        """Whether a read now would answer the request."""
+        params = self._params
+        total = 0
+        for partition, request in self._partitions:
+            try:
+                log = partition.readable_log(
+                    request.current_leader_epoch, only_leader=params.only_leader
+                )
+            except ApiError:
+                return True  # A, B, C, G: not the leader, gone, offline, or fenced.
+            bound = readable_end(log, params.isolation)
+            if request.fetch_offset > log.log_end_offset:
+                return True  # E: the log was cut below the offset asked for.
+            if request.fetch_offset < bound:
+                if params.min_bytes <= 1:
+                    return True
+                total += self._readable_bytes(log, request)
+        return total >= params.min_bytes  # D, F
+
+    def _readable_bytes(self, log: UnifiedLog, request: FetchPartition) -> int:
+        try:
+            info = log.read(
+                request.fetch_offset,
+                request.partition_max_bytes,
+                isolation=self._params.isolation,
+                min_one_message=True,
+            )
+        except ApiError:
+            return self._params.min_bytes
+        return len(info.records) if info.records is not None else 0
+
+    def on_complete(self, *, is_expired: bool) -> None:
+        """Read again and answer with what there is."""
+        self._on_complete()
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """Waits until every replica's log starts where it was asked to."""
+
+    __slots__ = ("_on_done", "_waiting")
+
+    def __init__(
+        self,
+        deadline_ms: int,
+        waiting: Sequence[tuple[Partition, int]],
+        on_done: Callable[[], object],
+    ) -> None:
+        super().__init__(deadline_ms)
+        self._waiting = waiting
+        self._on_done = on_done
+
+    def try_complete(self) -> bool:
+        """Whether all low watermarks are there, or their partitions are not ours any more."""
+        return all(
+            partition.role is not Role.LEADER or partition.low_watermark() >= wanted
+            for partition, wanted in self._waiting
+        )
+
+    def on_complete(self, *, is_expired: bool) -> None:
+        """Answer with the low watermarks reached."""
+        self._on_done()
+
+
+def readable_end(log: UnifiedLog, isolation: FetchIsolation) -> int:
+    """Up to which offset (exclusive) a reader of `isolation` may read."""
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return log.high_watermark
+    if isolation is FetchIsolation.TXN_COMMITTED:
+        return log.last_stable_offset
+    return log.log_end_offset

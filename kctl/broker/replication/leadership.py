@@ -1,0 +1,212 @@
+"""Leadership: carries out what the controller says about this broker's replicas.
+
+A LeaderAndIsr or StopReplica request is obeyed per partition and only if neither its controller
+epoch nor its leader epoch is older than what is known. Logs are made here, when the controller
+first names a replica; the listener hears of every role taken or lost, in the order of the request.
+
+Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`); KIP-380,
+KIP-570 (leader epoch in StopReplica).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.replication.partition import NO_EPOCH, Partition, Role
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.errors import StorageError
+from kctl.model import LEADER_DURING_DELETE, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from kctl.runtime.clock import Clock
+
+# A StopReplica of a version without leader epochs, or of a topic's deletion: always newer.
+EPOCH_DURING_DELETE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """A partition that this broker now leads, follows, or no longer holds (Role.NONE)."""
+
+    topic_partition: TopicPartition
+    role: Role
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """One partition of a StopReplica request, whatever its version."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+RoleListener = Callable[[Sequence[RoleChange]], object]
+
+
+class Leadership:
+    """The controller's hand on a ReplicaManager."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        log_config: Callable[[str], LogConfig],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._replicas = replica_manager
+        self._clock = clock
+        # The settings of a topic, for logs that are made.
+        self._log_config = log_config
+        self._broker_epoch = broker_epoch
+        self._listeners: list[RoleListener] = []
+
+    def on_role_change(self, listener: RoleListener) -> None:
+        """Call `listener` with the changes of each request, after all of them are made."""
+        self._listeners.append(listener)
+
+    # --- LeaderAndIsr ------------------------------------------------------------------------
+
+    def become_leader_or_follower(self, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Obey a LeaderAndIsr request."""
+        refusal = self._refusal(body.controller_epoch, body.broker_epoch)
+        if refusal:
+            return LeaderAndIsrResponse(error_code=refusal)
+        errors, changes = [], []
+        for topic, state in leader_and_isr_states(body):
+            code, change = self._apply(topic, state)
+            errors.append(
+                LeaderAndIsrPartitionError(
+                    topic_name=topic, partition_index=state.partition_index, error_code=code
+                )
+            )
+            if change is not None:
+                changes.append(change)
+        self._announce(changes)
+        return LeaderAndIsrResponse(partition_errors=errors)
+
+    def _apply(
+        self, topic: str, state: LeaderAndIsrPartitionState
+    ) -> tuple[int, RoleChange | None]:
+        replicas = self._replicas
+        tp = TopicPartition(topic, state.partition_index)
+        partition = replicas.partitions.get(tp) or Partition(tp, replicas.broker_id)
+        if state.leader_epoch <= partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH, None
+        if replicas.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        replicas.partitions[tp] = partition
+        try:
+            log = partition.log or replicas.log_manager.get_or_create_log(
+                tp, self._log_config(topic)
+            )
+            if state.leader == replicas.broker_id:
+                is_change = partition.become_leader(state, log, self._clock.wall_ms())
+            else:
+                is_change = partition.become_follower(state, log)
+        except StorageError as error:
+            replicas.handle_storage_failure(partition, error)
+            partition.leader_epoch = state.leader_epoch
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
+        change = RoleChange(tp, partition.role, state.leader_epoch) if is_change else None
+        return ErrorCode.NONE, change
+
+    # --- StopReplica -------------------------------------------------------------------------
+
+    def stop_replicas(self, body: StopReplicaRequest) -> StopReplicaResponse:
+        """Obey a StopReplica request: forget replicas, and delete the logs of those to delete."""
+        refusal = self._refusal(body.controller_epoch, body.broker_epoch)
+        if refusal:
+            return StopReplicaResponse(error_code=refusal)
+        errors, changes = [], []
+        for stop in stop_replica_states(body):
+            tp = stop.topic_partition
+            code = self._stop(stop)
+            if code == ErrorCode.NONE:
+                changes.append(RoleChange(tp, Role.NONE, stop.leader_epoch))
+            errors.append(
+                StopReplicaPartitionError(
+                    topic_name=tp.topic, partition_index=tp.partition, error_code=code
+                )
+            )
+        self._announce(changes)
+        return StopReplicaResponse(partition_errors=errors)
+
+    def _stop(self, stop: StopReplica) -> int:
+        replicas = self._replicas
+        tp = stop.topic_partition
+        partition = replicas.partitions.get(tp)
+        if partition is not None:
+            is_fenced = stop.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            if is_fenced and stop.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if partition.role is Role.OFFLINE:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            del replicas.partitions[tp]
+            partition.role = Role.NONE
+            if stop.delete:
+                partition.leader_id = LEADER_DURING_DELETE
+        try:
+            if stop.delete:
+                replicas.log_manager.delete_log(tp)
+        except StorageError as error:
+            if partition is not None:
+                replicas.handle_storage_failure(partition, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # --- both --------------------------------------------------------------------------------
+
+    def _refusal(self, controller_epoch: int, broker_epoch: int) -> int:
+        """The error code for the whole request, or 0."""
+        if broker_epoch not in (-1, self._broker_epoch()) and broker_epoch < self._broker_epoch():
+            return ErrorCode.STALE_BROKER_EPOCH
+        if controller_epoch < self._replicas.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._replicas.controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    def _announce(self, changes: Sequence[RoleChange]) -> None:
+        if not changes:
+            return
+        for listener in self._listeners:
+            listener(changes)
+        for change in changes:
+            self._replicas.wake(change.topic_partition)
+
+
+def leader_and_isr_states(
+    body: LeaderAndIsrRequest,
+) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
+    """(topic, state) of a request of any version."""
+    for state in body.ungrouped_partition_states:
+        yield state.topic_name, state
+    for topic in body.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def stop_replica_states(body: StopReplicaRequest) -> Iterator[StopReplica]:
+    """The partitions of a request of any version."""
+    delete = body.delete_partitions
+    for ungrouped in body.ungrouped_partitions:
+        tp = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)
+        yield StopReplica(tp, NO_EPOCH, delete)
+    for topic in body.topics:
+        for number in topic.partition_indexes:
+            yield StopReplica(TopicPartition(topic.name, number), NO_EPOCH, delete)
+    for state in body.topic_states:
+        for partition in state.partition_states:
+            tp = TopicPartition(state.topic_name, partition.partition_index)
+            yield StopReplica(tp, partition.leader_epoch, partition.delete_partition)

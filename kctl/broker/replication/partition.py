@@ -1,0 +1,279 @@
+"""Partition: one partition on this broker, as its leader or as a follower.
+
+A partition has a role only from a LeaderAndIsr request of the controller. The leader appends,
+answers reads, watches its followers and moves the high watermark: the smallest log end offset
+among the in-sync replicas (and those about to be, KIP-497). No I/O but its log's.
+
+Invariants: the leader epoch never falls; only a leader appends for clients; the high watermark
+never passes the log end offset of an in-sync replica.
+
+Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320.
+"""
+
+from enum import Enum
+
+from kctl.broker.log.unified_log import (
+    AppendOrigin,
+    FetchDataInfo,
+    FetchIsolation,
+    LogAppendInfo,
+    UnifiedLog,
+)
+from kctl.broker.replication.replica import Replica
+from kctl.model import NO_LEADER, TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+NO_EPOCH = -1
+
+
+class Role(Enum):
+    """What this broker is to the partition."""
+
+    NONE = "none"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    # Its log directory failed (KIP-112).
+    OFFLINE = "offline"
+
+
+class Partition:
+    """One partition; `log` is there from the first LeaderAndIsr on."""
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: int) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.role = Role.NONE
+        self.log: UnifiedLog | None = None
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        # Where the current leader's epoch begins; a follower joins the ISR only beyond it.
+        self.leader_epoch_start_offset = 0
+        self.controller_epoch = 0
+        self.zk_version = 0
+        self.assignment: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        # Followers by broker id, in assignment order; only a leader has any.
+        self.followers: dict[int, Replica] = {}
+
+    # --- roles -------------------------------------------------------------------------------
+
+    def become_leader(
+        self, state: LeaderAndIsrPartitionState, log: UnifiedLog, now_ms: int
+    ) -> bool:
+        """Lead from `state` on; whether this broker did not lead before."""
+        is_new_leader = self.role is not Role.LEADER
+        self._adopt(state, log)
+        self.role = Role.LEADER
+        self.leader_epoch_start_offset = log.log_end_offset
+        # Kafka assigns the epoch before any append, so that followers find its start (KIP-101).
+        log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
+        self.followers = {
+            broker_id: self.followers.get(broker_id, Replica(broker_id))
+            for broker_id in self.assignment
+            if broker_id != self.broker_id
+        }
+        for follower in self.followers.values():
+            follower.reset_caught_up(
+                leader_end_offset=log.log_end_offset,
+                now_ms=now_ms,
+                last_caught_up_ms=now_ms if follower.broker_id in self.isr else 0,
+            )
+            if is_new_leader:
+                follower.log_end_offset = follower.log_start_offset = -1
+        self.maybe_increment_high_watermark()
+        return is_new_leader
+
+    def become_follower(self, state: LeaderAndIsrPartitionState, log: UnifiedLog) -> bool:
+        """Follow `state.leader`; whether that is news."""
+        is_new = self.role is not Role.FOLLOWER or self.leader_id != state.leader
+        self._adopt(state, log)
+        self.role = Role.FOLLOWER
+        self.followers = {}
+        return is_new
+
+    def mark_offline(self) -> None:
+        """The log directory failed: answer KAFKA_STORAGE_ERROR from now on."""
+        self.role = Role.OFFLINE
+        self.log = None
+        self.followers = {}
+
+    def _adopt(self, state: LeaderAndIsrPartitionState, log: UnifiedLog) -> None:
+        self.log = log
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self.zk_version = state.zk_version
+        self.assignment = tuple(state.replicas)
+        self.isr = tuple(state.isr)
+
+    # --- checks ------------------------------------------------------------------------------
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: ApiError when the asker's idea of the leader epoch is not ours."""
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> UnifiedLog:
+        """The log, if this broker leads; otherwise an ApiError that sends the client away."""
+        self.check_epoch(current_leader_epoch)
+        if self.role is not Role.LEADER or self.log is None:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR
+                if self.role is Role.OFFLINE
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        return self.log
+
+    def readable_log(self, current_leader_epoch: int, *, only_leader: bool) -> UnifiedLog:
+        """The log for a read; followers answer too unless `only_leader` (KIP-392)."""
+        if only_leader or self.role is not Role.FOLLOWER or self.log is None:
+            return self.leader_log(current_leader_epoch)
+        self.check_epoch(current_leader_epoch)
+        return self.log
+
+    # --- appends -----------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: bytearray | memoryview,
+        origin: AppendOrigin,
+        required_acks: int,
+        now_ms: int,
+    ) -> LogAppendInfo:
+        """Append a produce request's records; ApiError if it cannot be."""
+        log = self.log
+        if self.role is not Role.LEADER or log is None:
+            log = self.leader_log()
+        if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the "
+                f"min.isr requirement of {log.config.min_insync_replicas} for partition "
+                f"{self.topic_partition}",
+            )
+        info = log.append_as_leader(records, self.leader_epoch, origin=origin, now_ms=now_ms)
+        if not self.followers:
+            # Alone: what is appended is committed.
+            log.update_high_watermark(log.log_end_offset)
+        else:
+            self.maybe_increment_high_watermark()
+        return info
+
+    def has_enough_replicas_reached(self, required_offset: int) -> tuple[bool, int]:
+        """Whether records below `required_offset` are committed, and with which error code."""
+        if self.role is not Role.LEADER or self.log is None:
+            return True, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return False, ErrorCode.NONE
+        if self.log.config.min_insync_replicas <= len(self.isr):
+            return True, ErrorCode.NONE
+        return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    # --- reads -------------------------------------------------------------------------------
+
+    def read(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        *,
+        current_leader_epoch: int,
+        only_leader: bool,
+        min_one_message: bool,
+    ) -> FetchDataInfo:
+        """Records from `fetch_offset` as a slice of the file; ApiError."""
+        log = self.readable_log(current_leader_epoch, only_leader=only_leader)
+        return log.read(
+            fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
+        )
+
+    def fetch_offset_for_timestamp(
+        self, timestamp: int, isolation: FetchIsolation | None, current_leader_epoch: int
+    ) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that a
+        client of `isolation` may read (None: a replica, which may read all)."""
+        log = self.leader_log(current_leader_epoch)
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            bound = log.last_stable_offset
+        elif isolation is FetchIsolation.HIGH_WATERMARK:
+            bound = log.high_watermark
+        else:
+            bound = log.log_end_offset
+        if isolation is not None and log.high_watermark < self.leader_epoch_start_offset:
+            # KIP-207: a new leader must not tell an older end than its predecessor did.
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        if timestamp == LATEST_TIMESTAMP:
+            return -1, bound, self.leader_epoch
+        found = log.fetch_offset_by_timestamp(timestamp)
+        if found is not None and timestamp != EARLIEST_TIMESTAMP and found[1] >= bound:
+            return None
+        return found
+
+    def end_offset_for_epoch(
+        self, leader_epoch: int, current_leader_epoch: int
+    ) -> tuple[int, int] | None:
+        """(epoch, end offset) of the largest epoch not beyond `leader_epoch` (KIP-279)."""
+        return self.leader_log(current_leader_epoch).end_offset_for_epoch(leader_epoch)
+
+    # --- followers ---------------------------------------------------------------------------
+
+    def update_follower(
+        self, broker_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
+    ) -> bool:
+        """A follower fetched; whether the high watermark rose. ApiError for a stranger."""
+        log = self.leader_log()
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        follower.update_fetch_state(
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end_offset=log.log_end_offset,
+            now_ms=now_ms,
+        )
+        return self.maybe_increment_high_watermark()
+
+    def maybe_increment_high_watermark(self) -> bool:
+        """Move the high watermark to what every in-sync replica has; whether it rose."""
+        log = self.log
+        if log is None:
+            return False
+        committed = log.log_end_offset
+        for broker_id in self.isr:
+            if broker_id != self.broker_id:
+                follower = self.followers.get(broker_id)
+                committed = min(committed, follower.log_end_offset if follower else -1)
+        if committed <= log.high_watermark:
+            return False
+        log.update_high_watermark(committed)
+        return True
+
+    # --- deletion of records -----------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Raise the log start offset to `offset` (-1: the high watermark); the offset asked."""
+        log = self.leader_log()
+        if "delete" not in log.config.cleanup_policy:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {self.topic_partition} can not be deleted due to the "
+                "configured policy",
+            )
+        wanted = log.high_watermark if offset == -1 else offset
+        if wanted < 0 or wanted > log.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"The offset {wanted} for partition {self.topic_partition} is not valid",
+            )
+        log.maybe_increment_log_start_offset(wanted)
+        return wanted
+
+    def low_watermark(self) -> int:
+        """The smallest log start offset among the in-sync and other live replicas."""
+        log = self.leader_log()
+        return min([log.log_start_offset, *(f.log_start_offset for f in self.followers.values())])

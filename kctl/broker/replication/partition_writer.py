@@ -1,0 +1,64 @@
+"""The coordinators' door to the log: appends that are answered once committed, and reads.
+
+Implements `kctl.broker.coordinator.runtime.PartitionWriter` without importing it, as replication
+and coordinators are siblings.
+"""
+
+from collections.abc import Callable, Sequence
+
+from kctl.broker.log.unified_log import AppendOrigin, FetchIsolation
+from kctl.broker.replication.delayed import AppendResult
+from kctl.broker.replication.replica_manager import ACKS_ALL, ReplicaManager
+from kctl.model import TopicPartition
+
+
+class ReplicatedPartitionWriter:
+    """Writes to partitions that this broker leads; waits for their in-sync replicas."""
+
+    def __init__(self, replica_manager: ReplicaManager, timeout_ms: int) -> None:
+        self._replicas = replica_manager
+        self._timeout_ms = timeout_ms
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: bytearray,
+        on_committed: Callable[[int, int], object],
+    ) -> None:
+        """Append with acks=all; `on_committed(error code, base offset)` once it is settled."""
+
+        def settle(results: Sequence[AppendResult]) -> None:
+            info = results[0].info
+            on_committed(results[0].error_code, info.first_offset if info else -1)
+
+        topic, partition = topic_partition
+        self._replicas.append_records(
+            [(topic, partition, records)],
+            ACKS_ALL,
+            self._timeout_ms,
+            settle,
+            origin=AppendOrigin.COORDINATOR,
+        )
+
+    def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes | None:
+        """Whole batches from `offset` on, at least one if there is any; None at the log's end."""
+        log = self._replicas.partition(*topic_partition).leader_log()
+        if offset >= log.log_end_offset:
+            return None
+        info = log.read(offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True)
+        records = info.records
+        if records is None or not len(records):
+            return None
+        return records.file.pread(records.length, records.position)
+
+    def log_start_offset(self, topic_partition: TopicPartition) -> int:
+        """The first offset there is."""
+        return self._replicas.partition(*topic_partition).leader_log().log_start_offset
+
+    def log_end_offset(self, topic_partition: TopicPartition) -> int:
+        """The offset that the next record gets."""
+        return self._replicas.partition(*topic_partition).leader_log().log_end_offset
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Up to where (exclusive) all is committed."""
+        return self._replicas.partition(*topic_partition).leader_log().high_watermark

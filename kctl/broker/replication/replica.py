@@ -1,0 +1,57 @@
+"""Replica: how far a follower has fetched and when it last had everything. Pure.
+
+Kafka 2.7: kafka.cluster.Replica; KIP-107 (log start offset), KAFKA-7128 (epoch start).
+"""
+
+from dataclasses import dataclass
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(slots=True)
+class Replica:
+    """A follower as its leader sees it."""
+
+    broker_id: int
+    # The offset that the follower fetched from last; its log ends there. Exclusive.
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    # The leader's log end offset and the time at the follower's last fetch.
+    leader_end_offset_at_last_fetch: int = 0
+    last_fetch_ms: int = 0
+    # The last time at which the follower had all that the leader had: it is caught up with
+    # time t if it has reached the offset at which the leader's log ended at t.
+    last_caught_up_ms: int = 0
+
+    def update_fetch_state(
+        self,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+    ) -> None:
+        """The follower asked for `fetch_offset`: it has everything below it."""
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.leader_end_offset_at_last_fetch:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = fetch_offset
+        self.leader_end_offset_at_last_fetch = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def reset_caught_up(
+        self, *, leader_end_offset: int, now_ms: int, last_caught_up_ms: int
+    ) -> None:
+        """A new leader begins to watch the follower: those in the ISR count as caught up."""
+        self.leader_end_offset_at_last_fetch = leader_end_offset
+        self.last_fetch_ms = now_ms
+        self.last_caught_up_ms = last_caught_up_ms
+
+    def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether the follower may stay in the ISR (`replica.lag.time.max.ms`)."""
+        return (
+            self.log_end_offset == leader_end_offset
+            or now_ms - self.last_caught_up_ms <= max_lag_ms
+        )

@@ -1,0 +1,338 @@
+"""ReplicaManager: owns the Partitions of this broker; appends to them and reads from them.
+
+Handlers reach logs only through here. Appends are answered at once or, with acks=all, when the
+high watermark has passed them; reads at once or when enough bytes have come. Both wait in a
+purgatory under the partition's key, which is checked after every append and every move of a high
+watermark. What the controller says about roles is carried out in `leadership`.
+
+Kafka 2.7: kafka.server.ReplicaManager.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.log.log_manager import LogManager
+from kctl.broker.log.unified_log import AppendOrigin, FetchIsolation, UnifiedLog
+from kctl.broker.replication.delayed import (
+    CONSUMER_REPLICA_ID,
+    AppendResult,
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedProduce,
+    FetchParams,
+    FetchResult,
+    PendingAppend,
+    readable_end,
+)
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.purgatory_timer import PurgatoryTimer
+from kctl.errors import CorruptDataError, StorageError
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.runtime import Runtime
+
+ACKS_ALL = -1
+# Topics that clients must not write to.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+Records = bytearray | memoryview
+AppendEntry = tuple[str, int, Records]
+
+
+class ReplicaManager:
+    """The partitions of one broker."""
+
+    def __init__(
+        self, runtime: Runtime, config: BrokerConfig, broker_id: int, log_manager: LogManager
+    ) -> None:
+        self.config = config
+        self.broker_id = broker_id
+        self.log_manager = log_manager
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        # The highest controller epoch heard of; older controllers are not obeyed.
+        self.controller_epoch = 0
+        self._clock = runtime.clock
+        self._trace = runtime.trace
+        self._produces = PurgatoryTimer(runtime)
+        self._fetches = PurgatoryTimer(runtime)
+        self._deletes = PurgatoryTimer(runtime)
+
+    # --- partitions --------------------------------------------------------------------------
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """The partition; ApiError if this broker has no replica of it."""
+        partition = self.partitions.get((topic, number))
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def leader_logs(self) -> Iterator[tuple[TopicPartition, UnifiedLog]]:
+        """The logs that this broker leads."""
+        for partition in self.partitions.values():
+            if partition.role is Role.LEADER and partition.log is not None:
+                yield partition.topic_partition, partition.log
+
+    def wake(self, key: tuple[str, int]) -> None:
+        """The partition's role or high watermark changed: ask all that waits for it."""
+        self._produces.check(key)
+        self._fetches.check(key)
+        self._deletes.check(key)
+
+    # --- appends -----------------------------------------------------------------------------
+
+    def append_records(
+        self,
+        entries: Sequence[AppendEntry],
+        required_acks: int,
+        timeout_ms: int,
+        on_done: Callable[[list[AppendResult]], object],
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> None:
+        """Append to each partition; `on_done` gets a result per entry, in order, once
+        `required_acks` (-1, 0, 1) is met or `timeout_ms` is over."""
+        now_ms = self._clock.wall_ms()
+        results = [
+            self._append(topic, number, records, required_acks, origin, now_ms)
+            for topic, number, records in entries
+        ]
+        if required_acks != ACKS_ALL or not self._wait_for_replicas(results, timeout_ms, on_done):
+            on_done(results)
+        # The producer has its answer; now those who wait for its records.
+        for result in results:
+            if result.info is not None:
+                key = (result.topic, result.partition)
+                self._fetches.check(key)
+                self._produces.check(key)
+
+    def _append(
+        self,
+        topic: str,
+        number: int,
+        records: Records,
+        required_acks: int,
+        origin: AppendOrigin,
+        now_ms: int,
+    ) -> AppendResult:
+        result = AppendResult(topic, number)
+        if origin is AppendOrigin.CLIENT and topic in INTERNAL_TOPICS:
+            result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            result.error_message = f"Cannot append to internal topic {topic}"
+            return result
+        partition = self.partitions.get((topic, number))
+        if partition is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return result
+        try:
+            info = partition.append_as_leader(records, origin, required_acks, now_ms)
+        except ApiError as error:
+            result.error_code = error.code
+            result.error_message = error.reason
+        except CorruptDataError as error:
+            result.error_code = ErrorCode.CORRUPT_MESSAGE
+            result.error_message = str(error)
+        except StorageError as error:
+            self.handle_storage_failure(partition, error)
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            result.info = info
+        return result
+
+    def _wait_for_replicas(
+        self,
+        results: list[AppendResult],
+        timeout_ms: int,
+        on_done: Callable[[list[AppendResult]], object],
+    ) -> bool:
+        """Park the request if some of it is not committed yet; whether that is so."""
+        pending = []
+        for result in results:
+            if result.info is None:
+                continue
+            partition = self.partitions[result.topic, result.partition]
+            log = partition.log
+            required = result.info.last_offset + 1
+            if log is None or log.high_watermark < required:
+                pending.append(PendingAppend(result, partition, required))
+        if not pending:
+            return False
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self._produces.try_complete_else_watch(
+            DelayedProduce(deadline_ms, pending, results, on_done),
+            [(item.result.topic, item.result.partition) for item in pending],
+        )
+        return True
+
+    # --- reads -------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        on_done: Callable[[list[FetchResult]], object],
+    ) -> None:
+        """Read from each partition; `on_done` gets a result per partition, in order, once
+        there are `min_bytes`, something is wrong, or `max_wait_ms` is over."""
+        results = self.read(params, partitions)
+        if params.is_from_follower:
+            self._note_follower(params.replica_id, results)
+        if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
+            on_done(results)
+            return
+        watched = [
+            (self.partitions[topic, request.partition], request) for topic, request in partitions
+        ]
+        operation = DelayedFetch(
+            self._clock.monotonic_ms() + params.max_wait_ms,
+            params,
+            watched,
+            lambda: on_done(self.read(params, partitions)),
+        )
+        self._fetches.try_complete_else_watch(
+            operation, [(topic, request.partition) for topic, request in partitions]
+        )
+
+    def read(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
+    ) -> list[FetchResult]:
+        """One pass over the partitions: slices of files, within the limits of the request."""
+        bytes_left = params.max_bytes
+        results = []
+        # KIP-74: the first batch found is given whole, even beyond the limits.
+        min_one_message = not params.is_hard_limit
+        for topic, request in partitions:
+            result = self._read_one(params, topic, request, bytes_left, min_one_message)
+            size = len(result.data.records) if result.data and result.data.records else 0
+            if size:
+                min_one_message = False
+                bytes_left = max(0, bytes_left - size)
+            results.append(result)
+        return results
+
+    def _read_one(
+        self,
+        params: FetchParams,
+        topic: str,
+        request: FetchPartition,
+        bytes_left: int,
+        min_one_message: bool,
+    ) -> FetchResult:
+        result = FetchResult(topic, request)
+        partition = self.partitions.get((topic, request.partition))
+        if partition is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return result
+        try:
+            result.data = partition.read(
+                request.fetch_offset,
+                min(request.partition_max_bytes, bytes_left),
+                params.isolation,
+                current_leader_epoch=request.current_leader_epoch,
+                only_leader=params.only_leader,
+                min_one_message=min_one_message,
+            )
+        except ApiError as error:
+            result.error_code = error.code
+            return result
+        except StorageError as error:
+            self.handle_storage_failure(partition, error)
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return result
+        log = partition.log
+        if log is not None:
+            result.high_watermark = log.high_watermark
+            result.last_stable_offset = log.last_stable_offset
+            result.log_start_offset = log.log_start_offset
+        return result
+
+    def _note_follower(self, broker_id: int, results: Sequence[FetchResult]) -> None:
+        """A broker fetched: its progress may commit records, which frees who waits for them."""
+        now_ms = self._clock.wall_ms()
+        for result in results:
+            if result.error_code != 0:
+                continue
+            partition = self.partitions[result.topic, result.request.partition]
+            request = result.request
+            try:
+                if partition.update_follower(
+                    broker_id, request.fetch_offset, request.log_start_offset, now_ms
+                ):
+                    self.wake((result.topic, request.partition))
+            except ApiError as error:
+                result.error_code = error.code
+                result.data = None
+
+    # --- deletion of records -----------------------------------------------------------------
+
+    def delete_records(
+        self,
+        offsets: Sequence[tuple[str, int, int]],
+        timeout_ms: int,
+        on_done: Callable[[list[tuple[str, int, int, int]]], object],
+    ) -> None:
+        """Raise log start offsets; `on_done` gets (topic, partition, low watermark, error code)
+        for each once all replicas followed or `timeout_ms` is over."""
+        waiting: list[tuple[Partition, int]] = []
+        failed: dict[tuple[str, int], int] = {}
+        for topic, number, offset in offsets:
+            try:
+                partition = self.partition(topic, number)
+                waiting.append((partition, partition.delete_records(offset)))
+            except ApiError as error:
+                failed[topic, number] = error.code
+
+        def answer() -> None:
+            on_done([self._low_watermark(t, p, failed.get((t, p), 0)) for t, p, _ in offsets])
+
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self._deletes.try_complete_else_watch(
+            DelayedDeleteRecords(deadline_ms, waiting, answer),
+            [tuple(partition.topic_partition) for partition, _ in waiting],
+        )
+
+    def _low_watermark(self, topic: str, number: int, code: int) -> tuple[str, int, int, int]:
+        if code == 0:
+            try:
+                return topic, number, self.partition(topic, number).low_watermark(), 0
+            except ApiError as error:
+                code = error.code
+        return topic, number, -1, code
+
+    # --- failures ----------------------------------------------------------------------------
+
+    def handle_storage_failure(self, partition: Partition, error: StorageError) -> None:
+        """A file operation failed: the partition's directory is offline from now on."""
+        log = partition.log
+        self._trace.warning(f"{partition.topic_partition}: {error}; its log directory is offline")
+        failed = log.log_directory if log is not None else None
+        for other in self.partitions.values():
+            if other is partition or (other.log is not None and other.log.log_directory == failed):
+                other.mark_offline()
+        if failed is not None:
+            self.log_manager.handle_log_dir_failure(failed)
+
+
+def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+    """Whether a fetch is to be answered at once: enough bytes, or anything wrong."""
+    total = 0
+    for result in results:
+        data = result.data
+        if result.error_code != 0 or data is None:
+            return True
+        if data.records is not None:
+            total += len(data.records)
+    return total >= params.min_bytes
+
+
+__all__ = [
+    "ACKS_ALL",
+    "CONSUMER_REPLICA_ID",
+    "INTERNAL_TOPICS",
+    "AppendResult",
+    "FetchIsolation",
+    "FetchParams",
+    "FetchResult",
+    "ReplicaManager",
+    "readable_end",
+]
