@@ -1,0 +1,142 @@
+"""ApiKey: the 54 APIs of Kafka 2.7, their numbers and versions, and where their messages are.
+
+This table is the only place that says which versions an API has; message classes take them from
+here. Message modules are imported when somebody first asks for a class.
+APIs 52 to 55 (KRaft's quorum) are not part of a 2.7 broker. Kafka 2.7: ApiKeys.
+"""
+
+from enum import IntEnum
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kctl.protocol.schema import Message
+
+# A first flexible version that no version reaches.
+NEVER = 0x7FFF
+
+
+class ApiKey(IntEnum):
+    """Number, last version, first flexible version, whether only brokers may send it."""
+
+    max_version: int
+    # First version with compact strings and tagged fields (KIP-482); NEVER if there is none.
+    flexible_from: int
+    # Needs ClusterAction: brokers and the controller among themselves.
+    is_cluster_action: bool
+
+    def __new__(
+        cls,
+        number: int,
+        max_version: int,
+        flexible_from: int = NEVER,
+        is_cluster_action: bool = False,
+    ) -> "ApiKey":
+        """Keep the facts beside the number."""
+        self = int.__new__(cls, number)
+        self._value_ = number
+        self.max_version = max_version
+        self.flexible_from = flexible_from
+        self.is_cluster_action = is_cluster_action
+        return self
+
+    PRODUCE = 0, 8
+    FETCH = 1, 12, 12
+    LIST_OFFSETS = 2, 5
+    METADATA = 3, 9, 9
+    LEADER_AND_ISR = 4, 4, 4, True
+    STOP_REPLICA = 5, 3, 2, True
+    UPDATE_METADATA = 6, 6, 6, True
+    CONTROLLED_SHUTDOWN = 7, 3, 3, True
+    OFFSET_COMMIT = 8, 8, 8
+    OFFSET_FETCH = 9, 7, 6
+    FIND_COORDINATOR = 10, 3, 3
+    JOIN_GROUP = 11, 7, 6
+    HEARTBEAT = 12, 4, 4
+    LEAVE_GROUP = 13, 4, 4
+    SYNC_GROUP = 14, 5, 4
+    DESCRIBE_GROUPS = 15, 5, 5
+    LIST_GROUPS = 16, 4, 3
+    SASL_HANDSHAKE = 17, 1
+    API_VERSIONS = 18, 3, 3
+    CREATE_TOPICS = 19, 6, 5
+    DELETE_TOPICS = 20, 5, 4
+    DELETE_RECORDS = 21, 2, 2
+    INIT_PRODUCER_ID = 22, 4, 2
+    OFFSET_FOR_LEADER_EPOCH = 23, 3
+    ADD_PARTITIONS_TO_TXN = 24, 2
+    ADD_OFFSETS_TO_TXN = 25, 2
+    END_TXN = 26, 2
+    WRITE_TXN_MARKERS = 27, 0, NEVER, True
+    TXN_OFFSET_COMMIT = 28, 3, 3
+    DESCRIBE_ACLS = 29, 2, 2
+    CREATE_ACLS = 30, 2, 2
+    DELETE_ACLS = 31, 2, 2
+    DESCRIBE_CONFIGS = 32, 3
+    ALTER_CONFIGS = 33, 1
+    ALTER_REPLICA_LOG_DIRS = 34, 1
+    DESCRIBE_LOG_DIRS = 35, 2, 2
+    SASL_AUTHENTICATE = 36, 2, 2
+    CREATE_PARTITIONS = 37, 3, 2
+    CREATE_DELEGATION_TOKEN = 38, 2, 2
+    RENEW_DELEGATION_TOKEN = 39, 2, 2
+    EXPIRE_DELEGATION_TOKEN = 40, 2, 2
+    DESCRIBE_DELEGATION_TOKEN = 41, 2, 2
+    DELETE_GROUPS = 42, 2, 2
+    ELECT_LEADERS = 43, 2, 2
+    INCREMENTAL_ALTER_CONFIGS = 44, 1, 1
+    ALTER_PARTITION_REASSIGNMENTS = 45, 0, 0
+    LIST_PARTITION_REASSIGNMENTS = 46, 0, 0
+    OFFSET_DELETE = 47, 0
+    DESCRIBE_CLIENT_QUOTAS = 48, 0
+    ALTER_CLIENT_QUOTAS = 49, 0
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0
+    ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0
+    ALTER_ISR = 56, 0, 0
+    UPDATE_FEATURES = 57, 0, 0
+
+    @property
+    def min_version(self) -> int:
+        """The oldest version that 2.7 speaks: of every API the first."""
+        return 0
+
+    @property
+    def title(self) -> str:
+        """Kafka's name for it: "ListOffsets"."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def request_class(self) -> "type[Message]":
+        """The message that asks."""
+        return self._message_class("Request")
+
+    @property
+    def response_class(self) -> "type[Message]":
+        """The message that answers."""
+        return self._message_class("Response")
+
+    def has_version(self, version: int) -> bool:
+        """Whether 2.7 speaks `version`."""
+        return 0 <= version <= self.max_version
+
+    def request_header_version(self, version: int) -> int:
+        """0: no client id (ControlledShutdown v0 alone); 2: flexible; else 1."""
+        if version >= self.flexible_from:
+            return 2
+        return 0 if self is ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1: flexible; else 0, and always 0 for ApiVersions, whose version the asker guessed."""
+        return int(version >= self.flexible_from and self is not ApiKey.API_VERSIONS)
+
+    def _message_class(self, kind: str) -> "type[Message]":
+        message_class = _message_classes.get((self, kind))
+        if message_class is None:
+            module = import_module(f"kctl.protocol.messages.{self.name.lower()}")
+            # Kafka 2.7 says ListOffsets, but ListOffsetRequest.
+            title = "ListOffset" if self is ApiKey.LIST_OFFSETS else self.title
+            message_class = _message_classes[self, kind] = getattr(module, title + kind)
+        return message_class
+
+
+_message_classes: "dict[tuple[ApiKey, str], type[Message]]" = {}

@@ -1,0 +1,271 @@
+"""Writes the decoder of one (message class, version): straight-line Python, nested structs inlined.
+
+The function takes (buffer, position) and returns (message, position behind it). `end` is the
+buffer's length and `left` the number of array elements and tags that the message may still claim.
+See `codec` for the bounds that hold, and `source` for runs.
+"""
+
+from struct import unpack_from
+from typing import Any
+
+from kctl.protocol.primitives import (
+    STRING_BYTES_MAX,
+    check_tag_count,
+    continue_uvarint,
+    read_tag_header,
+    read_unknown_tags,
+)
+from kctl.protocol.schema import Field, Message, Struct
+from kctl.protocol.source import (
+    FIXED,
+    PRECOMPILED_ARRAY_MAX,
+    SourceWriter,
+    null_refused,
+    number_packings,
+    packing,
+    size_refused,
+)
+
+# Elements that one message from a client may hold in all its arrays together; 300,000 empty
+# strings take 50 ms. Brokers among themselves, and answers, may be as large as a cluster.
+REQUEST_ELEMENTS_MAX = 300_000
+ELEMENTS_MAX = 10_000_000
+
+
+def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+    """Source that defines `run(buf, pos)`, and the globals it needs."""
+    writer = _DecoderWriter(cls, version)
+    with writer.block("def run(buf, pos):"):
+        writer.emit("end = len(buf)", f"left = {elements_max(cls)}")
+        writer.struct(cls, "o", 0)
+        writer.flush()
+        writer.emit("return o, pos")
+    return writer.text(), writer.namespace
+
+
+def elements_max(cls: type[Message]) -> int:
+    """The budget of array elements of a message."""
+    is_from_client = cls.__name__.endswith("Request") and not (
+        cls.api is not None and cls.api.is_cluster_action
+    )
+    return REQUEST_ELEMENTS_MAX if is_from_client else ELEMENTS_MAX
+
+
+class _DecoderWriter(SourceWriter):
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
+        self.namespace.update(
+            new=object.__new__,
+            unpack_from=unpack_from,
+            more=continue_uvarint,
+            null_refused=null_refused,
+            size_refused=size_refused,
+            read_unknown_tags=read_unknown_tags,
+            read_tag_header=read_tag_header,
+            check_tag_count=check_tag_count,
+        )
+
+    def flush(self) -> None:
+        """Read the run."""
+        if not self.run:
+            return
+        letters = "".join(letter for letter, _ in self.run)
+        targets = ", ".join(target for _, target in self.run)
+        self.run.clear()
+        if letters == "B":
+            self.emit(f"{targets} = buf[pos]", "pos += 1")
+            return
+        unpack = self.name("unpack", packing(letters).unpack_from)
+        self.emit(f"{targets}, = {unpack}(buf, pos)", f"pos += {packing(letters).size}")
+
+    def struct(self, struct: type[Struct], target: str, depth: int) -> None:
+        """Make a `struct` in the variable `target` and read its fields; may leave a run."""
+        self.emit(f"{target} = new({self.name('C', struct)})")
+        self.absent_fields(struct, target)
+        for field in self.fields(struct):
+            self.field(field, target, depth)
+        if self.is_flexible:
+            self.tags(struct, target, depth)
+
+    def absent_fields(self, struct: type[Struct], target: str) -> None:
+        """Give what the version lacks, or has as a tag, its default."""
+        constants: dict[str, list[str]] = {}
+        for field in struct.fields:
+            if field in self.fields(struct):
+                continue
+            if field.default is ... and field.kind == "array":
+                self.emit(f"{target}.{field.name} = []")
+            elif field.default is ...:
+                self.emit(f"{target}.{field.name} = {self.name('C', field.element)}()")
+            else:
+                constants.setdefault(repr(field.default), []).append(f"{target}.{field.name}")
+        constants.setdefault("()", []).append(f"{target}.unknown_tagged_fields")
+        for default, names in constants.items():
+            self.emit(f"{' = '.join(names)} = {default}")
+
+    def field(self, field: Field, target: str, depth: int) -> None:
+        """Read one field, or add it to the run."""
+        if field.kind in FIXED:
+            self.run.append((FIXED[field.kind][0], f"{target}.{field.name}"))
+        elif field.kind == "struct":
+            assert isinstance(field.element, type)
+            inner = f"o{depth + 1}"
+            self.flush()
+            self.struct(field.element, inner, depth + 1)
+            self.flush()
+            self.emit(f"{target}.{field.name} = {inner}")
+        else:
+            self.variable_field(field, target, depth)
+
+    def variable_field(self, field: Field, target: str, depth: int) -> None:
+        """Read what has a length in front."""
+        null = -1
+        if self.is_compact(field):
+            null = 0
+            self.run.append(("B", "n"))
+            self.flush()
+            self.emit("if n > 127: n, pos = more(buf, pos, n)")
+        else:
+            self.run.append(("h" if field.kind == "string" else "i", "n"))
+            self.flush()
+        if field.is_nullable_in(self.version):
+            with self.block(f"if n <= {null}:"):
+                self.emit(f"{target}.{field.name} = None")
+            with self.block("else:"):
+                self.payload(field, f"{target}.{field.name}", depth, null)
+        else:
+            label = f"{self.cls.__name__}'s {field.name}"
+            self.emit(f"if n <= {null}: raise null_refused({label!r})")
+            self.payload(field, f"{target}.{field.name}", depth, null)
+
+    def payload(self, field: Field, place: str, depth: int, null: int) -> None:
+        """Read `n - 1 - null` bytes or elements into `place`; nothing is left in the run."""
+        if field.kind == "array":
+            if null == 0:
+                self.emit("n -= 1")
+            self.array(field, place, depth)
+            return
+        self.emit("e = pos + n" if null else "e = pos + n - 1")
+        if field.kind == "string":
+            if null == 0:
+                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_refused({field.name!r}, n)")
+            self.emit(f"{place} = str(buf[pos:e], 'utf-8', 'replace')")
+        elif field.kind == "bytes":
+            self.emit(f"{place} = bytes(buf[pos:e])")
+        else:
+            self.emit(f"{place} = memoryview(buf)[pos:e]")
+        self.emit("pos = e")
+
+    def array(self, field: Field, place: str, depth: int) -> None:
+        """Read `n` elements."""
+        smallest = self.smallest_size(field.element)
+        self.emit(
+            "left -= n",
+            f"if left < 0 or n * {smallest} > end - pos: raise size_refused({field.name!r}, n)",
+        )
+        if isinstance(field.element, type):
+            self.struct_array(field.element, place, depth)
+        elif field.element == "string":
+            self.string_array(field, place)
+        else:
+            self.number_array(str(field.element), place)
+
+    def number_array(self, kind: str, place: str) -> None:
+        """Read `n` numbers in one call."""
+        letter, size = FIXED[kind]
+        unpackers = tuple(packed.unpack_from for packed in number_packings(letter))
+        few = self.name("unpackers", unpackers)
+        self.emit(
+            f"{place} = list({few}[n](buf, pos) if n <= {PRECOMPILED_ARRAY_MAX}"
+            f" else unpack_from('>%d{letter}' % n, buf, pos))",
+            f"pos += n * {size}",
+        )
+
+    def string_array(self, field: Field, place: str) -> None:
+        """Read `n` strings, none of them null."""
+        self.emit(f"v = {place} = []")
+        with self.block("for _ in range(n):"):
+            null = 0 if self.is_compact(field) else -1
+            self.run.append(("h" if null else "B", "n"))
+            self.flush()
+            if null == 0:
+                self.emit("if n > 127: n, pos = more(buf, pos, n)")
+                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_refused({field.name!r}, n)")
+            self.emit(
+                f"if n <= {null}: raise null_refused({field.name!r})",
+                "e = pos + n" if null else "e = pos + n - 1",
+                "v.append(str(buf[pos:e], 'utf-8', 'replace'))",
+                "pos = e",
+            )
+
+    def struct_array(self, element: type[Struct], place: str, depth: int) -> None:
+        """Read `n` structs; those of fixed width without tags all in one sweep."""
+        inner = f"o{depth + 1}"
+        add = f"add{depth + 1}"
+        self.emit(f"v = {place} = []", f"{add} = v.append")
+        fields = self.fields(element)
+        if not self.is_flexible and all(field.kind in FIXED for field in fields):
+            packed = packing("".join(FIXED[field.kind][0] for field in fields))
+            targets = ", ".join(f"{inner}.{field.name}" for field in fields)
+            self.emit(f"e = pos + n * {packed.size}")
+            sweep = self.name("sweep", packed.iter_unpack)
+            with self.block(f"for x in {sweep}(buf[pos:e]):"):
+                self.emit(f"{inner} = new({self.name('C', element)})", f"{targets}, = x")
+                self.absent_fields(element, inner)
+                self.emit(f"{add}({inner})")
+            self.emit("pos = e")
+            return
+        with self.block("for _ in range(n):"):
+            self.struct(element, inner, depth + 1)
+            self.flush()
+            self.emit(f"{add}({inner})")
+
+    def smallest_size(self, element: type[Struct] | str | None) -> int:
+        """The fewest bytes that one element can take."""
+        if element == "string":
+            return 1 if self.is_flexible else 2
+        if isinstance(element, str):
+            return FIXED[element][1]
+        assert element is not None
+        sizes = [self.smallest_field(field) for field in self.fields(element)]
+        return sum(sizes) + int(self.is_flexible)
+
+    def smallest_field(self, field: Field) -> int:
+        """The fewest bytes that one field can take."""
+        if field.kind in FIXED:
+            return FIXED[field.kind][1]
+        if field.kind == "struct":
+            return self.smallest_size(field.element)
+        if self.is_compact(field):
+            return 1
+        return 2 if field.kind == "string" else 4
+
+    def tags(self, struct: type[Struct], target: str, depth: int) -> None:
+        """Read the tagged fields, of which there are nearly always none."""
+        known = self.tagged_fields(struct)
+        self.run.append(("B", "t"))
+        self.flush()
+        with self.block("if t:"):
+            self.emit("if t > 127: t, pos = more(buf, pos, t)", "left -= t")
+            self.emit("if left < 0: raise size_refused('tagged fields', t)")
+            if not known:
+                self.emit(f"{target}.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, t)")
+            else:
+                self.known_tags(known, target, depth)
+
+    def known_tags(self, known: list[Field], target: str, depth: int) -> None:
+        """Read `t` tagged fields, some of which have a place in the struct."""
+        self.emit("check_tag_count(t, end - pos)", f"unknown{depth} = []")
+        with self.block("for _ in range(t):"):
+            # The field's end has a name of its own at each depth: structs may nest in tags.
+            self.emit(f"tag, pos, e{depth} = read_tag_header(buf, pos)")
+            for branch, field in enumerate(known):
+                with self.block(f"{'elif' if branch else 'if'} tag == {field.tag}:"):
+                    self.field(field, target, depth)
+                    self.flush()
+                    self.emit(f"if pos != e{depth}: raise size_refused({field.name!r}, t)")
+            with self.block("else:"):
+                self.emit(
+                    f"unknown{depth}.append((tag, bytes(buf[pos:e{depth}])))", f"pos = e{depth}"
+                )
+        self.emit(f"{target}.unknown_tagged_fields = tuple(unknown{depth})")

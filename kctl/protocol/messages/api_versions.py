@@ -1,0 +1,46 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS):
+    """TODO."""
+
+    client_software_name: str = string("3+", ignorable=True)
+    client_software_version: str = string("3+", ignorable=True)
+
+
+class ApiVersionsResponseKey(Struct):
+    """TODO."""
+
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class SupportedFeatureKey(Struct):
+    """TODO."""
+
+    name: str = string("3+")
+    min_version: int = int16("3+")
+    max_version: int = int16("3+")
+
+
+class FinalizedFeatureKey(Struct):
+    """TODO."""
+
+    name: str = string("3+")
+    max_version_level: int = int16("3+")
+    min_version_level: int = int16("3+")
+
+
+class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS):
+    """TODO."""
+
+    error_code: int = int16()
+    api_keys: list[ApiVersionsResponseKey] = array(ApiVersionsResponseKey)
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0)
+    finalized_features_epoch: int = int64("3+", tag=1, default=-1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2)

@@ -1,0 +1,69 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    string,
+    string_array,
+)
+
+
+class DescribeConfigsResource(Struct):
+    """TODO."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    configuration_keys: list[str] | None = string_array(nullable="0+")
+
+
+class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS):
+    """TODO."""
+
+    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
+    include_synonyms: bool = boolean("1+")
+    include_documentation: bool = boolean("3+")
+
+
+class DescribeConfigsSynonym(Struct):
+    """TODO."""
+
+    name: str = string("1+")
+    value: str | None = string("1+", nullable="0+")
+    source: int = int8("1+")
+
+
+class DescribeConfigsResourceResult(Struct):
+    """TODO."""
+
+    name: str = string()
+    value: str | None = string(nullable="0+")
+    read_only: bool = boolean()
+    is_default: bool = boolean("0")
+    config_source: int = int8("1+", default=-1, ignorable=True)
+    is_sensitive: bool = boolean()
+    synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym, "1+", ignorable=True)
+    config_type: int = int8("3+", ignorable=True)
+    documentation: str | None = string("3+", nullable="0+", ignorable=True)
+
+
+class DescribeConfigsResult(Struct):
+    """TODO."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
+
+
+class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS):
+    """TODO."""
+
+    throttle_time_ms: int = int32()
+    results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -1,0 +1,20 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import Message, boolean, int16, int32, int64, string
+
+
+class EndTxnRequest(Message, api=ApiKey.END_TXN):
+    """TODO."""
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+
+
+class EndTxnResponse(Message, api=ApiKey.END_TXN):
+    """TODO."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()

@@ -1,0 +1,20 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import Message, int16, int32, string
+
+
+class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT):
+    """TODO."""
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+class HeartbeatResponse(Message, api=ApiKey.HEARTBEAT):
+    """TODO."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()

@@ -1,0 +1,19 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import Message, bytes_, int16, int32, int64
+
+
+class RenewDelegationTokenRequest(Message, api=ApiKey.RENEW_DELEGATION_TOKEN):
+    """TODO."""
+
+    hmac: bytes = bytes_()
+    renew_period_ms: int = int64()
+
+
+class RenewDelegationTokenResponse(Message, api=ApiKey.RENEW_DELEGATION_TOKEN):
+    """TODO."""
+
+    error_code: int = int16()
+    expiry_timestamp_ms: int = int64()
+    throttle_time_ms: int = int32()

@@ -1,0 +1,33 @@
+"""TODO."""
+
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, string
+
+
+class SyncGroupRequestAssignment(Struct):
+    """TODO."""
+
+    member_id: str = string()
+    assignment: bytes = bytes_()
+
+
+class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP):
+    """TODO."""
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+    protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
+
+
+class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP):
+    """TODO."""
+
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16()
+    protocol_type: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    protocol_name: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    assignment: bytes = bytes_()
