@@ -108,19 +108,23 @@ class StructMeta(type):
                 value.name = key
                 fields.append(value)
                 del namespace[key]
-        namespace["fields"] = tuple(fields)
-        namespace.setdefault("__slots__", tuple([field.name for field in fields]))
+        namespace["__slots__"] = tuple([field.name for field in fields])
+        namespace["fields"] = () if name == "Struct" else tuple(fields)
         return super().__new__(mcs, name, bases, namespace, **options)
+
+
+def _unknown_tags() -> tuple[UnknownTag, ...]:
+    made: Any = Field("tags", EVERY_VERSION, (), ignorable=True)
+    return cast(tuple[UnknownTag, ...], made)
 
 
 class Struct(metaclass=StructMeta):
     """A part of a message."""
 
-    __slots__ = ("unknown_tagged_fields",)
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     # Tagged fields that came with it and that the schema does not know; sent on unharmed.
-    unknown_tagged_fields: tuple[UnknownTag, ...]
+    unknown_tagged_fields: tuple[UnknownTag, ...] = _unknown_tags()
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -151,8 +155,6 @@ class Message(Struct):
     Versions come from the ApiKey, or are given for what is not an API: `versions="0-3"`,
     `flexible="none"`.
     """
-
-    __slots__ = ()
 
     api: ClassVar[ApiKey | None] = None
     min_version: ClassVar[int] = 0
