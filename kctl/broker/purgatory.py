@@ -31,7 +31,7 @@ class DelayedOperation:
         """Whether the operation can end now; must not change anything."""
         raise NotImplementedError
 
-    def on_complete(self, *, is_expired: bool) -> None:
+    def on_complete(self) -> None:
         """End it: build the answer and send it. Called exactly once."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class Purgatory:
         """Complete `operation` now if it can be; otherwise watch it under `keys`."""
         if operation.try_complete():
             operation.is_completed = True
-            operation.on_complete(is_expired=False)
+            operation.on_complete()
             return True
         operation.keys = tuple(keys)
         for key in operation.keys:
@@ -75,7 +75,7 @@ class Purgatory:
         for operation in list(watchers):
             # An answer may run into another's completion; each is asked at most once.
             if not operation.is_completed and operation.try_complete():
-                self._finish(operation, is_expired=False)
+                self._finish(operation)
                 completed += 1
         return completed
 
@@ -90,7 +90,7 @@ class Purgatory:
         while self._heap and self._heap[0][0] <= now_ms:
             operation = heappop(self._heap)[2]
             if not operation.is_completed:
-                self._finish(operation, is_expired=True)
+                self._finish(operation)
                 expired += 1
         return expired
 
@@ -104,9 +104,9 @@ class Purgatory:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def _finish(self, operation: DelayedOperation, *, is_expired: bool) -> None:
+    def _finish(self, operation: DelayedOperation) -> None:
         self._forget(operation)
-        operation.on_complete(is_expired=is_expired)
+        operation.on_complete()
 
     def _forget(self, operation: DelayedOperation) -> None:
         operation.is_completed = True

@@ -168,4 +168,6 @@ class ApiError(KctlError):
 
     def __init__(self, code: int, message: str | None = None, *, hint: str | None = None) -> None:
         self.code = ErrorCode(code)
+        # What was said beside the code, if anything: the `error_message` of an answer.
+        self.reason = message
         super().__init__(message or f"{self.code.text} ({self.code.name})", hint=hint)

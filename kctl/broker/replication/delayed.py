@@ -107,7 +107,7 @@ class DelayedProduce(DelayedOperation):
                     item.result.error_code = error_code
         return not any(item.is_pending for item in self._pending)
 
-    def on_complete(self, *, is_expired: bool) -> None:
+    def on_complete(self) -> None:
         """Answer; what still waits has timed out."""
         for item in self._pending:
             if item.is_pending:
@@ -164,7 +164,7 @@ class DelayedFetch(DelayedOperation):
             return self._params.min_bytes
         return len(info.records) if info.records is not None else 0
 
-    def on_complete(self, *, is_expired: bool) -> None:
+    def on_complete(self) -> None:
         """Read again and answer with what there is."""
         self._on_complete()
 
@@ -191,7 +191,7 @@ class DelayedDeleteRecords(DelayedOperation):
             for partition, wanted in self._waiting
         )
 
-    def on_complete(self, *, is_expired: bool) -> None:
+    def on_complete(self) -> None:
         """Answer with the low watermarks reached."""
         self._on_done()
 

@@ -1,0 +1,112 @@
+"""Purgatory: what waits is completed once, by its key or by its deadline."""
+
+import pytest
+
+from kctl.broker.purgatory import HEAP_SLACK, DelayedOperation, Purgatory
+
+
+class Waits(DelayedOperation):
+    """Completes once `ready` is set; remembers that it did."""
+
+    __slots__ = ("log", "name", "ready")
+
+    def __init__(self, name, deadline_ms, log):
+        super().__init__(deadline_ms)
+        self.name, self.log, self.ready = name, log, False
+
+    def try_complete(self):
+        return self.ready
+
+    def on_complete(self):
+        self.log.append(self.name)
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+def test_an_operation_that_is_ready_never_waits(log):
+    purgatory = Purgatory()
+    operation = Waits("a", 10, log)
+    operation.ready = True
+    assert purgatory.try_complete_else_watch(operation, ["k"])
+    assert log == ["a"]
+    assert len(purgatory) == 0
+    assert purgatory.next_deadline_ms() is None
+
+
+def test_a_key_completes_only_what_is_ready_in_the_order_of_arrival(log):
+    purgatory = Purgatory()
+    operations = [Waits(name, 10, log) for name in "abc"]
+    for operation in operations:
+        assert not purgatory.try_complete_else_watch(operation, ["k"])
+    operations[2].ready = operations[0].ready = True
+    assert purgatory.check("other") == 0
+    assert purgatory.check("k") == 2
+    assert log == ["a", "c"]
+    assert len(purgatory) == 1
+
+
+def test_an_operation_under_many_keys_completes_once(log):
+    purgatory = Purgatory()
+    operation = Waits("a", 10, log)
+    purgatory.try_complete_else_watch(operation, ["k1", "k2"])
+    operation.ready = True
+    assert purgatory.check("k1") == 1
+    assert purgatory.check("k2") == 0
+    assert purgatory.expire(100) == 0
+    assert log == ["a"]
+
+
+def test_deadlines_ring_in_order_and_only_when_due(log):
+    purgatory = Purgatory()
+    for name, deadline_ms in (("late", 30), ("first", 10), ("second", 10)):
+        purgatory.try_complete_else_watch(Waits(name, deadline_ms, log), ["k"])
+    assert purgatory.next_deadline_ms() == 10
+    assert purgatory.expire(9) == 0
+    assert purgatory.expire(10) == 2
+    assert log == ["first", "second"]
+    assert purgatory.next_deadline_ms() == 30
+
+
+def test_a_cancelled_operation_is_never_answered(log):
+    purgatory = Purgatory()
+    operation = Waits("a", 10, log)
+    purgatory.try_complete_else_watch(operation, ["k"])
+    purgatory.cancel(operation)
+    operation.ready = True
+    assert purgatory.check("k") == 0
+    assert purgatory.expire(100) == 0
+    assert log == []
+
+
+def test_completed_operations_do_not_pile_up_in_the_heap(log):
+    purgatory = Purgatory()
+    keeper = Waits("keeper", 10**9, log)
+    purgatory.try_complete_else_watch(keeper, ["keep"])
+    for number in range(HEAP_SLACK * 3):
+        operation = Waits(number, 10**8, log)
+        purgatory.try_complete_else_watch(operation, ["k"])
+        operation.ready = True
+        purgatory.check("k")
+    assert purgatory.next_deadline_ms() == 10**9
+    assert len(purgatory._heap) == 1
+
+
+def test_an_operation_may_watch_anew_while_it_completes(log):
+    purgatory = Purgatory()
+
+    class Again(Waits):
+        __slots__ = ()
+
+        def on_complete(self):
+            super().on_complete()
+            purgatory.try_complete_else_watch(Waits("next", 50, log), ["k"])
+
+    operation = Again("a", 10, log)
+    purgatory.try_complete_else_watch(operation, ["k"])
+    operation.ready = True
+    assert purgatory.check("k") == 1
+    assert len(purgatory) == 1
+    assert purgatory.next_deadline_ms() == 50
