@@ -1,0 +1,190 @@
+"""ControllerChannelManager: one ordered queue of requests per broker.
+
+A broker gets the next request only when it answered the last one, so it sees the controller's
+decisions in the order in which they were made. A request to another broker is sent again, after
+a pause, until it is answered or the broker is removed; the controller's own broker is called in
+process. Every answer comes back through `on_response`, as an event.
+
+Kafka 2.7: kafka.controller.{ControllerChannelManager, RequestSendThread}.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.broker.controller.request_batch import BrokerRequest
+from kctl.errors import KctlError
+from kctl.model import BrokerInfo
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future, Task
+from kctl.runtime.runtime import Runtime
+
+RETRY_PAUSE_MS = 100
+# Requests waiting for one broker: beyond it the broker is hopelessly behind and we say so.
+QUEUE_WARNING_LENGTH = 1000
+
+
+class BrokerLink(Protocol):
+    """A connection to another broker that is opened again when it breaks."""
+
+    def send(self, request: Message) -> Future[Message]:
+        """Ask; UnreachableError or TimedOutError through the Future."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; what is under way fails."""
+        ...
+
+
+OpenLink = Callable[[BrokerInfo], BrokerLink]
+DeliverLocal = Callable[[Message], Message]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """A broker answered the controller (itself an event of the controller's queue)."""
+
+    broker_id: int
+    request: Message
+    response: Message
+
+
+class ControllerChannelManager:
+    """Owns the queues; made when a controller is elected, closed when it resigns."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker_id: int,
+        deliver_local: DeliverLocal,
+        open_link: OpenLink | None,
+        on_response: Callable[[ResponseReceived], object],
+    ) -> None:
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._deliver_local = deliver_local
+        self._open_link = open_link
+        self._on_response = on_response
+        self._queues: dict[int, BrokerQueue] = {}
+
+    def add_broker(self, broker: BrokerInfo) -> None:
+        """Make a queue for a broker that came up; its address is taken from its registration."""
+        if broker.broker_id == self._broker_id:
+            link: BrokerLink = LocalLink(self._runtime, self._deliver_local)
+        elif self._open_link is None:
+            self._runtime.trace.warning(
+                f"Cannot reach broker {broker.broker_id}: this controller serves one broker"
+            )
+            return
+        else:
+            link = self._open_link(broker)
+        self._queues[broker.broker_id] = BrokerQueue(
+            self._runtime, broker.broker_id, link, self._on_response
+        )
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Drop the broker's queue and all that waits in it."""
+        queue = self._queues.pop(broker_id, None)
+        if queue is not None:
+            queue.close()
+
+    def send(self, request: BrokerRequest) -> None:
+        """Queue a request; dropped with a warning if the broker has no queue."""
+        queue = self._queues.get(request.broker_id)
+        if queue is None:
+            self._runtime.trace.warning(
+                f"Not sending {type(request.request).__name__} to broker {request.broker_id}, "
+                "since it is offline"
+            )
+            return
+        queue.put(request.request)
+
+    def close(self) -> None:
+        """Drop everything."""
+        for broker_id in list(self._queues):
+            self.remove_broker(broker_id)
+
+
+class LocalLink:
+    """The controller's own broker: a call, in a turn of its own."""
+
+    def __init__(self, runtime: Runtime, deliver: DeliverLocal) -> None:
+        self._scheduler = runtime.scheduler
+        self._deliver = deliver
+
+    def send(self, request: Message) -> Future[Message]:
+        """Hand the request to the broker soon; its answer follows at once."""
+        future = self._scheduler.future()
+        self._scheduler.call_soon(self._run, request, future)
+        return future
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _run(self, request: Message, future: Future[Message]) -> None:
+        try:
+            future.set_result(self._deliver(request))
+        except KctlError as error:
+            future.set_error(error)
+
+
+class BrokerQueue:
+    """One broker's requests, first in, first out, one under way."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker_id: int,
+        link: BrokerLink,
+        on_response: Callable[[ResponseReceived], object],
+    ) -> None:
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._link = link
+        self._on_response = on_response
+        self._waiting: deque[Message] = deque()
+        self._sender: Task[None] | None = None
+        self._closed = False
+
+    def put(self, request: Message) -> None:
+        """Send `request` after all that was put before."""
+        self._waiting.append(request)
+        if len(self._waiting) == QUEUE_WARNING_LENGTH:
+            self._runtime.trace.warning(
+                f"{QUEUE_WARNING_LENGTH} requests of the controller wait for broker "
+                f"{self._broker_id}"
+            )
+        if self._sender is None or self._sender.done:
+            self._sender = self._runtime.scheduler.spawn(
+                self._send_all(), f"controller-to-{self._broker_id}"
+            )
+
+    def close(self) -> None:
+        """Drop what waits; answers that still come are ignored."""
+        self._closed = True
+        self._waiting.clear()
+        self._link.close()
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            request = self._waiting[0]
+            try:
+                response = await self._link.send(request)
+            except KctlError as error:
+                await self._pause(error)
+                continue
+            if self._closed:
+                return
+            self._waiting.popleft()
+            self._on_response(ResponseReceived(self._broker_id, request, response))
+
+    async def _pause(self, error: KctlError) -> None:
+        if self._closed:
+            return
+        self._runtime.trace.warning(
+            f"Controller's request to broker {self._broker_id} failed, will retry: {error}"
+        )
+        woken = self._runtime.scheduler.future()
+        self._runtime.scheduler.call_later(RETRY_PAUSE_MS, woken.set_result, None)
+        await woken

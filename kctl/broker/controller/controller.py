@@ -1,0 +1,523 @@
+"""Controller: elects itself through the store, then takes one event at a time.
+
+An event reads the store, decides, writes conditionally, changes memory, and at its end what it
+gathered goes out, at most one request of a kind per broker. Watches are set before what they
+watch is read, so nothing is missed in between; being one-shot, they are set again by the reading.
+Every write is fenced by the version of `/controller_epoch`: a controller that slept through its
+own replacement is told so by its first write, and resigns.
+
+States: standing by (watches `/controller` only) and active. Becoming active: `/controller` and
+the epoch in one multi, watches, context, UpdateMetadata, the state machines, deletions. The
+broker's registration is the controller's to renew when the session expires, because only then may
+it stand again.
+
+Invariants: events are processed in the order put, never two at once; the context is empty unless
+active; an event that fails leaves the context as far as the store agreed.
+
+Kafka 2.7: kafka.controller.{KafkaController, ControllerEventManager}.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.controller import events, preferred_balance
+from kctl.broker.controller.channel_manager import (
+    ControllerChannelManager,
+    DeliverLocal,
+    OpenLink,
+    ResponseReceived,
+)
+from kctl.broker.controller.cluster_changes import ClusterChanges
+from kctl.broker.controller.context import ControllerContext
+from kctl.broker.controller.elections import ElectionStrategy
+from kctl.broker.controller.events import ControllerEvent
+from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
+from kctl.broker.controller.state_changes import StateChanges
+from kctl.errors import KctlError
+from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.messages.stop_replica import StopReplicaRequest
+from kctl.runtime.future import Task
+from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Timer
+from kctl.store import znodes
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.errors import ControllerMovedError, NodeExistsError, SessionExpiredError
+from kctl.store.interface import EventType, SessionState, WatchedEvent
+
+NO_CONTROLLER = -1
+AUTO_ELECTION_FIRST_DELAY_MS = 5000
+REGISTRATION_RETRY_MS = 50
+# How long beyond the session's timeout a broker waits for its previous self's registration to go.
+REGISTRATION_GRACE_MS = 1000
+
+
+class Controller:
+    """One broker's controller: at any time at most one in the cluster is active."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster_store: ClusterStore,
+        broker_id: int,
+        broker_info_supplier: Callable[[], BrokerInfo],
+        config: BrokerConfig,
+        deliver_local: DeliverLocal,
+        open_link: OpenLink | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._trace = runtime.trace
+        self._store = cluster_store
+        self._broker_id = broker_id
+        self._broker_info = broker_info_supplier
+        self._config = config
+        self._channels = ControllerChannelManager(
+            runtime, broker_id, deliver_local, open_link, self._put
+        )
+        # This broker's epoch: the czxid of its registration (KIP-380), -1 before it.
+        self.broker_epoch = -1
+        self.context = ControllerContext()
+        self._batch = ControllerBrokerRequestBatch(
+            self.context, broker_id, config.inter_broker_listener
+        )
+        self._changes = StateChanges(
+            self.context,
+            self._batch,
+            cluster_store,
+            runtime.trace,
+            unclean_election_default=config.unclean_leader_election_enable,
+        )
+        self._cluster = ClusterChanges(
+            self.context, self._changes, self._batch, cluster_store, self._send
+        )
+        self._active_controller_id = NO_CONTROLLER
+        self._queue: deque[ControllerEvent] = deque()
+        self._runner: Task[None] | None = None
+        self._auto_election: Timer | None = None
+        self._stopped = False
+        self._when_standing_by: dict[type, Callable[[], Awaitable[None]]] = {
+            events.Startup: self._on_startup,
+            events.ControllerChange: self._look_who_is_controller,
+            events.Reelect: self._on_startup,
+            events.SessionExpired: self._renew_session,
+        }
+        # The one place where an event meets what the active controller does about it.
+        self._when_active: dict[type, Callable[[Any], Awaitable[None]]] = {
+            events.BrokerChange: self._on_broker_change,
+            events.BrokerModification: self._on_broker_modification,
+            events.TopicChange: self._on_topic_change,
+            events.PartitionModification: self._on_partition_modification,
+            events.TopicDeletion: self._on_topic_deletion,
+            events.IsrChangeNotification: self._on_isr_change_notification,
+            events.LogDirEventNotification: self._on_log_dir_event,
+            events.AutoPreferredElection: self._on_auto_preferred_election,
+            ResponseReceived: self._on_response,
+        }
+
+    # --- for the rest of the broker
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._active_controller_id == self._broker_id
+
+    @property
+    def active_controller_id(self) -> int | None:
+        """Who is controller, as this broker last saw in the store."""
+        found = self._active_controller_id
+        return None if found == NO_CONTROLLER else found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every event so far is done with."""
+        return not self._queue and (self._runner is None or self._runner.done)
+
+    async def register_broker(self) -> int:
+        """Announce this broker in the store, before `start`; its epoch.
+
+        A registration that our previous self left behind is waited for until its session must
+        have expired; then NodeExistsError: another broker uses our id.
+        """
+        patience_ms = self._config.zookeeper_session_timeout_ms + REGISTRATION_GRACE_MS
+        deadline_ms = self._runtime.clock.monotonic_ms() + patience_ms
+        while True:
+            try:
+                self.broker_epoch = await self._store.register_broker(
+                    self._broker_info(),
+                    timestamp_ms=self._runtime.clock.wall_ms(),
+                    version=5 if self._config.is_at_least("2.7-IV0") else 4,
+                )
+            except NodeExistsError:
+                if self._runtime.clock.monotonic_ms() >= deadline_ms:
+                    raise
+                await self._sleep(REGISTRATION_RETRY_MS)
+            else:
+                return self.broker_epoch
+
+    def start(self) -> None:
+        """Watch the election and stand for it; the broker must be registered."""
+        self._store.store.on_session_state(self._on_session_state)
+        self._put(events.Startup())
+
+    async def shutdown(self) -> None:
+        """Finish the event under way, then step down; the session's end lets another take over."""
+        self._stopped = True
+        self._queue.clear()
+        runner = self._runner
+        if runner is not None and not runner.done:
+            await runner
+        was_active = self.is_active
+        fence = self.context.epoch_zk_version
+        self._resign()
+        if was_active:
+            try:
+                await self._store.delete_controller(fence)
+            except KctlError as error:
+                self._trace.warning(f"The controller could not step down: {error}")
+
+    # --- the queue
+
+    def _put(self, event: ControllerEvent) -> None:
+        if self._stopped:
+            return
+        # Events from the store only say "look again": one that waits already is enough.
+        if not isinstance(event, ResponseReceived) and event in self._queue:
+            return
+        self._queue.append(event)
+        if self._runner is None or self._runner.done:
+            self._runner = self._runtime.scheduler.spawn(self._run(), "controller")
+
+    async def _run(self) -> None:
+        while self._queue and not self._stopped:
+            # Let others have their turn between two events, whatever the store answers at once.
+            await self._turn()
+            if self._queue:
+                await self._process(self._queue.popleft())
+
+    async def _process(self, event: ControllerEvent) -> None:
+        try:
+            await self._handle(event)
+            self._send()
+        except ControllerMovedError:
+            self._trace.info("Controller moved to another broker when processing an event")
+            self._batch.clear()
+            await self._look_who_is_controller()
+        except KctlError as error:
+            self._batch.clear()
+            self._trace.event("controller_event_failed", event=event, error=error)
+            self._trace.warning(f"Error processing controller event {_name(event)}: {error}")
+        except Exception as error:  # noqa: BLE001 - one bad event must not stop the cluster's brain
+            self._batch.clear()
+            self._trace.event("controller_bug", event=event, error=error)
+            self._trace.warning(
+                f"Error processing controller event {_name(event)}: "
+                + "".join(traceback.format_exception(error))
+            )
+
+    async def _handle(self, event: ControllerEvent) -> None:
+        """Whoever stands by minds the election only; the rest is the active controller's."""
+        election = self._when_standing_by.get(type(event))
+        if election is not None:
+            await election()
+        elif self.is_active:
+            await self._when_active[type(event)](event)
+
+    async def _on_startup(self) -> None:
+        await self._look_who_is_controller()
+        await self._elect()
+
+    def _send(self) -> None:
+        for request in self._batch.take():
+            self._channels.send(request)
+
+    def _turn(self) -> Awaitable[None]:
+        future = self._runtime.scheduler.future()
+        self._runtime.scheduler.call_soon(future.set_result, None)
+        return future
+
+    def _sleep(self, delay_ms: int) -> Awaitable[None]:
+        future = self._runtime.scheduler.future()
+        self._runtime.scheduler.call_later(delay_ms, future.set_result, None)
+        return future
+
+    # --- watches
+
+    def _on_watch(self, event: WatchedEvent) -> None:
+        path = event.path
+        fixed = _WATCHED.get(path)
+        if fixed is not None:
+            self._put(fixed)
+        elif path == znodes.CONTROLLER:
+            gone = event.type is EventType.DELETED
+            self._put(events.Reelect() if gone else events.ControllerChange())
+        elif event.type is EventType.DATA_CHANGED:
+            parent, _, name = path.rpartition("/")
+            if parent == znodes.TOPICS:
+                self._put(events.PartitionModification(name))
+            elif parent == znodes.BROKER_IDS:
+                self._put(events.BrokerModification(int(name)))
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and not self._stopped:
+            self._queue.clear()
+            self._put(events.SessionExpired())
+
+    # --- election
+
+    async def _look_who_is_controller(self) -> None:
+        """Read `/controller` and watch it; resign if it was us and is no more."""
+        was_active = self.is_active
+        await self._store.exists(znodes.CONTROLLER, self._on_watch)
+        found = await self._store.get_controller_id()
+        self._active_controller_id = NO_CONTROLLER if found is None else found
+        if was_active and not self.is_active:
+            self._resign(keep_known=True)
+
+    async def _elect(self) -> None:
+        if self._active_controller_id != NO_CONTROLLER:
+            return
+        try:
+            epoch, zk_version = await self._store.register_controller_and_increment_epoch(
+                self._broker_id, timestamp_ms=self._runtime.clock.wall_ms()
+            )
+        except ControllerMovedError:
+            await self._look_who_is_controller()
+            return
+        self._active_controller_id = self._broker_id
+        self.context.epoch, self.context.epoch_zk_version = epoch, zk_version
+        self._trace.event("controller_elected", broker_id=self._broker_id, epoch=epoch)
+        try:
+            await self._take_over()
+        except (ControllerMovedError, SessionExpiredError):
+            raise
+        except KctlError:
+            # Half a controller is worse than none: let another broker, or us again, try.
+            self._resign()
+            await self._store.delete_controller(zk_version)
+            raise
+
+    async def _take_over(self) -> None:
+        await self._set_up_features()
+        await self._store.delete_log_dir_events(
+            await self._store.get_log_dir_event_names(self._on_watch),
+            self.context.epoch_zk_version,
+        )
+        await self._store.delete_isr_changes(
+            await self._store.get_isr_change_names(self._on_watch), self.context.epoch_zk_version
+        )
+        await self._load_context()
+        to_delete = await self._store.get_topic_deletions(self._on_watch)
+        await self._queue_deletions(to_delete)
+        self._batch.add_update_metadata([])
+        self._send()
+        await self._cluster.start_machines()
+        self._cluster.deletion.mark_ineligible(
+            dict.fromkeys(tp.topic for tp in self.context.reassigning)
+        )
+        await self._cluster.run_deletions()
+        # The rest of the caches' contents: every partition, the ones just elected included.
+        self._batch.add_update_metadata(list(self.context.leadership))
+        if self._config.auto_leader_rebalance_enable:
+            self._schedule_auto_election(AUTO_ELECTION_FIRST_DELAY_MS)
+
+    async def _set_up_features(self) -> None:
+        enabled = self._config.is_at_least("2.7-IV0")
+        status = znodes.FeatureStatus.ENABLED if enabled else znodes.FeatureStatus.DISABLED
+        found = await self._store.get_feature()
+        if found is None or found[0] is not status:
+            await self._store.set_or_create_feature(status, found[1] if found and enabled else {})
+
+    async def _load_context(self) -> None:
+        context, store = self.context, self._store
+        broker_ids = await store.get_broker_ids(self._on_watch)
+        context.live_brokers = await store.get_brokers(broker_ids, self._on_watch)
+        topics = await store.get_all_topics(self._on_watch)
+        assignments = await store.get_topic_assignments(topics, self._on_watch)
+        for topic, assignment in assignments.items():
+            for partition, replicas in assignment.items():
+                context.set_assignment(TopicPartition(topic, partition), replicas)
+        context.leadership = await store.get_partition_states(list(context.partitions()))
+        for broker in context.live_brokers.values():
+            self._channels.add_broker(broker)
+
+    def _resign(self, *, keep_known: bool = False) -> None:
+        """Forget everything a controller knows."""
+        if self.context.epoch:
+            self._trace.event("controller_resigned", broker_id=self._broker_id)
+        if not keep_known:
+            self._active_controller_id = NO_CONTROLLER
+        if self._auto_election is not None:
+            self._auto_election.cancel()
+            self._auto_election = None
+        self._channels.close()
+        self._batch.clear()
+        self._changes.clear()
+        self._cluster.deletion.clear()
+        self.context.clear()
+
+    async def _renew_session(self) -> None:
+        """The session is over: somebody else may be controller by now; start over."""
+        self._resign()
+        await self._store.store.new_session()
+        await self.register_broker()
+        await self._look_who_is_controller()
+        await self._elect()
+
+    # --- brokers
+
+    async def _on_broker_change(self, _: events.BrokerChange) -> None:
+        context = self.context
+        broker_ids = await self._store.get_broker_ids(self._on_watch)
+        current = await self._store.get_brokers(broker_ids, self._on_watch)
+        known = context.live_brokers
+        dead = [b for b in known if b not in current]
+        bounced = [b for b in current if b in known and current[b].epoch > known[b].epoch]
+        new = [b for b in current if b not in known]
+        for gone in (bounced, dead):
+            for broker_id in gone:
+                self._channels.remove_broker(broker_id)
+            context.remove_brokers(gone)
+        if bounced:
+            # It was away for a moment: its partitions must see it go before it comes.
+            await self._cluster.on_broker_failure(bounced)
+        started = sorted([*bounced, *new])
+        for broker_id in started:
+            context.live_brokers[broker_id] = current[broker_id]
+            self._channels.add_broker(current[broker_id])
+        if started:
+            await self._cluster.on_broker_startup(started)
+        if dead:
+            await self._cluster.on_broker_failure(dead)
+        self._trace.event("brokers_changed", new=new, bounced=bounced, dead=dead)
+
+    async def _on_broker_modification(self, event: events.BrokerModification) -> None:
+        broker_id = event.broker_id
+        broker = await self._store.get_broker(broker_id, self._on_watch)
+        known = self.context.live_brokers.get(broker_id)
+        if broker is None or known is None or broker.endpoints == known.endpoints:
+            return
+        self.context.live_brokers[broker_id] = broker
+        self._batch.add_update_metadata([])
+
+    # --- topics
+
+    async def _on_topic_change(self, _: events.TopicChange) -> None:
+        context = self.context
+        topics = await self._store.get_all_topics(self._on_watch)
+        new = [topic for topic in topics if topic not in context.topics]
+        if len(topics) - len(new) < len(context.topics):
+            current = set(topics)
+            for topic in [known for known in context.topics if known not in current]:
+                self._cluster.forget_topic(topic)
+        if not new:
+            return
+        assignments = await self._store.get_topic_assignments(new, self._on_watch)
+        await self._cluster.on_new_partitions(
+            {
+                TopicPartition(topic, partition): replicas
+                for topic, assignment in assignments.items()
+                for partition, replicas in assignment.items()
+            }
+        )
+
+    async def _on_partition_modification(self, event: events.PartitionModification) -> None:
+        topic = event.topic
+        found = await self._store.get_topic_assignments([topic], self._on_watch)
+        known = self.context.topics.get(topic)
+        if topic not in found or known is None:
+            return
+        added: dict[TopicPartition, ReplicaAssignment] = {
+            TopicPartition(topic, partition): replicas
+            for partition, replicas in found[topic].items()
+            if partition not in known
+        }
+        if not added:
+            return
+        if self.context.is_to_be_deleted(topic):
+            self._trace.warning(f"Partitions added to topic {topic}, which is being deleted")
+            await self._store.set_topic_assignment(topic, known, self.context.epoch_zk_version)
+            return
+        await self._cluster.on_new_partitions(added)
+
+    async def _on_topic_deletion(self, _: events.TopicDeletion) -> None:
+        topics = await self._store.get_topic_deletions(self._on_watch)
+        fresh = [topic for topic in topics if not self.context.is_to_be_deleted(topic)]
+        await self._queue_deletions(fresh)
+        await self._cluster.run_deletions()
+
+    async def _queue_deletions(self, topics: Sequence[str]) -> None:
+        fence = self.context.epoch_zk_version
+        known = [topic for topic in topics if topic in self.context.topics]
+        refused = [topic for topic in topics if topic not in self.context.topics]
+        if not self._config.delete_topic_enable:
+            refused, known = list(topics), []
+        if refused:
+            await self._store.delete_topic_deletions(refused, fence)
+        self._cluster.deletion.queue(known)
+        moving = dict.fromkeys(tp.topic for tp in self.context.reassigning)
+        self._cluster.deletion.mark_ineligible(topic for topic in known if topic in moving)
+
+    # --- answers and notifications
+
+    async def _on_response(self, answered: ResponseReceived) -> None:
+        broker_id, request = answered.broker_id, answered.request
+        response: Any = answered.response
+        if isinstance(request, LeaderAndIsrRequest):
+            await self._cluster.on_leader_and_isr_response(broker_id, response)
+        elif isinstance(request, StopReplicaRequest):
+            await self._cluster.on_stop_replica_response(broker_id, request, response)
+        if response.error_code:
+            self._trace.warning(
+                f"Broker {broker_id} answered {_name(request)} with error {response.error_code}"
+            )
+
+    async def _on_isr_change_notification(self, _: events.IsrChangeNotification) -> None:
+        names = await self._store.get_isr_change_names(self._on_watch)
+        if not names:
+            return
+        partitions = [
+            tp for tp in await self._store.get_isr_changes(names) if tp in self.context.leadership
+        ]
+        self.context.leadership.update(await self._store.get_partition_states(partitions))
+        self._batch.add_update_metadata(partitions)
+        await self._store.delete_isr_changes(names, self.context.epoch_zk_version)
+
+    async def _on_log_dir_event(self, _: events.LogDirEventNotification) -> None:
+        names = await self._store.get_log_dir_event_names(self._on_watch)
+        if not names:
+            return
+        for broker_id in await self._store.get_log_dir_event_brokers(names):
+            # Its answers to LeaderAndIsr will tell which replicas are lost.
+            self._cluster.ask_for_offline_replicas(broker_id)
+        await self._store.delete_log_dir_events(names, self.context.epoch_zk_version)
+
+    # --- preferred leaders
+
+    def _schedule_auto_election(self, delay_ms: int) -> None:
+        self._auto_election = self._runtime.scheduler.call_later(
+            delay_ms, self._put, events.AutoPreferredElection()
+        )
+
+    async def _on_auto_preferred_election(self, _: events.AutoPreferredElection) -> None:
+        self._schedule_auto_election(self._config.leader_imbalance_check_interval_seconds * 1000)
+        partitions = preferred_balance.partitions_to_move_back(
+            self.context, self._config.leader_imbalance_per_broker_percentage
+        )
+        if partitions:
+            await self._changes.bring_online(partitions, ElectionStrategy.PREFERRED)
+
+
+_WATCHED: dict[str, ControllerEvent] = {
+    znodes.BROKER_IDS: events.BrokerChange(),
+    znodes.TOPICS: events.TopicChange(),
+    znodes.DELETE_TOPICS: events.TopicDeletion(),
+    znodes.ISR_CHANGE_NOTIFICATIONS: events.IsrChangeNotification(),
+    znodes.LOG_DIR_EVENTS: events.LogDirEventNotification(),
+}
+
+
+def _name(value: object) -> str:
+    return type(value).__name__

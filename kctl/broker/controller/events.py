@@ -1,0 +1,93 @@
+"""ControllerEvent: everything that can make the controller act, one frozen dataclass each.
+
+An event says what happened, never what to do; most only say "look at the store again", because
+the store's watches are one-shot and the truth is there. Events that come from somewhere else than
+this queue (timers, answers, watches) carry no reference to controller state.
+
+Kafka 2.7: kafka.controller.ControllerEvent and its case classes.
+"""
+
+from dataclasses import dataclass
+
+from kctl.broker.controller.channel_manager import ResponseReceived
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The broker starts: watch the election and stand for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChange:
+    """`/controller` was created or changed: perhaps we are no longer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reelect:
+    """`/controller` is gone: stand for election."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """Our session with the store is over, and with it our registration and any controllership."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """Children of `/brokers/ids` came or went."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModification:
+    """A broker's registration was rewritten: its listeners changed."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """Children of `/brokers/topics` came or went."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModification:
+    """A topic's assignment was rewritten: it has more partitions, or is being reassigned."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """Children of `/admin/delete_topics` came."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotification:
+    """Leaders changed ISRs on their own (inter-broker protocol below 2.7-IV2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotification:
+    """A broker says that one of its log directories failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredElection:
+    """It is time to see whether leadership strayed too far from the preferred replicas."""
+
+
+ControllerEvent = (
+    Startup
+    | ControllerChange
+    | Reelect
+    | SessionExpired
+    | BrokerChange
+    | BrokerModification
+    | TopicChange
+    | PartitionModification
+    | TopicDeletion
+    | IsrChangeNotification
+    | LogDirEventNotification
+    | AutoPreferredElection
+    | ResponseReceived
+)

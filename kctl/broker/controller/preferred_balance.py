@@ -1,0 +1,37 @@
+"""When leadership strayed too far from the preferred replicas, and which partitions to move back.
+
+Kafka 2.7: kafka.controller.KafkaController.checkAndTriggerAutoLeaderRebalance.
+"""
+
+from kctl.broker.controller.context import ControllerContext
+from kctl.broker.controller.elections import preferred_leader
+from kctl.model import TopicPartition
+
+
+def partitions_to_move_back(
+    context: ControllerContext, imbalance_percentage: int
+) -> list[TopicPartition]:
+    """Partitions whose preferred replica can lead and does not, of those brokers that miss more
+    than `imbalance_percentage` of the leaderships they should have."""
+    preferred_by: dict[int, list[TopicPartition]] = {}
+    for tp in context.partitions():
+        replicas = context.assignment(tp).replicas
+        if replicas and tp in context.leadership and not context.is_to_be_deleted(tp.topic):
+            preferred_by.setdefault(replicas[0], []).append(tp)
+    to_move: list[TopicPartition] = []
+    for broker_id, partitions in sorted(preferred_by.items()):
+        strayed = [
+            tp for tp in partitions if context.leadership[tp].leader_and_isr.leader != broker_id
+        ]
+        if len(strayed) * 100 > imbalance_percentage * len(partitions):
+            to_move.extend(tp for tp in strayed if _can_move_back(context, tp))
+    return to_move
+
+
+def _can_move_back(context: ControllerContext, partition: TopicPartition) -> bool:
+    if partition in context.reassigning:
+        return False
+    replicas = context.assignment(partition).replicas
+    live = [r for r in replicas if context.is_replica_online(r, partition)]
+    isr = context.leadership[partition].leader_and_isr.isr
+    return preferred_leader(replicas, isr, live) is not None
