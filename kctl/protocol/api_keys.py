@@ -24,6 +24,8 @@ class ApiKey(IntEnum):
     flexible_from: int
     # Needs ClusterAction: brokers and the controller among themselves.
     is_cluster_action: bool
+    _request_class: "type[Message] | None"
+    _response_class: "type[Message] | None"
 
     def __new__(
         cls,
@@ -38,6 +40,7 @@ class ApiKey(IntEnum):
         self.max_version = max_version
         self.flexible_from = flexible_from
         self.is_cluster_action = is_cluster_action
+        self._request_class = self._response_class = None
         return self
 
     PRODUCE = 0, 8
@@ -108,12 +111,16 @@ class ApiKey(IntEnum):
     @property
     def request_class(self) -> "type[Message]":
         """The message that asks."""
-        return self._message_class("Request")
+        if self._request_class is None:
+            self._request_class = self._import_class("Request")
+        return self._request_class
 
     @property
     def response_class(self) -> "type[Message]":
         """The message that answers."""
-        return self._message_class("Response")
+        if self._response_class is None:
+            self._response_class = self._import_class("Response")
+        return self._response_class
 
     def has_version(self, version: int) -> bool:
         """Whether 2.7 speaks `version`."""
@@ -129,14 +136,9 @@ class ApiKey(IntEnum):
         """1: flexible; else 0, and always 0 for ApiVersions, whose version the asker guessed."""
         return int(version >= self.flexible_from and self is not ApiKey.API_VERSIONS)
 
-    def _message_class(self, kind: str) -> "type[Message]":
-        message_class = _message_classes.get((self, kind))
-        if message_class is None:
-            module = import_module(f"kctl.protocol.messages.{self.name.lower()}")
-            # Kafka 2.7 says ListOffsets, but ListOffsetRequest.
-            title = "ListOffset" if self is ApiKey.LIST_OFFSETS else self.title
-            message_class = _message_classes[self, kind] = getattr(module, title + kind)
+    def _import_class(self, kind: str) -> "type[Message]":
+        module = import_module(f"kctl.protocol.messages.{self.name.lower()}")
+        # Kafka 2.7 says ListOffsets, but ListOffsetRequest.
+        title = "ListOffset" if self is ApiKey.LIST_OFFSETS else self.title
+        message_class: type[Message] = getattr(module, title + kind)
         return message_class
-
-
-_message_classes: "dict[tuple[ApiKey, str], type[Message]]" = {}

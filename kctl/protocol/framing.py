@@ -1,0 +1,205 @@
+"""FrameBuffer: arbitrary chunks of bytes in, whole size-prefixed frames out.
+
+The owner receives into `get_buffer()`, tells `buffer_updated(count)`, takes frames from
+`next_frame()` until it says None, and calls `release()` before it gives the loop back:
+
+- Chunks come through a scratch buffer that all connections of a loop share. A whole frame of at
+  most SMALL_FRAME_MAX bytes is handed out as `bytes` of its own (a copy of that size costs less
+  than reading its fields through a view would).
+- A larger frame gets a buffer of its own from a BufferPool, and what is missing is received
+  straight into it. The buffer starts at FIRST_BUFFER_BYTES and doubles as bytes arrive: what a
+  peer announces is never allocated, only what it sent.
+- `release()` saves what is left in the scratch buffer: the next connection will overwrite it.
+
+Invariants: `_data[_start:_end]` are the bytes not yet taken; while `_large` is set they are none.
+A large frame of a pooled FrameBuffer is valid until `next_frame()` is called again; without a
+pool, and for small frames, as long as anybody holds it. The owner asks for a buffer only after
+`next_frame()` said None, so an unfinished small frame is all that the scratch buffer must hold.
+Kafka 2.7: NetworkReceive.
+"""
+
+from struct import Struct
+
+from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
+
+# Kafka's default of socket.request.max.bytes.
+FRAME_BYTES_MAX = 104_857_600
+SMALL_FRAME_MAX = 16_384
+FIRST_BUFFER_BYTES = 65_536
+# Room for an unfinished small frame and a decent read behind it.
+SCRATCH_BYTES_MIN = 2 * SMALL_FRAME_MAX
+SCRATCH_BYTES = 65_536
+# What a pool keeps: touched pages are several times faster than new ones.
+POOLED_BUFFER_BYTES_MAX = 8 * 1024 * 1024
+POOL_BYTES_MAX = 32 * 1024 * 1024
+
+SIZE_BYTES = 4
+_unpack_size = Struct(">i").unpack_from
+
+
+class BufferPool:
+    """Buffers for large frames, kept for the next one; shared by the connections of a loop."""
+
+    def __init__(self, bytes_max: int = POOL_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._free: list[bytearray] = []
+        self._free_bytes = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes in buffers that nobody uses."""
+        return self._free_bytes
+
+    def take(self, wanted: int, needed: int) -> bytearray:
+        """A buffer kept from before that holds `wanted` bytes, or a new one for `needed`."""
+        fitting = [buffer for buffer in self._free if len(buffer) >= wanted]
+        if not fitting:
+            return bytearray(needed)
+        best = min(fitting, key=len)
+        # By identity: equal contents are not the same buffer, and comparing them takes long.
+        self._free = [buffer for buffer in self._free if buffer is not best]
+        self._free_bytes -= len(best)
+        return best
+
+    def give(self, buffer: bytearray) -> None:
+        """Keep `buffer`, if it is not too large and there is room; its bytes will change."""
+        size = len(buffer)
+        if size <= POOLED_BUFFER_BYTES_MAX and self._free_bytes + size <= self._bytes_max:
+            self._free.append(buffer)
+            self._free_bytes += size
+
+
+class FrameBuffer:
+    """The receiving half of one connection."""
+
+    __slots__ = (
+        "_data", "_end", "_filled", "_frame_bytes_max", "_large", "_large_size", "_lent", "_pool",
+        "_scratch", "_start",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        scratch: bytearray | memoryview | None = None,
+        pool: BufferPool | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        """Without `scratch` it has its own; without `pool` large frames belong to their holder."""
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
+        if len(self._scratch) < SCRATCH_BYTES_MIN:
+            raise ValueError(f"a scratch buffer has at least {SCRATCH_BYTES_MIN} bytes")
+        self._pool = pool
+        self._frame_bytes_max = frame_bytes_max
+        self._data: Buffer = b""
+        self._start = 0
+        self._end = 0
+        # The unfinished large frame: its buffer, bytes there, bytes announced.
+        self._large: bytearray | None = None
+        self._filled = 0
+        self._large_size = 0
+        # The buffer of the large frame handed out last.
+        self._lent: bytearray | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Memory held for frames that are unfinished or not yet taken."""
+        return self._end - self._start if self._large is None else len(self._large)
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._large is not None:
+            if self._filled == len(self._large):
+                self._grow()
+            return memoryview(self._large)[self._filled : self._large_size]
+        left = self._end - self._start
+        if not left:
+            return self._scratch
+        if left >= len(self._scratch):
+            raise RuntimeError("take the whole frames before you receive more")
+        self._scratch[:left] = self._data[self._start : self._end]
+        return self._scratch[left:]
+
+    def buffer_updated(self, count: int) -> None:
+        """The first `count` bytes of the last `get_buffer()` are there."""
+        if self._large is not None:
+            self._filled += count
+            return
+        self._end = self._end - self._start + count
+        self._start = 0
+        self._data = self._scratch
+
+    def next_frame(self) -> bytes | memoryview | None:
+        """The next whole frame without its size, or None; CorruptDataError for a mad size."""
+        if self._lent is not None:
+            self._take_back()
+        if self._large is not None:
+            return self._finished_large()
+        start = self._start
+        body = start + SIZE_BYTES
+        if body > self._end:
+            return None
+        (size,) = _unpack_size(self._data, start)
+        end = body + size
+        if end <= self._end and 0 <= size <= SMALL_FRAME_MAX:
+            self._start = end
+            return bytes(self._data[body:end])
+        if not 0 <= size <= self._frame_bytes_max:
+            raise CorruptDataError(f"a frame of {size} bytes; the limit is {self._frame_bytes_max}")
+        if size > SMALL_FRAME_MAX:
+            self._begin_large(body, size)
+        return self._finished_large()
+
+    def release(self) -> None:
+        """Save what is left in the scratch buffer, as others are going to use it."""
+        if self._data is self._scratch:
+            self._data = bytes(self._scratch[self._start : self._end])
+            self._end -= self._start
+            self._start = 0
+
+    def close(self) -> None:
+        """Give back every buffer; nothing may be received or taken any more."""
+        if self._lent is not None:
+            self._take_back()
+        if self._large is not None and self._pool is not None:
+            self._pool.give(self._large)
+        self._large = None
+        self._start = self._end = 0
+        self._data = b""
+
+    def _begin_large(self, body: int, size: int) -> None:
+        """Move what is there of the large frame that begins at `body` to its own buffer."""
+        there = min(self._end - body, size)
+        large = self._new_buffer(size, max(there, min(size, FIRST_BUFFER_BYTES)))
+        large[:there] = self._data[body : body + there]
+        self._large, self._filled, self._large_size = large, there, size
+        self._start = body + there
+
+    def _finished_large(self) -> memoryview | None:
+        large = self._large
+        if large is None or self._filled < self._large_size:
+            return None
+        self._large = None
+        if self._pool is not None:
+            self._lent = large
+        return memoryview(large)[: self._large_size]
+
+    def _grow(self) -> None:
+        old = self._large
+        assert old is not None
+        new = self._new_buffer(self._large_size, min(self._large_size, 2 * len(old)))
+        new[: self._filled] = old
+        self._large = new
+        if self._pool is not None:
+            self._pool.give(old)
+
+    def _new_buffer(self, wanted: int, needed: int) -> bytearray:
+        if self._pool is None:
+            return bytearray(needed)
+        # Powers of two, so that the pool's buffers fit many frames.
+        return self._pool.take(wanted, 1 << (needed - 1).bit_length())
+
+    def _take_back(self) -> None:
+        lent, self._lent = self._lent, None
+        assert lent is not None
+        assert self._pool is not None
+        self._pool.give(lent)
