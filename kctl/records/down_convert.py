@@ -14,6 +14,7 @@ Kafka 2.7: org.apache.kafka.common.record.RecordsUtil.downConvert; KIP-98, KIP-1
 
 from dataclasses import dataclass
 
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, ZSTD
 from kctl.records.legacy_builder import MessageSetBuilder
@@ -23,10 +24,6 @@ from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP
 
 MAGIC_V1 = 1
 MAGIC_V2 = 2
-
-
-class UnsupportedCompressionError(Exception):
-    """A batch's codec has no meaning in the wanted format: UNSUPPORTED_COMPRESSION_TYPE (76)."""
 
 
 @dataclass(slots=True)
@@ -45,7 +42,7 @@ def down_convert(
 ) -> DownConverted:
     """The whole batches in `buffer` in format `to_magic`, for a fetch from `first_offset`.
 
-    UnsupportedCompressionError for zstd; CorruptDataError for damaged batches, `limit` as in
+    ApiError (UNSUPPORTED_COMPRESSION_TYPE) for zstd; CorruptDataError for damaged batches, `limit` as in
     RecordBatch.records.
     """
     parts: list[bytes | bytearray] = []
@@ -55,8 +52,9 @@ def down_convert(
             if batch.is_control:
                 continue
             if batch.compression_type == ZSTD:
-                raise UnsupportedCompressionError(
-                    "Down-conversion of zstandard-compressed batches is not supported"
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    "Down-conversion of zstandard-compressed batches is not supported",
                 )
         if batch.magic <= to_magic:
             parts.append(batch.to_bytes())

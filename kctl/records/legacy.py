@@ -35,6 +35,7 @@ from kctl.records.record_batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     NO_TIMESTAMP_TYPE,
+    PREFIX,
     TIMESTAMP_TYPE_MASK,
     UINT32,
 )
@@ -117,7 +118,7 @@ class LegacyBatch:
         """The first message's offset; of a wrapper only known by decompressing it."""
         if not self.compression_type:
             return self.offset
-        return next(iter(self.messages())).offset
+        return next(self.messages()).offset
 
     @property
     def max_timestamp(self) -> int:
@@ -216,48 +217,57 @@ class LegacyBatch:
             raise TypeError("this message lies in a read-only buffer")
         return self.buffer
 
-    def messages(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> list["LegacyBatch"]:
+    def messages(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator["LegacyBatch"]:
         """The messages it holds, itself if it is no wrapper, with real offsets and timestamps.
 
         CorruptDataError if the wrapper cannot be opened; inner checksums are not checked.
         """
         if not self.compression_type:
-            return [self]
+            yield self
+            return
         _, value = self.key_and_value()
         if value is None:
             raise CorruptDataError(
                 f"Found invalid compressed record set with null value (magic = {self.magic})"
             )
         plain = decompress(self.compression_type, value, limit, self.magic)
-        inner = list(_plain_messages(plain, self.magic))
-        if not inner:
-            raise CorruptDataError("Found an empty compressed message set")
-        if self.magic == 1:
-            self._adopt(inner)
-        return inner
-
-    def _adopt(self, inner: list["LegacyBatch"]) -> None:
-        last = inner[-1].offset
-        base = 0
-        if self.offset != 0:
-            base = self.offset - last
-            if base < 0:
-                raise CorruptDataError(
-                    f"Found invalid wrapper offset in compressed v1 message set, wrapper offset "
-                    f"'{self.offset}' is less than the last inner message offset '{last}' and it "
-                    f"is not zero"
-                )
-        for message in inner:
+        last = _last_inner_offset(plain)
+        base = self._base_of_inner(last) if self.magic == 1 else 0
+        for message in _plain_messages(plain, self.magic):
             message.offset += base
             if self.timestamp_type == LOG_APPEND_TIME:
                 message.timestamp = self.timestamp
                 message.timestamp_type = LOG_APPEND_TIME
+            yield message
+
+    def _base_of_inner(self, last: int) -> int:
+        if self.offset == 0:
+            return 0
+        if self.offset < last:
+            raise CorruptDataError(
+                f"Found invalid wrapper offset in compressed v1 message set, wrapper offset "
+                f"'{self.offset}' is less than the last inner message offset '{last}' and it "
+                f"is not zero"
+            )
+        return self.offset - last
 
     def records(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
         """The messages as records; CorruptDataError at the first that is damaged."""
         for message in self.messages(limit):
             key, value = message.key_and_value()
             yield Record(message.offset, message.timestamp, key, value)
+
+
+def _last_inner_offset(data: bytes) -> int:
+    """The offset stored last; the walk after this one tells what is wrong with the sizes."""
+    position = 0
+    offset = -1
+    while len(data) - position >= LOG_OVERHEAD:
+        offset, size = PREFIX.unpack_from(data, position)
+        position += LOG_OVERHEAD + max(size, 0)
+    if not position:
+        raise CorruptDataError("Found an empty compressed message set")
+    return offset
 
 
 def _plain_messages(data: bytes, wrapper_magic: int) -> Iterator[LegacyBatch]:

@@ -1,0 +1,179 @@
+"""Looks at a v2 batch's records without decoding them, for a bounded price.
+
+Kafka walks every record of every batch. Here that would cost more than the append itself: so the
+first records are checked field by field, a further stretch by following the lengths, and the rest
+of a large batch is believed, as its CRC and the header's counts already fit. A batch of few
+records, which is where hand-made mistakes show, is checked to the last byte.
+
+Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.readPartiallyFrom, DefaultRecordBatch
+"""
+
+from kctl.errors import CorruptDataError
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.varint import read_varint, read_varlong
+
+Buffer = bytes | bytearray | memoryview
+
+# Of each batch so many records are checked field by field.
+FULLY_CHECKED_RECORDS = 8
+# After those, so many are only followed by their lengths.
+FOLLOWED_RECORDS = 64
+# Of a compressed batch so many bytes of records are decompressed to be looked at.
+CHECKED_BYTES = 64 * 1024
+
+_NOT_EVERY_RECORD = (-1, 0)
+
+
+def check_records(
+    data: Buffer, start: int, end: int, count: int, *, is_whole: bool
+) -> tuple[int, int] | None:
+    """Check `count` records between `start` and `end`; ApiError (INVALID_RECORD) if damaged.
+
+    Unless `is_whole`, the data may stop anywhere. The result is the number and the timestamp
+    delta of the first record with the largest timestamp, (-1, 0) if not every record was looked
+    at, None if the offset deltas do not count up from 0.
+    """
+    try:
+        found = _walk(data, start, end, count)
+    except IndexError:
+        # A prefix may end inside a record, a whole batch may not.
+        if not is_whole:
+            return _NOT_EVERY_RECORD
+        raise _premature_end() from None
+    except CorruptDataError as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+    if found is None:
+        return None
+    position, number, delta = found
+    if not is_whole or count > FULLY_CHECKED_RECORDS + FOLLOWED_RECORDS:
+        return _NOT_EVERY_RECORD
+    if position != end:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            "Incorrect declared batch size, records still remaining in file",
+        )
+    return number, delta
+
+
+def _walk(data: Buffer, position: int, end: int, count: int) -> tuple[int, int, int] | None:
+    """Where the looking stopped, and the first of the largest timestamps (-1 if unknown)."""
+    best = -1
+    best_delta = 0
+    for number in range(min(count, FULLY_CHECKED_RECORDS)):
+        position, offset_delta, delta = check_record(data, position, end)
+        if offset_delta != number:
+            return None
+        if best < 0 or delta > best_delta:
+            best = number
+            best_delta = delta
+    if count <= FULLY_CHECKED_RECORDS:
+        return position, best, best_delta
+    position = _follow(data, position, end, min(count - FULLY_CHECKED_RECORDS, FOLLOWED_RECORDS))
+    return position, -1, 0
+
+
+def _premature_end() -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_RECORD, "Incorrect declared batch size, premature EOF reached"
+    )
+
+
+def _bad_length(position: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, f"Record at byte {position} has a negative size")
+
+
+def check_record(data: Buffer, position: int, end: int) -> tuple[int, int, int]:  # noqa: C901
+    """Check the record at `position`; where it ends, its offset delta and timestamp delta.
+
+    One-byte varints are decoded in line. IndexError if the record goes on behind `end`.
+    """
+    size = data[position]
+    if size & 1:
+        raise _bad_length(position)
+    if size < 0x80:
+        position += 1
+        size >>= 1
+    else:
+        size, position = read_varint(data, position)
+    stop = position + size
+    if stop > end:
+        raise IndexError
+    position += 1  # The attributes.
+    timestamp_delta = data[position]
+    if timestamp_delta < 0x80:
+        position += 1
+        timestamp_delta = timestamp_delta >> 1 ^ -(timestamp_delta & 1)
+    else:
+        timestamp_delta, position = read_varlong(data, position)
+    offset_delta = data[position]
+    if offset_delta < 0x80:
+        position += 1
+        offset_delta = offset_delta >> 1 ^ -(offset_delta & 1)
+    else:
+        offset_delta, position = read_varint(data, position)
+    length = data[position]  # The key's.
+    position += 1
+    if length >= 0x80:
+        length, position = read_varint(data, position - 1)
+        position += max(0, length)
+    elif not length & 1:
+        position += length >> 1
+    length = data[position]  # The value's.
+    position += 1
+    if length >= 0x80:
+        high = data[position]
+        if high < 0x80:
+            length = length & 0x7F | high << 7
+            position += 1 + (length >> 1 if not length & 1 else 0)
+        else:
+            length, position = read_varint(data, position - 1)
+            position += max(0, length)
+    elif not length & 1:
+        position += length >> 1
+    if position < stop and not data[position]:
+        position += 1
+    else:
+        position = _skip_headers(data, position, stop)
+    if position != stop:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid record size: expected to read {size} bytes in record payload, but instead "
+            f"read {size + position - stop}",
+        )
+    return stop, offset_delta, timestamp_delta
+
+
+def _skip_headers(data: Buffer, position: int, stop: int) -> int:
+    if position >= stop:
+        return position + 1  # There is no room for the count: the sizes will not agree.
+    count, position = read_varint(data, position)
+    # Every header takes two bytes at least.
+    if count < 0 or 2 * count > stop - position:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"Found invalid number of record headers {count}")
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        if length < 0:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"Invalid negative header key size {length}")
+        length, position = read_varint(data, position + length)
+        position += max(length, 0)
+        if position > stop:
+            return position
+    return position
+
+
+def _follow(data: Buffer, position: int, end: int, count: int) -> int:
+    """Where the `count` records at `position` end, by their lengths alone."""
+    for _ in range(count):
+        low = data[position]
+        if low & 1:
+            raise _bad_length(position)
+        if low < 0x80:
+            position += (low >> 1) + 1
+        elif (high := data[position + 1]) < 0x80:
+            position += (low & 0x7F | high << 7) // 2 + 2
+        else:
+            size, position = read_varint(data, position)
+            position += size
+        if position > end:
+            raise IndexError
+    return position
