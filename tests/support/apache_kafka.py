@@ -1,0 +1,188 @@
+"""Apache Kafka for tests: fetches its jars with Maven, runs its tools and starts its brokers.
+
+`python tests/support/apache_kafka.py 2.7.2` fetches and prints the folder with the jars. Tests take
+them from there too; without Java or Maven they are skipped with a reason.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kctl.tests</groupId><artifactId>kafka</artifactId><version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+      <version>{version}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
+      <version>{version}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>{slf4j}</artifactId>
+      <version>{slf4j_version}</version></dependency>
+  </dependencies>
+</project>
+"""
+LOG4J = """log4j.rootLogger={level}, A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.Target=System.err
+log4j.appender.A.layout=org.apache.log4j.PatternLayout
+log4j.appender.A.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+START_TIMEOUT_S = 60
+
+
+def cache_dir() -> Path:
+    """Where jars are kept between runs."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "kctl-tests"
+
+
+def libs(version: str = "2.7.2", *, fetch: bool = False) -> Path | None:
+    """The folder with the jars of Apache Kafka `version`, or None if they are not there."""
+    given = os.environ.get("KAFKA_LIBS") if version == "2.7.2" else None
+    if given:
+        return Path(given)
+    home = cache_dir() / f"kafka-{version}"
+    if (home / "complete").exists():
+        return home / "libs"
+    if not fetch or not shutil.which("mvn"):
+        return None
+    home.mkdir(parents=True, exist_ok=True)
+    is_old = version.startswith("2.")
+    (home / "pom.xml").write_text(
+        POM.format(
+            version=version,
+            slf4j="slf4j-log4j12" if is_old else "slf4j-reload4j",
+            slf4j_version="1.7.30" if is_old else "1.7.36",
+        )
+    )
+    subprocess.run(
+        ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"],
+        cwd=home,
+        check=True,
+        stdout=sys.stderr,
+    )
+    (home / "complete").touch()
+    return home / "libs"
+
+
+def java_command(version: str, main_class: str, *, level: str = "WARN", heap: str = "256M"):
+    """The command line that runs a class of Apache Kafka `version`."""
+    folder = libs(version)
+    if folder is None:
+        raise RuntimeError(f"the jars of Apache Kafka {version} are not there")
+    settings = cache_dir() / f"log4j-{level}.properties"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(LOG4J.format(level=level))
+    return [
+        "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class,
+    ]  # fmt: skip
+
+
+def run_tool(main_class, *arguments, version="2.7.2", stdin=None, timeout_s=60, check=True):
+    """Run one of Apache Kafka's tools to its end; the CompletedProcess with text output."""
+    return subprocess.run(
+        [*java_command(version, main_class), *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=check,
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def apache_broker(directory: Path, zookeeper: str, *, broker_id=0, port=None, settings=None):
+    """A running broker of Apache Kafka 2.7.2; yields its address."""
+    port = port or free_port()
+    directory.mkdir(parents=True, exist_ok=True)
+    properties = {
+        "broker.id": broker_id,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": directory / "logs",
+        "zookeeper.connect": zookeeper,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "group.initial.rebalance.delay.ms": 0,
+        **(settings or {}),
+    }
+    config = directory / "server.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    with (directory / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*java_command("2.7.2", "kafka.Kafka", level="INFO", heap="512M"), str(config)],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        wait_for_metadata("127.0.0.1", port, process, directory / "server.log")
+        yield f"127.0.0.1:{port}"
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen, timeout_s: int = 30) -> None:
+    """SIGTERM, and SIGKILL if that does not help."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for_metadata(host: str, port: int, process, log: Path | None = None) -> None:
+    """Until the broker answers Metadata with a controller."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            if has_controller(host, port):
+                return
+        except (OSError, struct.error):
+            pass
+        time.sleep(0.05)
+    words = log.read_text()[-3000:] if log and log.exists() else ""
+    raise RuntimeError(f"no broker on {host}:{port}\n{words}")
+
+
+def has_controller(host: str, port: int) -> bool:
+    """Ask with Metadata v1 and no topics whether there is a controller."""
+    body = struct.pack(">hhih", 3, 1, 7, 5) + b"probe" + struct.pack(">i", 0)
+    with socket.create_connection((host, port), 5) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        stream = connection.makefile("rb")
+        answer = stream.read(struct.unpack(">i", stream.read(4))[0])
+    position, count = 8, struct.unpack_from(">i", answer, 4)[0]
+    for _ in range(count):
+        position += 4
+        position += 2 + struct.unpack_from(">h", answer, position)[0] + 4
+        position += 2 + max(struct.unpack_from(">h", answer, position)[0], 0)
+    # Then the cluster id is not in v1: the controller's id follows.
+    return count > 0 and struct.unpack_from(">i", answer, position)[0] >= 0
+
+
+if __name__ == "__main__":
+    found = libs(sys.argv[1] if len(sys.argv) > 1 else "2.7.2", fetch=True)
+    if found is None:
+        sys.exit("Maven is needed to fetch Apache Kafka's jars")
+    sys.stdout.write(f"{found}\n")

@@ -1,0 +1,82 @@
+"""`kctl serve` as a process, for tests that kill it, restart it or talk to it from outside."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_TIMEOUT_S = 20
+
+
+class KctlBroker:
+    """One `kctl serve` on a data directory; `kill` and `start` keep the data and the port."""
+
+    def __init__(self, directory: Path, *arguments: str, port: int = 0) -> None:
+        self.directory = directory
+        self.port = port
+        self._arguments = arguments
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.directory / "data" / "logs"
+
+    @property
+    def errors(self) -> str:
+        """What the broker said on stderr so far."""
+        path = self.directory / "stderr.log"
+        return path.read_text() if path.exists() else ""
+
+    def start(self) -> "KctlBroker":
+        self.directory.mkdir(parents=True, exist_ok=True)
+        ready = self.directory / "ready"
+        ready.unlink(missing_ok=True)
+        with (self.directory / "stderr.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "kctl", "serve",
+                    "--data-dir", str(self.directory / "data"),
+                    "--port", str(self.port), "--ready-file", str(ready), *self._arguments,
+                ],  # fmt: skip
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"kctl serve did not start:\n{self.errors[-3000:]}")
+            time.sleep(0.01)
+        self.port = int(ready.read_text().strip().rpartition(":")[2])
+        return self
+
+    def stop(self, timeout_s: float = 20) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> "KctlBroker":
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.stop()
