@@ -1,0 +1,469 @@
+"""Router: sends a request to whoever must answer it, and finds out who that is.
+
+Any broker, a given broker, the controller, a partition's leader, a group's or transaction's
+coordinator. It keeps one BrokerChannel per address and one ClusterView; when an answer says that
+the picture is old (NOT_CONTROLLER, NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER, ...), or a broker is
+gone, it looks again and asks again by RetryPolicy until the call's deadline.
+
+A request whose connection broke may have been carried out; it is sent again all the same, as
+Kafka's own admin client does. Whoever must not repeat uses a BrokerChannel.
+
+Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, org.apache.kafka.clients.Metadata
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.client.cluster_view import BrokerAddress, ClusterView
+from kctl.client.retry import (
+    WRONG_CONTROLLER,
+    WRONG_COORDINATOR,
+    WRONG_LEADER,
+    RetryPolicy,
+    first_error_among,
+)
+from kctl.errors import KctlError, TimedOutError, UnreachableError
+from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kctl.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Task, gather, sleep
+from kctl.runtime.runtime import Runtime
+
+T = TypeVar("T")
+Address = tuple[str, int]
+
+GROUP = 0
+TRANSACTION = 1
+DEFAULT_TIMEOUT_MS = 30_000
+# A dead broker among the addresses must not eat the whole deadline.
+CONNECT_MS_MIN = 1_000
+# Rounds in which a topic that no broker knows may still appear (it may be just being created).
+UNKNOWN_TOPIC_ROUNDS = 4
+# Rounds after which the picture of a topic is thrown away rather than brought up to date: the
+# topic may have been deleted and made anew, with leader epochs that start over.
+DISTRUST_ROUNDS = 3
+
+
+class Router:
+    """The brokers of one cluster, found through `bootstrap_servers`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bootstrap_servers: Sequence[Address],
+        *,
+        client_id: str = "kctl",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.view = ClusterView()
+        # What a call may take in all, unless it says otherwise.
+        self.timeout_ms = timeout_ms
+        self._bootstrap_servers = list(bootstrap_servers)
+        self._client_id = client_id
+        self._retry = retry or RetryPolicy()
+        self._channels: dict[Address, BrokerChannel] = {}
+        self._opening: dict[Address, Task[BrokerChannel]] = {}
+        self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
+        self._was_connected = False
+        self._is_closed = False
+
+    # What callers ask for
+
+    async def send_to_any(
+        self, message: Message, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask the broker that is easiest to reach."""
+
+        async def once(deadline_ms: int, _attempt: int) -> Any:
+            channel = await self._any_channel(deadline_ms)
+            return await channel.send(message, version, self._left_ms(deadline_ms))
+
+        return await self._persist(once, timeout_ms)
+
+    async def send_to_broker(
+        self,
+        broker_id: int,
+        message: Message,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Ask broker `broker_id`; UnreachableError if the cluster has no such broker."""
+
+        async def once(deadline_ms: int, attempt: int) -> Any:
+            if attempt > 1 or broker_id not in self.view.brokers:
+                await self._refresh([], deadline_ms)
+            address = self.view.brokers.get(broker_id)
+            if address is None:
+                raise UnreachableError(f"broker {broker_id} is not part of the cluster now")
+            channel = await self._channel(address, deadline_ms)
+            return await channel.send(message, version, self._left_ms(deadline_ms))
+
+        return await self._persist(once, timeout_ms)
+
+    async def send_to_controller(
+        self, message: Message, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask the controller, whoever that is by now."""
+
+        async def once(deadline_ms: int, attempt: int) -> Any:
+            if attempt > 1 or self.view.controller() is None:
+                await self._refresh([], deadline_ms)
+            address = self.view.controller()
+            if address is None:
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            channel = await self._channel(address, deadline_ms)
+            response = await channel.send(message, version, self._left_ms(deadline_ms))
+            return _checked(response, WRONG_CONTROLLER)
+
+        return await self._persist(once, timeout_ms)
+
+    async def send_to_coordinator(
+        self,
+        key: str,
+        message: Message,
+        key_type: int = GROUP,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Ask the coordinator of group or transactional id `key`."""
+
+        async def once(deadline_ms: int, attempt: int) -> Any:
+            if attempt > 1:
+                self._coordinators.pop((key_type, key), None)
+            address = await self._coordinator(key, key_type, deadline_ms)
+            channel = await self._channel(address, deadline_ms)
+            response = await channel.send(message, version, self._left_ms(deadline_ms))
+            return _checked(response, WRONG_COORDINATOR)
+
+        return await self._persist(once, timeout_ms)
+
+    async def send_to_leader(
+        self,
+        partition: TopicPartition,
+        message: Message,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Ask the leader of `partition`; `message` concerns nothing else."""
+
+        async def once(deadline_ms: int, attempt: int) -> Any:
+            address = await self._leader(partition, deadline_ms, attempt)
+            channel = await self._channel(address, deadline_ms)
+            response = await channel.send(message, version, self._left_ms(deadline_ms))
+            return _checked(response, WRONG_LEADER)
+
+        return await self._persist(once, timeout_ms)
+
+    async def send_to_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        build: Callable[[list[TopicPartition]], Message],
+        read: Callable[[Any], Iterable[tuple[TopicPartition, int, T]]],
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, T | KctlError]:
+        """Send `build(partitions of one leader)` to every leader at once. `read` finds
+        (partition, error code, value) in a response. Each partition ends with its value, or with
+        the error that was still there when the deadline came."""
+        outcomes: dict[TopicPartition, T | KctlError] = dict.fromkeys(
+            partitions, UnreachableError("not asked")
+        )
+        pending = sorted(outcomes)
+
+        async def once(deadline_ms: int, attempt: int) -> None:
+            nonlocal pending
+            groups = await self._group_by_leader(pending, outcomes, deadline_ms, attempt)
+            asked = [
+                self._ask_leader(address, build(group), group, deadline_ms)
+                for address, group in groups
+            ]
+            for group, answer in await gather(self.runtime.scheduler, asked):
+                if isinstance(answer, KctlError):
+                    outcomes.update((partition, answer) for partition in group)
+                else:
+                    for partition, code, value in read(answer):
+                        outcomes[partition] = ApiError(code) if code else value
+            pending = [it for it in pending if _may_get_better(outcomes[it], attempt)]
+            if pending:
+                error = outcomes[pending[0]]
+                raise error if isinstance(error, KctlError) else RuntimeError(pending[0])
+
+        try:
+            await self._persist(once, timeout_ms)
+        except KctlError as error:
+            for partition in pending:
+                if not isinstance(outcomes[partition], ApiError):
+                    outcomes[partition] = error
+        return outcomes
+
+    async def refresh(
+        self,
+        topics: Iterable[str] | None = (),
+        *,
+        allow_auto_topic_creation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> ClusterView:
+        """Ask for `topics` (None: all of them) and the brokers; returns `view`."""
+        wanted = None if topics is None else list(topics)
+
+        async def once(deadline_ms: int, _attempt: int) -> None:
+            await self._refresh(wanted, deadline_ms, allow_auto_topic_creation)
+
+        await self._persist(once, timeout_ms)
+        return self.view
+
+    async def coordinator_of(
+        self, key: str, key_type: int = GROUP, timeout_ms: int | None = None
+    ) -> BrokerAddress:
+        """The broker that coordinates group or transactional id `key`."""
+
+        async def once(deadline_ms: int, _attempt: int) -> BrokerAddress:
+            return await self._coordinator(key, key_type, deadline_ms)
+
+        return await self._persist(once, timeout_ms)
+
+    async def max_version(self, api: ApiKey, timeout_ms: int | None = None) -> int:
+        """The newest version of `api` that a broker and we both speak; -1 if none."""
+        versions = await self.versions(timeout_ms)
+        return versions.get(int(api), (0, -1))[1]
+
+    async def versions(self, timeout_ms: int | None = None) -> Mapping[int, tuple[int, int]]:
+        """ApiKey number -> (first, last) version that a broker and we both speak."""
+
+        async def once(deadline_ms: int, _attempt: int) -> Mapping[int, tuple[int, int]]:
+            return (await self._any_channel(deadline_ms)).versions
+
+        return await self._persist(once, timeout_ms)
+
+    async def channel_to(
+        self, address: BrokerAddress, timeout_ms: int | None = None
+    ) -> BrokerChannel:
+        """The open channel to `address`, for those who send on their own."""
+        limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        return await self._channel(address, self.runtime.clock.monotonic_ms() + limit_ms)
+
+    def close(self) -> None:
+        """Close every connection; what is under way fails."""
+        self._is_closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+    # Persistence
+
+    async def _persist(
+        self, once: Callable[[int, int], Awaitable[T]], timeout_ms: int | None
+    ) -> T:
+        """`once(deadline_ms, attempt)` until it succeeds, fails for good, or time is up."""
+        limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.runtime.clock.monotonic_ms() + limit_ms
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await once(deadline_ms, attempt)
+            except (ApiError, UnreachableError) as error:
+                wait_ms = self._retry.wait_ms(attempt, self.runtime.entropy.random_below)
+                if self._left_ms(deadline_ms) <= wait_ms and _is_curable(error):
+                    raise _out_of_time(error, limit_ms) from error
+                if not self._may_retry(error, attempt):
+                    raise
+                await sleep(self.runtime.scheduler, wait_ms)
+
+    def _may_retry(self, error: KctlError, attempt: int) -> bool:
+        if self._is_closed or not _is_curable(error):
+            return False
+        if isinstance(error, ApiError):
+            return self._retry.is_worth_a_retry(error.code, attempt)
+        # Where nobody ever answered, the address is wrong more often than the broker is slow.
+        return self._was_connected and attempt < self._retry.attempts_max
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        return max(deadline_ms - self.runtime.clock.monotonic_ms(), 1)
+
+    # Who answers
+
+    async def _leader(
+        self, partition: TopicPartition, deadline_ms: int, attempt: int
+    ) -> BrokerAddress:
+        if attempt > DISTRUST_ROUNDS:
+            self.view.forget([partition.topic])
+        if attempt > 1 or self.view.leader(partition) is None:
+            await self._refresh([partition.topic], deadline_ms)
+        address = self.view.leader(partition)
+        if address is None:
+            error = ApiError(self.view.error_of(partition), f"{partition}: no leader is known")
+            if not _may_get_better(error, attempt):
+                raise _Incurable(error.code, f"{partition}: {error.code.text}")
+            raise error
+        return address
+
+    async def _group_by_leader(
+        self,
+        partitions: list[TopicPartition],
+        outcomes: dict[TopicPartition, Any],
+        deadline_ms: int,
+        attempt: int,
+    ) -> list[tuple[BrokerAddress, list[TopicPartition]]]:
+        topics = sorted({partition.topic for partition in partitions})
+        if attempt > DISTRUST_ROUNDS:
+            self.view.forget(topics)
+        if attempt > 1 or any(self.view.leader(partition) is None for partition in partitions):
+            await self._refresh(topics, deadline_ms)
+        groups: dict[int, tuple[BrokerAddress, list[TopicPartition]]] = {}
+        for partition in partitions:
+            address = self.view.leader(partition)
+            if address is None:
+                outcomes[partition] = ApiError(self.view.error_of(partition))
+            else:
+                groups.setdefault(address.broker_id, (address, []))[1].append(partition)
+        return list(groups.values())
+
+    async def _ask_leader(
+        self,
+        address: BrokerAddress,
+        message: Message,
+        group: list[TopicPartition],
+        deadline_ms: int,
+    ) -> tuple[list[TopicPartition], Any]:
+        try:
+            channel = await self._channel(address, deadline_ms)
+            return group, await channel.send(message, None, self._left_ms(deadline_ms))
+        except KctlError as error:
+            return group, error
+
+    async def _coordinator(self, key: str, key_type: int, deadline_ms: int) -> BrokerAddress:
+        known = self._coordinators.get((key_type, key))
+        if known is not None:
+            return known
+        channel = await self._any_channel(deadline_ms)
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
+        found = await channel.send(request, None, self._left_ms(deadline_ms))
+        if found.error_code:
+            raise ApiError(found.error_code, found.error_message)
+        address = BrokerAddress(found.node_id, found.host, found.port)
+        self._coordinators[key_type, key] = address
+        return address
+
+    async def _refresh(
+        self, topics: list[str] | None, deadline_ms: int, allow_auto_topic_creation: bool = False
+    ) -> None:
+        channel = await self._any_channel(deadline_ms)
+        version = channel.version_of(ApiKey.METADATA)
+        if version < 4 and not allow_auto_topic_creation and topics:
+            topics = None  # An old broker would create what it is asked for.
+        request = MetadataRequest(allow_auto_topic_creation=allow_auto_topic_creation)
+        if topics is not None:
+            request.topics = [MetadataRequestTopic(name=name) for name in topics]
+        else:
+            request.topics = None if version >= 1 else []
+        if version < 4:
+            request.allow_auto_topic_creation = True
+        self.view.update(await channel.send(request, version, self._left_ms(deadline_ms)))
+
+    # Connections
+
+    async def _any_channel(self, deadline_ms: int) -> BrokerChannel:
+        for channel in self._channels.values():
+            if channel.state is ChannelState.READY:
+                return channel
+        addresses = [(it.host, it.port) for it in self.view.brokers.values()]
+        addresses = list(dict.fromkeys(addresses + self._bootstrap_servers))
+        reasons = []
+        timed_out = False
+        for index, address in enumerate(addresses):
+            share_ms = self._left_ms(deadline_ms) // (len(addresses) - index)
+            try:
+                return await self._open(address, max(share_ms, CONNECT_MS_MIN))
+            except UnreachableError as error:
+                timed_out = timed_out or isinstance(error, TimedOutError)
+                reasons.append(str(error))
+        family = TimedOutError if timed_out else UnreachableError
+        raise family(
+            "; ".join(reasons) or "no bootstrap server was given",
+            hint="is the broker running, and is the address one of its listeners?",
+        )
+
+    async def _channel(self, address: BrokerAddress, deadline_ms: int) -> BrokerChannel:
+        channel = self._channels.get((address.host, address.port))
+        if channel is not None and channel.state is ChannelState.READY:
+            return channel
+        try:
+            return await self._open((address.host, address.port), self._left_ms(deadline_ms))
+        except UnreachableError as error:
+            name = f"broker {address.broker_id} advertises {address.host}:{address.port}"
+            raise type(error)(f"{name}, but {error}", hint=error.hint) from error
+
+    async def _open(self, address: Address, timeout_ms: int) -> BrokerChannel:
+        channel = self._channels.get(address)
+        if channel is not None and channel.state is ChannelState.READY:
+            return channel
+        opening = self._opening.get(address)
+        if opening is None:
+            name = f"connect to {address[0]}:{address[1]}"
+            opening = self.runtime.scheduler.spawn(self._connect(address, timeout_ms), name)
+            if not opening.done:
+                self._opening[address] = opening
+        return await opening
+
+    async def _connect(self, address: Address, timeout_ms: int) -> BrokerChannel:
+        channel = BrokerChannel(
+            self.runtime,
+            address[0],
+            address[1],
+            client_id=self._client_id,
+            request_timeout_ms=self.timeout_ms,
+        )
+        try:
+            await channel.connect(timeout_ms)
+        finally:
+            self._opening.pop(address, None)
+        if self._is_closed:
+            channel.close()
+            raise UnreachableError("the client was closed")
+        channel.when_closed(self._forget_channel)
+        self._channels[address] = channel
+        self._was_connected = True
+        return channel
+
+    def _forget_channel(self, channel: BrokerChannel) -> None:
+        address = (channel.host, channel.port)
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+
+
+class _Incurable(ApiError):
+    """An error whose code is retriable, but that was given its chances."""
+
+
+def _is_curable(error: KctlError) -> bool:
+    if isinstance(error, ApiError):
+        return error.code.retriable and not isinstance(error, _Incurable)
+    return isinstance(error, UnreachableError)
+
+
+def _may_get_better(outcome: object, attempt: int) -> bool:
+    if isinstance(outcome, ApiError):
+        if outcome.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return attempt < UNKNOWN_TOPIC_ROUNDS
+        return outcome.code in WRONG_LEADER
+    return isinstance(outcome, UnreachableError)
+
+
+def _checked(response: Any, codes: frozenset[ErrorCode]) -> Any:
+    """The response, unless it says that the wrong broker was asked."""
+    code = first_error_among(response, codes)
+    if code is not None:
+        raise ApiError(code)
+    return response
+
+
+def _out_of_time(error: KctlError, limit_ms: int) -> KctlError:
+    if isinstance(error, ApiError):
+        return error
+    return TimedOutError(f"{error} (tried for {limit_ms} ms)", hint=error.hint)
