@@ -28,6 +28,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[
 from kctl.errors import UnreachableError, UsageError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Timer
 from kctl.store import errors
 from kctl.store.errors import ConnectionLossError, MultiError, SessionExpiredError, StoreError
 from kctl.store.interface import (
@@ -47,6 +48,9 @@ from kctl.store.watches import Armed, WatchTable
 
 # Kafka's zookeeper.session.timeout.ms.
 SESSION_TIMEOUT_MS = 18_000
+# A loop with no timer, connection or job to wait for takes itself for stuck: it cannot see that
+# kazoo's thread may post. So there is always a timer.
+_AWAKE_MS = 60_000
 # The longest wait between two attempts to connect, seconds.
 _RETRY_MAX_DELAY_SECONDS = 1.0
 
@@ -160,6 +164,7 @@ class ZooKeeperStore:
         self._listeners: list[Callable[[SessionState], object]] = []
         self._watches = WatchTable()
         self._waiting_for_session: Future[None] | None = None
+        self._awake: Timer | None = None
 
     @classmethod
     async def open(
@@ -179,6 +184,7 @@ class ZooKeeperStore:
         """Begin the session and make the chroot; UnreachableError after `timeout_ms`."""
         connected = self._wait_for_session()
         timer = self._scheduler.call_later(timeout_ms, self._give_up, connected)
+        self._stay_awake()
         self._client.start_async()
         try:
             await connected
@@ -188,6 +194,9 @@ class ZooKeeperStore:
         except (UnreachableError, StoreError):
             await self.close()
             raise
+
+    def _stay_awake(self) -> None:
+        self._awake = self._scheduler.call_later(_AWAKE_MS, self._stay_awake)
 
     def _give_up(self, connected: Future[None]) -> None:
         if not connected.done:
@@ -444,6 +453,8 @@ class ZooKeeperStore:
     def close(self) -> Future[None]:
         """End the session; its ephemerals go."""
         self._session = _Session.CLOSED
+        if self._awake is not None:
+            self._awake.cancel()
         return self._scheduler.background(self._stop_client)
 
     def _stop_client(self) -> None:
