@@ -1,0 +1,292 @@
+"""The controller over an embedded store: elections, topics, deletions, failures."""
+
+from dataclasses import replace
+
+from kctl.broker.controller import events
+from kctl.broker.controller.partition_state_machine import PartitionState
+from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.messages.stop_replica import StopReplicaRequest
+from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
+
+
+def test_the_first_broker_becomes_controller_and_tells_itself(cluster):
+    broker = cluster.start(1)
+    assert broker.controller.is_active
+    assert broker.controller.context.epoch == 1
+    assert broker.cache.controller_id == 1
+    assert [b.broker_id for b in broker.cache.alive_brokers()] == [1]
+    assert cluster.exists("/feature")
+
+
+def test_the_second_broker_stands_by_and_learns_of_the_cluster(cluster):
+    cluster.start(1)
+    cluster.create_topic("orders", [1], [1])
+    second = cluster.start(2)
+    assert not second.controller.is_active
+    assert second.controller.active_controller_id == 1
+    assert second.cache.controller_id == 1
+    assert second.cache.partition_count("orders") == 2
+    assert [b.broker_id for b in cluster.brokers[1].cache.alive_brokers()] == [1, 2]
+
+
+def test_a_new_topic_gets_leaders_by_one_leader_and_isr_per_broker(cluster):
+    cluster.start(1, 2)
+    for broker in cluster.brokers.values():
+        broker.requests.clear()
+    cluster.create_topic("orders", [1, 2], [2, 1], [1, 2])
+    assert cluster.state("orders", 0) == (1, 0, (1, 2))
+    assert cluster.state("orders", 1) == (2, 0, (2, 1))
+    for broker in cluster.brokers.values():
+        (request,) = broker.take(LeaderAndIsrRequest)
+        (topic,) = request.topic_states
+        assert [(s.partition_index, s.leader, s.is_new) for s in topic.partition_states] == [
+            (0, 1, True),
+            (1, 2, True),
+            (2, 1, True),
+        ]
+        assert sorted(live.broker_id for live in request.live_leaders) == [1, 2]
+        assert request.broker_epoch == broker.controller.broker_epoch
+        assert len(broker.take(UpdateMetadataRequest)) == 1
+        assert broker.cache.has_leader(TopicPartition("orders", 2))
+
+
+def test_added_partitions_are_announced_alone(cluster):
+    broker = cluster.start(1)
+    cluster.create_topic("orders", [1])
+    broker.requests.clear()
+    grown = {p: ReplicaAssignment((1,)) for p in range(3)}
+    cluster.run(cluster.store.set_topic_assignment("orders", grown))
+    cluster.settle()
+    (request,) = broker.take(LeaderAndIsrRequest)
+    assert [s.partition_index for s in request.topic_states[0].partition_states] == [1, 2]
+    assert broker.cache.partition_count("orders") == 3
+
+
+def test_a_deleted_topic_leaves_nothing_behind(cluster):
+    broker = cluster.start(1)
+    cluster.create_topic("orders", [1], [1])
+    cluster.run(cluster.store.set_entity_config("topics", "orders", {"retention.ms": "1"}))
+    broker.requests.clear()
+    cluster.delete_topic("orders")
+    for path in ("/brokers/topics/orders", "/config/topics/orders", "/admin/delete_topics/orders"):
+        assert not cluster.exists(path)
+    (stop,) = broker.take(StopReplicaRequest)
+    assert [
+        (p.partition_index, p.delete_partition, p.leader_epoch)
+        for p in stop.topic_states[0].partition_states
+    ] == [(0, True, -2), (1, True, -2)]
+    assert not broker.cache.contains("orders")
+    assert "orders" not in broker.controller.context.topics
+    # The name is free again.
+    cluster.create_topic("orders", [1])
+    assert cluster.state("orders") == (1, 0, (1,))
+
+
+def test_deleting_an_unknown_topic_is_forgotten(cluster):
+    cluster.start(1)
+    cluster.delete_topic("never")
+    assert not cluster.exists("/admin/delete_topics/never")
+
+
+def test_deletion_is_refused_where_the_broker_forbids_it(cluster):
+    cluster.start(1, delete_topic_enable="false")
+    cluster.create_topic("orders", [1])
+    cluster.delete_topic("orders")
+    assert not cluster.exists("/admin/delete_topics/orders")
+    assert cluster.state("orders") == (1, 0, (1,))
+
+
+def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_when_it_is_back(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [1, 2])
+    cluster.brokers[2].kill()
+    cluster.settle()
+    cluster.delete_topic("orders")
+    assert cluster.exists("/brokers/topics/orders/partitions/0/state")
+    assert cluster.state("orders")[0] == -1
+    cluster.start(2)
+    assert not cluster.exists("/brokers/topics/orders")
+    assert not cluster.exists("/admin/delete_topics/orders")
+
+
+def test_a_failed_stop_replica_is_tried_again_by_the_next_controller(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2])
+    tp = TopicPartition("orders", 0)
+    cluster.brokers[2].errors[StopReplicaRequest, tp] = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.delete_topic("orders")
+    assert cluster.exists("/brokers/topics/orders")
+    cluster.brokers[2].errors.clear()
+    cluster.brokers[1].kill()
+    cluster.settle()
+    assert cluster.active.broker_id == 2
+    assert not cluster.exists("/brokers/topics/orders")
+
+
+def test_partitions_added_while_a_topic_is_deleted_are_taken_back(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2])
+    tp = TopicPartition("orders", 0)
+    cluster.brokers[2].errors[StopReplicaRequest, tp] = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.delete_topic("orders")
+    grown = {p: ReplicaAssignment((2,)) for p in range(2)}
+    cluster.run(cluster.store.set_topic_assignment("orders", grown))
+    cluster.settle()
+    assignments = cluster.run(cluster.store.get_topic_assignments(["orders"]))
+    assert list(assignments["orders"]) == [0]
+
+
+def test_leadership_moves_to_the_replica_in_sync_when_a_broker_dies(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create_topic("orders", [2, 3, 1])
+    cluster.brokers[2].kill()
+    cluster.settle()
+    assert cluster.state("orders") == (3, 1, (3, 1))
+    state = cluster.brokers[1].cache.partition(TopicPartition("orders", 0))
+    assert (state.leader, state.isr, state.offline_replicas) == (3, [3, 1], [2])
+
+
+def test_a_partition_without_a_live_replica_in_sync_waits_for_it(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2])
+    cluster.brokers[2].kill()
+    cluster.settle()
+    tp = TopicPartition("orders", 0)
+    controller = cluster.brokers[1].controller
+    assert cluster.state("orders") == (-1, 1, (2,))
+    assert controller._changes.partitions.state(tp) is PartitionState.OFFLINE
+    cluster.start(2)
+    assert cluster.state("orders") == (2, 2, (2,))
+    assert controller._changes.partitions.state(tp) is PartitionState.ONLINE
+
+
+def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(cluster):
+    cluster.start(1, 2, 3)
+    for topic, config in (("strict", {}), ("loose", {"unclean.leader.election.enable": "true"})):
+        cluster.run(cluster.store.set_entity_config("topics", topic, config))
+        cluster.create_topic(topic, [2, 3])
+    cluster.brokers[3].kill()
+    cluster.settle()
+    cluster.brokers[2].kill()
+    cluster.settle()
+    cluster.start(3)
+    assert cluster.state("strict") == (-1, 2, (2,))
+    assert cluster.state("loose") == (3, 3, (3,))
+
+
+def test_a_new_topic_on_a_dead_broker_is_led_as_soon_as_it_is_there(cluster):
+    cluster.start(1)
+    cluster.create_topic("orders", [2])
+    assert not cluster.exists("/brokers/topics/orders/partitions/0/state")
+    cluster.start(2)
+    assert cluster.state("orders") == (2, 0, (2,))
+
+
+def test_another_broker_takes_over_with_a_higher_epoch(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [1, 2])
+    cluster.brokers[1].kill()
+    cluster.settle()
+    heir = cluster.active
+    assert (heir.broker_id, heir.controller.context.epoch) == (2, 2)
+    # As Kafka does at failover: out of the ISR first, then the election, an epoch for each.
+    assert cluster.state("orders") == (2, 2, (2,))
+    assert heir.cache.controller_id == 2
+    cluster.create_topic("more", [2])
+    assert cluster.state("more") == (2, 0, (2,))
+
+
+def test_a_controller_that_slept_through_its_replacement_changes_nothing(cluster):
+    cluster.start(1, 2)
+    sleeper = cluster.brokers[1].controller
+    stale_epoch = sleeper.context.epoch
+    # While it slept, broker 2 was elected; its own watch has not fired yet.
+    cluster.run(cluster.store.delete_controller())
+    epoch = cluster.run(
+        cluster.store.register_controller_and_increment_epoch(2, timestamp_ms=0)
+    )
+    assert epoch[0] == stale_epoch + 1
+    sleeper._queue.clear()
+    cluster.create_topic("orders", [1])
+    assert not cluster.exists("/brokers/topics/orders/partitions")
+    assert not sleeper.is_active
+    assert sleeper.active_controller_id == 2
+    assert sleeper.context.topics == {}
+
+
+def test_shutdown_hands_over_before_the_session_ends(cluster):
+    first = cluster.start(1, 2)
+    cluster.run(first.controller.shutdown())
+    first.is_up = False
+    cluster.settle()
+    assert cluster.active.broker_id == 2
+    assert first.controller.context.epoch == 0
+
+
+def test_an_expired_session_is_renewed_with_a_new_broker_epoch(cluster):
+    broker = cluster.start(1)
+    cluster.create_topic("orders", [1])
+    old_epoch = broker.controller.broker_epoch
+    cluster.database.expire_session(broker.store.store.session_id)
+    cluster.settle()
+    assert broker.controller.is_active
+    assert broker.controller.broker_epoch > old_epoch
+    assert broker.controller.context.epoch == 2
+    cluster.create_topic("more", [1])
+    assert cluster.state("more") == (1, 0, (1,))
+
+
+def test_a_broker_that_bounced_is_failed_and_started(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create_topic("orders", [2, 3])
+    bounced = cluster.brokers[2]
+    # Its session ends and it is back before the controller gets to look.
+    cluster.run(bounced.store.store.close())
+    cluster.start(2)
+    assert cluster.state("orders") == (3, 1, (3,))
+    assert [2] in [fields["bounced"] for fields in cluster.events("brokers_changed")]
+
+
+def test_replicas_in_a_failed_log_directory_lose_their_leadership(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2, 1])
+    tp = TopicPartition("orders", 0)
+    cluster.brokers[2].errors[LeaderAndIsrRequest, tp] = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.run(cluster.store.propagate_log_dir_event(2))
+    cluster.settle()
+    assert cluster.state("orders") == (1, 1, (1,))
+    state = cluster.brokers[1].cache.partition(tp)
+    assert state.offline_replicas == [2]
+    assert cluster.run(cluster.store.get_log_dir_event_names()) == []
+
+
+def test_isr_changes_of_old_brokers_reach_every_cache(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [1, 2])
+    tp = TopicPartition("orders", 0)
+    states = cluster.run(cluster.store.get_partition_states([tp]))
+    shrunk = replace(states[tp].leader_and_isr, isr=(1,))
+    cluster.run(cluster.store.update_isr(tp, shrunk, states[tp].controller_epoch))
+    cluster.run(cluster.store.propagate_isr_changes([tp]))
+    cluster.settle()
+    assert cluster.brokers[2].cache.partition(tp).isr == [1]
+    assert cluster.run(cluster.store.get_isr_change_names()) == []
+
+
+def test_leadership_goes_back_to_preferred_replicas(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2, 1])
+    cluster.brokers[2].kill()
+    cluster.settle()
+    cluster.start(2)
+    tp = TopicPartition("orders", 0)
+    states = cluster.run(cluster.store.get_partition_states([tp]))
+    caught_up = replace(states[tp].leader_and_isr, isr=(1, 2))
+    cluster.run(cluster.store.update_isr(tp, caught_up, states[tp].controller_epoch))
+    cluster.run(cluster.store.propagate_isr_changes([tp]))
+    cluster.settle()
+    cluster.active.controller._put(events.AutoPreferredElection())
+    cluster.settle()
+    assert cluster.state("orders") == (2, 2, (1, 2))
