@@ -1,0 +1,123 @@
+"""What a damaged place in a segment means: a write that a crash tore, or rot.
+
+A crash leaves the *end* of a log torn: the last batch is cut, or sectors that never reached the
+disk read as NULs, perhaps with later sectors intact behind them. Rot changes bytes that were once
+right. The difference decides what may be done: a torn tail was never durable and is cut; rot sits
+among durable records, so nothing may be cut silently.
+
+The rule, after the first invalid batch:
+- no valid batch of a higher offset follows: a torn tail (one rotten batch at the very end cannot
+  be told from it);
+- one follows, but the damage holds a disk sector of NULs: a hole that a crash left;
+- otherwise: rot.
+Below the recovery point the caller knows that everything was durable, and need not ask.
+
+Kafka 2.7 cuts in all three cases (kafka.log.LogSegment.recover); KIP-966 on why that loses data.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from kctl.errors import CorruptDataError
+from kctl.records.memory_records import locate
+from kctl.records.record_batch import INT64, LOG_OVERHEAD, PREFIX, RecordBatch
+from kctl.storage.file_records import FileRecords
+
+# The unit that a disk writes whole.
+SECTOR_BYTES = 512
+# Bytes of a damaged segment held in memory at once.
+_WINDOW_BYTES = 4 * 1024 * 1024
+# Offsets of one segment differ by less than this (relative offsets are int32).
+_OFFSET_SPAN = 2**31
+
+
+class DamageKind(Enum):
+    """See the module."""
+
+    TORN_TAIL = "torn tail"
+    HOLE = "hole left by a crash"
+    ROT = "rot"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place where a segment cannot be read."""
+
+    kind: DamageKind
+    position: int
+    # Where reading could go on; None if nothing valid follows.
+    next_position: int | None
+    next_offset: int | None
+
+
+def classify_damage(records: FileRecords, position: int, expected_offset: int) -> Damage:
+    """What the invalid batch at `position` means; `expected_offset` is what should be there."""
+    found = find_valid_batch(records, position + 1, expected_offset)
+    if found is None:
+        return Damage(DamageKind.TORN_TAIL, position, None, None)
+    next_position, next_offset = found
+    is_hole = has_lost_sector(records, position, next_position)
+    kind = DamageKind.HOLE if is_hole else DamageKind.ROT
+    return Damage(kind, position, next_position, next_offset)
+
+
+def find_valid_batch(
+    records: FileRecords, position: int, offset_min: int
+) -> tuple[int, int] | None:
+    """(position, base offset) of the first v2 batch at or behind `position`, at any byte, that is
+    whole, has a right CRC and an offset in [offset_min, offset_min + 2^31)."""
+    end = records.size
+    while position < end:
+        window = records.file.pread(min(_WINDOW_BYTES, end - position), position)
+        for offset in _candidates(window, offset_min):
+            base_offset = _valid_batch_at(records, window, offset, position + offset, offset_min)
+            if base_offset is not None:
+                return position + offset, base_offset
+        if position + len(window) >= end:
+            return None
+        # A header may lie across the windows' border.
+        position += len(window) - LOG_OVERHEAD - 4
+    return None
+
+
+def has_lost_sector(records: FileRecords, start: int, end: int) -> bool:
+    """Whether a sector between `start` and `end` is all NULs, or the damage begins with NULs up
+    to a sector's end, the batch's length among them."""
+    first = -(-start // SECTOR_BYTES) * SECTOR_BYTES
+    head = records.file.pread(max(0, min(first, end) - start), start)
+    if len(head) >= LOG_OVERHEAD and not head.strip(b"\0"):
+        return True
+    for sector in range(first, end, SECTOR_BYTES):
+        # The sector that `end` lies in counts as far as the damage reaches.
+        data = records.file.pread(min(SECTOR_BYTES, end - sector), sector)
+        if len(data) == SECTOR_BYTES and not data.strip(b"\0"):
+            return True
+    return False
+
+
+def _candidates(window: bytes, offset_min: int) -> list[int]:
+    """Where a v2 batch could begin: offset in the right region, magic 2 where it belongs."""
+    heads = {INT64.pack(offset)[:4] for offset in (offset_min, offset_min + _OFFSET_SPAN - 1)}
+    either = b"|".join(re.escape(head) for head in sorted(heads))
+    pattern = re.compile(rb"(?=(?:" + either + rb").{12}\x02)", re.DOTALL)
+    return [match.start() for match in pattern.finditer(window)]
+
+
+def _valid_batch_at(
+    records: FileRecords, window: bytes, offset: int, position: int, offset_min: int
+) -> int | None:
+    base_offset, length = PREFIX.unpack_from(window, offset)
+    if not offset_min <= base_offset < offset_min + _OFFSET_SPAN:
+        return None
+    try:
+        found = locate(window, offset)
+    except CorruptDataError:
+        return None
+    if found is None or position + found.size > records.size:
+        return None
+    if offset + found.size <= len(window):
+        batch = RecordBatch(window, offset)
+    else:
+        batch = RecordBatch(records.file.pread(LOG_OVERHEAD + length, position))
+    return batch.base_offset if batch.is_crc_valid() else None

@@ -1,0 +1,152 @@
+"""IndexFile: a sorted file of fixed-size entries, in memory only while it is used.
+
+Entries are appended in memory and saved in runs. That is enough: after a crash the indexes of
+every segment at or above the recovery point are built anew from the log, and a segment's indexes
+are saved and fsynced before the recovery point passes it. So an index costs no system call per
+entry and no open file, and is never padded on disk, as Kafka's mapped indexes are (10 MiB of NULs
+after `kill -9`, KAFKA-10207); padding that Kafka left behind is taken off when loading.
+
+Invariants: `_saved` entries are in the file; `_raw`, when loaded, holds all of them and those
+not yet saved.
+
+Kafka 2.7: kafka.log.AbstractIndex
+"""
+
+from typing import ClassVar
+
+from kctl.errors import CorruptDataError
+from kctl.runtime.disk import Disk
+
+DEFAULT_INDEX_BYTES_MAX = 10 * 1024 * 1024
+# Entries that may wait in memory before they are written.
+SAVE_EVERY = 256
+
+
+class IndexFile:
+    """What offset and time index share; `base_offset` is the segment's."""
+
+    __slots__ = ("_disk", "_raw", "_saved", "base_offset", "entries_max", "path")
+
+    entry_size: ClassVar[int]
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        *,
+        bytes_max: int = DEFAULT_INDEX_BYTES_MAX,
+        stored_bytes: int | None = None,
+    ) -> None:
+        """`stored_bytes`: the file's size, if the caller has it; 0 for a file to be created."""
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // self.entry_size
+        if stored_bytes is None:
+            stored_bytes = disk.size(path) if disk.exists(path) else 0
+        self._saved = stored_bytes // self.entry_size
+        self._raw: bytearray | None = None if self._saved else bytearray()
+
+    def __len__(self) -> int:
+        """Entries; before the file is loaded padding counts, too."""
+        return self._saved if self._raw is None else len(self._raw) // self.entry_size
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._raw is not None
+
+    def raw(self) -> bytearray:
+        """All entries as they stand in the file; loads them if need be."""
+        if self._raw is None:
+            self._raw = self._load()
+        return self._raw
+
+    def save(self) -> None:
+        """Write what is not in the file yet."""
+        raw, size = self._raw, self.entry_size
+        if raw is None or len(raw) == self._saved * size:
+            return
+        start = self._saved * size
+        file = self._disk.open(self.path, create=True)
+        # A damaged or padded end may be in the way.
+        if file.size() > start:
+            file.truncate(start)
+        file.pwrite(memoryview(raw)[start:], start)
+        file.close()
+        self._saved = len(raw) // size
+
+    def flush(self) -> None:
+        """Save, and make the file durable."""
+        self.save()
+        file = self._disk.open(self.path, create=True)
+        file.fsync()
+        file.close()
+
+    def release(self) -> None:
+        """Save, then forget the entries until they are asked for again."""
+        self.save()
+        if self._saved:
+            self._raw = None
+
+    def reset(self) -> None:
+        """Drop all entries, in the file too."""
+        self._raw = bytearray()
+        self._cut_file(0)
+
+    def create(self) -> None:
+        """Make the file, empty, as Kafka has one for every segment."""
+        self._disk.open(self.path, create=True).close()
+
+    def renamed(self, path: str) -> None:
+        """The file has another name now."""
+        self.path = path
+
+    def _truncate_entries(self, count: int) -> None:
+        raw = self.raw()
+        if count * self.entry_size >= len(raw):
+            return
+        del raw[count * self.entry_size :]
+        if self._saved > count:
+            self._cut_file(count)
+
+    def _cut_file(self, count: int) -> None:
+        file = self._disk.open(self.path, create=True)
+        if file.size() > count * self.entry_size:
+            file.truncate(count * self.entry_size)
+        file.close()
+        self._saved = count
+
+    def _append(self, entry: bytes) -> None:
+        raw = self._raw
+        if raw is None:
+            raw = self.raw()
+        raw += entry
+        if len(raw) - self._saved * self.entry_size >= SAVE_EVERY * self.entry_size:
+            self.save()
+
+    def _load(self) -> bytearray:
+        data = bytearray(self._disk.read_file(self.path))
+        size = self.entry_size
+        excess = len(data) % size
+        if excess:
+            del data[len(data) - excess :]
+        _strip_padding(data, size)
+        # What was taken off stays in the file until the next save: a reader changes nothing.
+        self._saved = len(data) // size
+        self._check(data)
+        return data
+
+    def _check(self, data: bytearray) -> None:
+        """CorruptDataError unless the first and the last entry make sense."""
+        raise NotImplementedError
+
+    def _corrupt(self, what: str) -> CorruptDataError:
+        return CorruptDataError(f"{self.path}: {what}")
+
+
+def _strip_padding(data: bytearray, size: int) -> None:
+    """Take off the entries of NULs at the end."""
+    used = len(data.rstrip(b"\0"))
+    # The last true entry may itself end with NULs.
+    del data[-(-used // size) * size :]

@@ -1,0 +1,66 @@
+"""<offset>.snapshot: what the log knew about its producers when it ended at that offset.
+
+    version int16 (1) | crc uint32 | count int32 | entries, each:
+    producerId int64 | producerEpoch int16 | lastSequence int32 | lastOffset int64 |
+    offsetDelta int32 | timestamp int64 | coordinatorEpoch int32 | currentTxnFirstOffset int64
+
+CRC-32C over everything behind it. Of each producer only the last batch is kept: enough to go on
+without gaps, not enough to know an older duplicate again.
+
+Kafka 2.7: kafka.log.ProducerStateManager (`writeSnapshot`, `readSnapshot`); KIP-98
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kctl.errors import CorruptDataError
+from kctl.records.checksum import crc32c
+
+_VERSION = 1
+_HEADER = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_ENTRIES_START = _HEADER.size + _COUNT.size
+
+NO_OFFSET = -1
+
+
+class ProducerSnapshotEntry(NamedTuple):
+    """One producer; -1 stands for "none" in every field."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
+    """The file's bytes."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = b"".join([_COUNT.pack(len(packed)), *packed])
+    return _HEADER.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshotEntry]:
+    """The entries; CorruptDataError naming `path` unless version, CRC and count fit."""
+    if len(data) < _ENTRIES_START:
+        raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes is cut")
+    version, crc = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptDataError(f"{path}: snapshot contained an unknown file version {version}")
+    computed = crc32c(memoryview(data)[_HEADER.size :])
+    if crc != computed:
+        raise CorruptDataError(
+            f"{path}: snapshot is corrupt (CRC is no longer valid): stored crc: {crc}, "
+            f"computed crc: {computed}"
+        )
+    (count,) = _COUNT.unpack_from(data, _HEADER.size)
+    if count * _ENTRY.size != len(data) - _ENTRIES_START:
+        raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes names {count} producers")
+    entries = _ENTRY.iter_unpack(memoryview(data)[_ENTRIES_START:])
+    return [ProducerSnapshotEntry._make(entry) for entry in entries]

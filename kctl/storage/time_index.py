@@ -1,0 +1,94 @@
+"""TimeIndex: .timeindex, from timestamp to relative offset, 12 bytes an entry.
+
+    timestamp int64 | offset - base offset  int32
+
+An entry says: no record before this offset is younger than this timestamp. So timestamps rise
+from entry to entry though records' timestamps need not. The last entry, added when the segment is
+rolled or closed, is its largest timestamp.
+
+Kafka 2.7: kafka.log.TimeIndex; KIP-33
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from kctl.records.record_batch import NO_TIMESTAMP
+from kctl.storage.index_file import IndexFile
+
+_ENTRY = struct.Struct(">qi")
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp and the offset that goes with it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(IndexFile):
+    """See the module."""
+
+    __slots__ = ()
+
+    entry_size: ClassVar[int] = _ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll; the last slot is kept for the entry added on closing."""
+        return len(self) >= self.entries_max - 1
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if `timestamp` is beyond the last."""
+        raw = self._raw
+        if raw is None:
+            raw = self.raw()
+        last = _ENTRY.unpack_from(raw, len(raw) - 12)[0] if raw else NO_TIMESTAMP
+        if timestamp > last:
+            self._append(_ENTRY.pack(timestamp, offset - self.base_offset))
+
+    def entries(self) -> Iterator[TimestampOffset]:
+        """All entries in order."""
+        for timestamp, relative in _ENTRY.iter_unpack(self.raw()):
+            yield TimestampOffset(timestamp, self.base_offset + relative)
+
+    def last(self) -> TimestampOffset:
+        """The last entry, or (-1, base offset); reads only these bytes if not loaded."""
+        if self.is_loaded:
+            raw: bytes | bytearray = self.raw()
+        else:
+            file = self._disk.open(self.path, read_only=True)
+            raw = file.pread(12, (len(self) - 1) * 12)
+            if len(raw) < 12 or not raw.strip(b"\0"):
+                raw = self.raw()
+        if not raw:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = _ENTRY.unpack_from(raw, len(raw) - 12)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry at or below `timestamp`, or (-1, base offset)."""
+        raw = self.raw()
+        unpack = _ENTRY.unpack_from
+        slot = bisect_right(range(len(raw) // 12), timestamp, key=lambda i: unpack(raw, i * 12)[0])
+        if slot == 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        found, relative = unpack(raw, slot * 12 - 12)
+        return TimestampOffset(found, self.base_offset + relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or above `offset`."""
+        raw = self.raw()
+        unpack = _ENTRY.unpack_from
+        relative = offset - self.base_offset
+        slot = bisect_left(range(len(raw) // 12), relative, key=lambda i: unpack(raw, i * 12)[1])
+        self._truncate_entries(slot)
+
+    def _check(self, data: bytearray) -> None:
+        if not data:
+            return
+        first_timestamp, first_offset = _ENTRY.unpack_from(data)
+        last_timestamp, last_offset = _ENTRY.unpack_from(data, len(data) - 12)
+        if first_offset < 0 or last_timestamp < first_timestamp or last_offset < first_offset:
+            raise self._corrupt("the time index is not in order")

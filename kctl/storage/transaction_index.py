@@ -1,0 +1,114 @@
+"""TransactionIndex: .txnindex, the aborted transactions that ended in a segment, 34 bytes each.
+
+    version int16 (0) | producerId int64 | firstOffset int64 | lastOffset int64 |
+    lastStableOffset int64
+
+`lastOffset` is that of the marker; `lastStableOffset` the one when the marker was written: a
+reader need look no further than the entry whose last stable offset is beyond what it fetched.
+The file is made with the first entry; most segments have none.
+
+Kafka 2.7: kafka.log.TransactionIndex, AbortedTxn; KIP-98
+"""
+
+import struct
+from typing import NamedTuple
+
+from kctl.errors import CorruptDataError
+from kctl.runtime.disk import Disk
+
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction in this partition."""
+
+    producer_id: int
+    first_offset: int
+    # The marker's offset. Inclusive.
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """See the module; entries are read once and kept."""
+
+    __slots__ = ("_disk", "_entries", "base_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, *, exists: bool = True) -> None:
+        """`exists`: False if the caller knows that there is no file yet."""
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries in order; CorruptDataError if the file makes no sense."""
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add an entry and write it."""
+        entries = self.entries()
+        if entries and entry.last_offset <= entries[-1].last_offset:
+            raise CorruptDataError(
+                f"{self.path}: last offset {entry.last_offset} is not beyond "
+                f"{entries[-1].last_offset} of the entry before"
+            )
+        file = self._disk.open(self.path, create=True)
+        file.append([_ENTRY.pack(_VERSION, *entry)])
+        file.close()
+        entries.append(entry)
+
+    def collect(
+        self, fetch_offset: int, upper_bound_offset: int, found: list[AbortedTransaction]
+    ) -> bool:
+        """Add what overlaps [fetch_offset, upper_bound_offset) to `found`; whether no later
+        segment need be asked."""
+        for entry in self.entries():
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return True
+        return False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every transaction whose marker is at or above `offset`."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._disk.open(self.path).truncate(len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Drop all entries."""
+        if self._disk.exists(self.path):
+            self._disk.open(self.path).truncate(0)
+        self._entries = []
+
+    def flush(self) -> None:
+        """Make the file durable, if there is one."""
+        if self.entries():
+            self._disk.open(self.path).fsync()
+
+    def renamed(self, path: str) -> None:
+        """The file has another name now."""
+        self.path = path
+
+    def _load(self) -> list[AbortedTransaction]:
+        if not self._disk.exists(self.path):
+            return []
+        data = self._disk.read_file(self.path)
+        if len(data) % _ENTRY.size:
+            raise CorruptDataError(f"{self.path}: {len(data)} bytes are not a number of entries")
+        entries = []
+        for version, *fields in _ENTRY.iter_unpack(data):
+            entry = AbortedTransaction._make(fields)
+            if version < _VERSION or entry.last_offset < self.base_offset:
+                raise CorruptDataError(
+                    f"{self.path}: last offset {entry.last_offset} of an aborted transaction "
+                    f"(version {version}) is below the segment's {self.base_offset}"
+                )
+            entries.append(entry)
+        return entries

@@ -1,0 +1,61 @@
+"""Golden log directories of Apache Kafka 2.7.2, unpacked once, and its dump texts parsed."""
+
+import re
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
+
+_BATCH = re.compile(
+    r"baseOffset: (\d+) lastOffset: (\d+) .*?partitionLeaderEpoch: (-?\d+) .*?position: (\d+) "
+    r"\w+: (-?\d+) size: (\d+) magic: (\d) compresscodec: (\w+) crc: (\d+) isvalid: (\w+)"
+)
+_RECORD = re.compile(r"\| offset: (\d+) (?:(\w+): (-?\d+) )?keysize: (-?\d+) valuesize: (-?\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedBatch:
+    """A batch line of Apache Kafka's dump."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    position: int
+    max_timestamp: int
+    size: int
+    magic: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedRecord:
+    """A record line of Apache Kafka's dump; sizes are -1 for null."""
+
+    offset: int
+    timestamp: int
+    key_size: int
+    value_size: int
+
+
+def unpack(kind: str, target: Path) -> Path:
+    """Unpack the golden directory `kind`; its log directory is `logs-KIND` below `target`."""
+    with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    return target / f"logs-{kind}"
+
+
+def dump_of(log_file: Path) -> tuple[list[DumpedBatch], list[DumpedRecord]]:
+    """What Apache Kafka's dump of a golden .log says."""
+    logs, partition, name = log_file.parts[-3:]
+    text_file = log_file.parents[2] / logs.replace("logs", "dump") / partition / f"{name}.txt"
+    batches, records = [], []
+    for line in text_file.read_text(encoding="utf-8", errors="replace").split("\n"):
+        if match := _BATCH.match(line):
+            assert match[10] == "true", line
+            numbers = [int(match[i]) for i in (1, 2, 3, 4, 5, 6, 7, 9)]
+            batches.append(DumpedBatch(*numbers))
+        elif match := _RECORD.match(line):
+            timestamp = int(match[3]) if match[3] else -1
+            records.append(DumpedRecord(int(match[1]), timestamp, int(match[4]), int(match[5])))
+    return batches, records
