@@ -1,18 +1,21 @@
-"""TODO."""
+"""AlterConfigs: replace all configs of topics and brokers (KIP-133).
+
+API 33, v0-1. IncrementalAlterConfigs changes single ones.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, boolean, int8, int16, int32, string
 
 
 class AlterableConfig(Struct):
-    """TODO."""
+    """One config and its value."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class AlterConfigsResource(Struct):
-    """TODO."""
+    """All configs that one resource is to have."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -20,14 +23,14 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Message, api=ApiKey.ALTER_CONFIGS):
-    """TODO."""
+    """Resources to configure."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """TODO."""
+    """The outcome of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -36,7 +39,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Message, api=ApiKey.ALTER_CONFIGS):
-    """TODO."""
+    """Outcomes by resource."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -1,11 +1,14 @@
-"""TODO."""
+"""AlterIsr: a leader asks the controller to change in-sync replicas (KIP-497).
+
+API 56, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_array, int64, string
 
 
 class PartitionData(Struct):
-    """TODO."""
+    """The in-sync replicas that one partition is to have."""
 
     partition_index: int = int32()
     leader_epoch: int = int32()
@@ -14,14 +17,14 @@ class PartitionData(Struct):
 
 
 class TopicData(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[PartitionData] = array(PartitionData)
 
 
 class AlterIsrRequest(Message, api=ApiKey.ALTER_ISR):
-    """TODO."""
+    """Changes that a leader asks for."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -29,7 +32,7 @@ class AlterIsrRequest(Message, api=ApiKey.ALTER_ISR):
 
 
 class PartitionDataResponse(Struct):
-    """TODO."""
+    """The state of one partition that now holds."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -40,14 +43,14 @@ class PartitionDataResponse(Struct):
 
 
 class TopicDataResponse(Struct):
-    """TODO."""
+    """Answers of one topic."""
 
     name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
 class AlterIsrResponse(Message, api=ApiKey.ALTER_ISR):
-    """TODO."""
+    """Answers by partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

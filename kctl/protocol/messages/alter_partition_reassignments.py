@@ -1,32 +1,35 @@
-"""TODO."""
+"""AlterPartitionReassignments: start or cancel reassignments of partitions (KIP-455).
+
+API 45, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_array, string
 
 
 class ReassignablePartition(Struct):
-    """TODO."""
+    """The replicas that one partition is to have; null cancels."""
 
     partition_index: int = int32()
     replicas: list[int] | None = int32_array(nullable="0+", default=None)
 
 
 class ReassignableTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
 class AlterPartitionReassignmentsRequest(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
-    """TODO."""
+    """Reassignments to start or to cancel."""
 
     timeout_ms: int = int32(default=60000)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
 class ReassignablePartitionResponse(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -34,14 +37,14 @@ class ReassignablePartitionResponse(Struct):
 
 
 class ReassignableTopicResponse(Struct):
-    """TODO."""
+    """Outcomes of one topic."""
 
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
 class AlterPartitionReassignmentsResponse(Message, api=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
-    """TODO."""
+    """Outcomes by partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,18 +1,21 @@
-"""TODO."""
+"""AlterUserScramCredentials: set and delete users' SCRAM credentials (KIP-554).
+
+API 51, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, bytes_, int8, int16, int32, string
 
 
 class ScramCredentialDeletion(Struct):
-    """TODO."""
+    """A credential to delete."""
 
     name: str = string()
     mechanism: int = int8()
 
 
 class ScramCredentialUpsertion(Struct):
-    """TODO."""
+    """A credential to set, salted by the client."""
 
     name: str = string()
     mechanism: int = int8()
@@ -22,14 +25,14 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
-    """TODO."""
+    """Credentials to change."""
 
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """TODO."""
+    """The outcome of one user."""
 
     user: str = string()
     error_code: int = int16()
@@ -37,7 +40,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Message, api=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
-    """TODO."""
+    """Outcomes by user."""
 
     throttle_time_ms: int = int32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

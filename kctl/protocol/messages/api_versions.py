@@ -1,18 +1,22 @@
-"""TODO."""
+"""ApiVersions: ask which APIs and versions the broker speaks (KIP-35).
+
+API 18, v0-3. v3: the client's name and version (KIP-511), features (KIP-584). The response header
+is always v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS):
-    """TODO."""
+    """What software the client is."""
 
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
 
 
 class ApiVersionsResponseKey(Struct):
-    """TODO."""
+    """The versions of one API."""
 
     api_key: int = int16()
     min_version: int = int16()
@@ -20,7 +24,7 @@ class ApiVersionsResponseKey(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """TODO."""
+    """Versions of a feature that the broker can work with."""
 
     name: str = string("3+")
     min_version: int = int16("3+")
@@ -28,7 +32,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """TODO."""
+    """Versions of a feature that the cluster has agreed on."""
 
     name: str = string("3+")
     max_version_level: int = int16("3+")
@@ -36,7 +40,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS):
-    """TODO."""
+    """What the broker speaks."""
 
     error_code: int = int16()
     api_keys: list[ApiVersionsResponseKey] = array(ApiVersionsResponseKey)

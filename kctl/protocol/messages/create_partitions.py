@@ -1,17 +1,20 @@
-"""TODO."""
+"""CreatePartitions: add partitions to topics (KIP-195).
+
+API 37, v0-3. v3: throttling by quota (KIP-599).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, boolean, int16, int32, int32_array, string
 
 
 class CreatePartitionsAssignment(Struct):
-    """TODO."""
+    """Replicas of one new partition."""
 
     broker_ids: list[int] = int32_array()
 
 
 class CreatePartitionsTopic(Struct):
-    """TODO."""
+    """How many partitions one topic is to have in all."""
 
     name: str = string()
     count: int = int32()
@@ -21,7 +24,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS):
-    """TODO."""
+    """Topics to enlarge."""
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
@@ -29,7 +32,7 @@ class CreatePartitionsRequest(Message, api=ApiKey.CREATE_PARTITIONS):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """TODO."""
+    """The outcome of one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -37,7 +40,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Message, api=ApiKey.CREATE_PARTITIONS):
-    """TODO."""
+    """Outcomes by topic."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

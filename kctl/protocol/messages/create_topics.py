@@ -1,4 +1,8 @@
-"""TODO."""
+"""CreateTopics: create topics (KIP-4).
+
+API 19, v0-6. v1: validate only; v4: the broker's defaults by -1 (KIP-464); v5: what was created
+(KIP-525); v6: throttling by quota (KIP-599).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,21 +19,21 @@ from kctl.protocol.schema import (
 
 
 class CreatableReplicaAssignment(Struct):
-    """TODO."""
+    """The replicas that one partition is to have."""
 
     partition_index: int = int32()
     broker_ids: list[int] = int32_array()
 
 
 class CreateableTopicConfig(Struct):
-    """TODO."""
+    """One config of the new topic."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
 
 
 class CreatableTopic(Struct):
-    """TODO."""
+    """A topic to create; with assignments, partitions and replication factor are -1."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -39,7 +43,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS):
-    """TODO."""
+    """Topics to create."""
 
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
@@ -47,7 +51,7 @@ class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS):
 
 
 class CreatableTopicConfigs(Struct):
-    """TODO."""
+    """One config that the topic now has."""
 
     name: str = string("5+")
     value: str | None = string("5+", nullable="5+")
@@ -57,7 +61,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """TODO."""
+    """The outcome of one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -71,7 +75,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message, api=ApiKey.CREATE_TOPICS):
-    """TODO."""
+    """Outcomes by topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,11 +1,14 @@
-"""TODO."""
+"""DeleteAcls: remove access control entries by filter (KIP-140).
+
+API 31, v0-2. v1: prefixed patterns (KIP-290).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class DeleteAclsFilter(Struct):
-    """TODO."""
+    """A filter; null and ANY (1) match everything."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
@@ -17,13 +20,13 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS):
-    """TODO."""
+    """Filters of what to remove."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """TODO."""
+    """One entry that matched."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -37,7 +40,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """TODO."""
+    """What one filter removed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -45,7 +48,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS):
-    """TODO."""
+    """Outcomes in the order of the filters."""
 
     throttle_time_ms: int = int32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

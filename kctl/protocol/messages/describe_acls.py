@@ -1,11 +1,14 @@
-"""TODO."""
+"""DescribeAcls: find access control entries (KIP-140).
+
+API 29, v0-2. v1: prefixed patterns (KIP-290).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int8, int16, int32, string
 
 
 class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS):
-    """TODO."""
+    """A filter; null and ANY (1) match everything."""
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
@@ -17,7 +20,7 @@ class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS):
 
 
 class AclDescription(Struct):
-    """TODO."""
+    """One entry."""
 
     principal: str = string()
     host: str = string()
@@ -26,7 +29,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """TODO."""
+    """Entries of one resource pattern."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -35,7 +38,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS):
-    """TODO."""
+    """Entries found."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

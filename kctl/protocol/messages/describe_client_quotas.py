@@ -1,4 +1,7 @@
-"""TODO."""
+"""DescribeClientQuotas: read quotas of users, client ids and ips (KIP-546).
+
+API 48, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,7 +18,7 @@ from kctl.protocol.schema import (
 
 
 class ComponentData(Struct):
-    """TODO."""
+    """What one part of the entity must be: match type 0 exactly, 1 the default, 2 any."""
 
     entity_type: str = string()
     match_type: int = int8()
@@ -23,35 +26,35 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
-    """TODO."""
+    """A filter over entities; strict: no other parts."""
 
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
 
 
 class EntityData(Struct):
-    """TODO."""
+    """One part of an entity; a null name: the default."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
 
 
 class ValueData(Struct):
-    """TODO."""
+    """One quota."""
 
     key: str = string()
     value: float = float64()
 
 
 class EntryData(Struct):
-    """TODO."""
+    """Quotas of one entity."""
 
     entity: list[EntityData] = array(EntityData)
     values: list[ValueData] = array(ValueData)
 
 
 class DescribeClientQuotasResponse(Message, api=ApiKey.DESCRIBE_CLIENT_QUOTAS):
-    """TODO."""
+    """Quotas found."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,8 @@
-"""TODO."""
+"""DescribeConfigs: read configs of topics and brokers (KIP-133).
+
+API 32, v0-3. v1: where a value comes from, and its synonyms (KIP-226); v3: type and documentation
+(KIP-569).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,7 +19,7 @@ from kctl.protocol.schema import (
 
 
 class DescribeConfigsResource(Struct):
-    """TODO."""
+    """A resource to describe; keys null: all of them."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -23,7 +27,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS):
-    """TODO."""
+    """Resources to describe."""
 
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean("1+")
@@ -31,7 +35,7 @@ class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS):
 
 
 class DescribeConfigsSynonym(Struct):
-    """TODO."""
+    """Another place where the value could have come from."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
@@ -39,7 +43,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """TODO."""
+    """One config."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -53,7 +57,7 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """TODO."""
+    """Configs of one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
@@ -63,7 +67,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Message, api=ApiKey.DESCRIBE_CONFIGS):
-    """TODO."""
+    """Configs by resource."""
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

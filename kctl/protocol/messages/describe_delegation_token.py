@@ -1,18 +1,21 @@
-"""TODO."""
+"""DescribeDelegationToken: list delegation tokens (KIP-48).
+
+API 41, v0-2.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, int64, string
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """TODO."""
+    """A principal whose tokens are asked for."""
 
     principal_type: str = string()
     principal_name: str = string()
 
 
 class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN):
-    """TODO."""
+    """Whose tokens; null: everybody's."""
 
     owners: list[DescribeDelegationTokenOwner] | None = array(
         DescribeDelegationTokenOwner, nullable="0+"
@@ -20,14 +23,14 @@ class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOK
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """TODO."""
+    """A principal that may renew the token."""
 
     principal_type: str = string()
     principal_name: str = string()
 
 
 class DescribedDelegationToken(Struct):
-    """TODO."""
+    """One token."""
 
     principal_type: str = string()
     principal_name: str = string()
@@ -40,7 +43,7 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN):
-    """TODO."""
+    """Tokens that the asker may see."""
 
     error_code: int = int16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)

@@ -1,4 +1,7 @@
-"""TODO."""
+"""DescribeGroups: a group's state and members.
+
+API 15, v0-5. v3: authorized operations (KIP-430); v4: static members (KIP-345).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,14 +18,14 @@ from kctl.protocol.schema import (
 
 
 class DescribeGroupsRequest(Message, api=ApiKey.DESCRIBE_GROUPS):
-    """TODO."""
+    """Groups to describe."""
 
     groups: list[str] = string_array()
     include_authorized_operations: bool = boolean("3+")
 
 
 class DescribedGroupMember(Struct):
-    """TODO."""
+    """One member."""
 
     member_id: str = string()
     group_instance_id: str | None = string("4+", nullable="4+", default=None, ignorable=True)
@@ -33,7 +36,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """TODO."""
+    """One group."""
 
     error_code: int = int16()
     group_id: str = string()
@@ -45,7 +48,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Message, api=ApiKey.DESCRIBE_GROUPS):
-    """TODO."""
+    """Groups described."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,4 +1,7 @@
-"""TODO."""
+"""DescribeLogDirs: what lies in a broker's log directories (KIP-113).
+
+API 35, v0-2. v2: flexible.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,20 +18,20 @@ from kctl.protocol.schema import (
 
 
 class DescribableLogDirTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     topic: str = string()
     partition_index: list[int] = int32_array()
 
 
 class DescribeLogDirsRequest(Message, api=ApiKey.DESCRIBE_LOG_DIRS):
-    """TODO."""
+    """Partitions to look for; null: all."""
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
 class DescribeLogDirsPartition(Struct):
-    """TODO."""
+    """Size and lag of one replica in bytes and offsets."""
 
     partition_index: int = int32()
     partition_size: int = int64()
@@ -37,14 +40,14 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """TODO."""
+    """Replicas of one topic."""
 
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
 class DescribeLogDirsResult(Struct):
-    """TODO."""
+    """One log directory."""
 
     error_code: int = int16()
     log_dir: str = string()
@@ -52,7 +55,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Message, api=ApiKey.DESCRIBE_LOG_DIRS):
-    """TODO."""
+    """The broker's log directories."""
 
     throttle_time_ms: int = int32()
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -1,11 +1,14 @@
-"""TODO."""
+"""EndTxn: commit or abort a transaction (KIP-98).
+
+API 26, v0-2. v2: PRODUCER_FENCED (KIP-588).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, boolean, int16, int32, int64, string
 
 
 class EndTxnRequest(Message, api=ApiKey.END_TXN):
-    """TODO."""
+    """Commit, or abort."""
 
     transactional_id: str = string()
     producer_id: int = int64()
@@ -14,7 +17,7 @@ class EndTxnRequest(Message, api=ApiKey.END_TXN):
 
 
 class EndTxnResponse(Message, api=ApiKey.END_TXN):
-    """TODO."""
+    """Whether the decision was written down."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,4 +1,9 @@
-"""TODO."""
+"""Fetch: read record batches, as a consumer or as a follower.
+
+API 1, v0-12. v4: isolation levels (KIP-98); v7: incremental sessions (KIP-227); v9: leader epochs
+(KIP-320); v10: zstd (KIP-110); v11: fetch from the closest replica (KIP-392); v12: truncation on
+fetch (KIP-595).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -18,7 +23,7 @@ from kctl.protocol.schema import (
 
 
 class FetchPartition(Struct):
-    """TODO."""
+    """From where to read one partition, and how much at most."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -29,21 +34,21 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     topic: str = string()
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
 class ForgottenTopic(Struct):
-    """TODO."""
+    """Partitions to drop from the session."""
 
     topic: str = string("7+")
     partitions: list[int] = int32_array("7+")
 
 
 class FetchRequest(Message, api=ApiKey.FETCH):
-    """TODO."""
+    """What to read; replica_id -1 is a consumer, session epoch -1 a fetch without session."""
 
     cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None)
     replica_id: int = int32()
@@ -59,28 +64,28 @@ class FetchRequest(Message, api=ApiKey.FETCH):
 
 
 class EpochEndOffset(Struct):
-    """TODO."""
+    """The largest epoch not above the fetcher's, and where it ended."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """TODO."""
+    """Who leads now."""
 
     leader_id: int = int32("12+", default=-1)
     leader_epoch: int = int32("12+", default=-1)
 
 
 class AbortedTransaction(Struct):
-    """TODO."""
+    """A producer's transaction in this data that must not be shown."""
 
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
 
 
 class FetchablePartitionResponse(Struct):
-    """TODO."""
+    """Batches of one partition, whole but perhaps the last, or an error."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -97,14 +102,14 @@ class FetchablePartitionResponse(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """TODO."""
+    """Answers of one topic."""
 
     topic: str = string()
     partition_responses: list[FetchablePartitionResponse] = array(FetchablePartitionResponse)
 
 
 class FetchResponse(Message, api=ApiKey.FETCH):
-    """TODO."""
+    """What was read; session id 0 is no session."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)

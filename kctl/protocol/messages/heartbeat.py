@@ -1,11 +1,14 @@
-"""TODO."""
+"""Heartbeat: a member says that it is alive, and hears of rebalances.
+
+API 12, v0-4. v3: static members (KIP-345).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT):
-    """TODO."""
+    """Who is alive."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -14,7 +17,7 @@ class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT):
 
 
 class HeartbeatResponse(Message, api=ApiKey.HEARTBEAT):
-    """TODO."""
+    """Whether to carry on."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -1,11 +1,14 @@
-"""TODO."""
+"""InitProducerId: get a producer id and epoch (KIP-98).
+
+API 22, v0-4. v3: an epoch bump by a known producer (KIP-360); v4: PRODUCER_FENCED (KIP-588).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID):
-    """TODO."""
+    """Who asks; a null transactional id: an idempotent producer only."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()
@@ -14,7 +17,7 @@ class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID):
 
 
 class InitProducerIdResponse(Message, api=ApiKey.INIT_PRODUCER_ID):
-    """TODO."""
+    """The producer's id and epoch."""
 
     throttle_time_ms: int = int32(ignorable=True)
     error_code: int = int16()

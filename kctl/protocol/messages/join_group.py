@@ -1,18 +1,22 @@
-"""TODO."""
+"""JoinGroup: become a member of a group, or stay one through a rebalance.
+
+API 11, v0-7. v1: rebalance timeout (KIP-62); v4: members get an id first (KIP-394); v5: static
+members (KIP-345); v7: protocol type (KIP-559).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Struct):
-    """TODO."""
+    """An assignor that the member supports, with its subscription."""
 
     name: str = string()
     metadata: bytes = bytes_()
 
 
 class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP):
-    """TODO."""
+    """Who wants to join; an empty member id: a new member."""
 
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -24,7 +28,7 @@ class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP):
 
 
 class JoinGroupResponseMember(Struct):
-    """TODO."""
+    """A member, for the leader's assignment."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
@@ -32,7 +36,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP):
-    """TODO."""
+    """The new generation; members are told to the leader alone."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,8 @@
-"""TODO."""
+"""LeaderAndIsr: the controller tells a broker which partitions it leads and follows.
+
+API 4, v0-4. v2: broker epochs, partitions grouped by topic (KIP-380); v3: adding and removing
+replicas (KIP-455).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,7 +19,7 @@ from kctl.protocol.schema import (
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """TODO."""
+    """What one partition is to be."""
 
     topic_name: str = string("0-1", ignorable=True)
     partition_index: int = int32()
@@ -31,14 +35,14 @@ class LeaderAndIsrPartitionState(Struct):
 
 
 class LeaderAndIsrTopicState(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     topic_name: str = string("2+")
     partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "2+")
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """TODO."""
+    """The address of a leader to follow."""
 
     broker_id: int = int32()
     host_name: str = string()
@@ -46,7 +50,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR):
-    """TODO."""
+    """Partitions to lead or follow; v0 and v1 list them without topics around."""
 
     controller_id: int = int32()
     controller_epoch: int = int32()
@@ -59,7 +63,7 @@ class LeaderAndIsrRequest(Message, api=ApiKey.LEADER_AND_ISR):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     topic_name: str = string()
     partition_index: int = int32()
@@ -67,7 +71,7 @@ class LeaderAndIsrPartitionError(Struct):
 
 
 class LeaderAndIsrResponse(Message, api=ApiKey.LEADER_AND_ISR):
-    """TODO."""
+    """Outcomes by partition."""
 
     error_code: int = int16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError)

@@ -1,18 +1,21 @@
-"""TODO."""
+"""LeaveGroup: members leave a group.
+
+API 13, v0-4. v3: several at once, static ones too (KIP-345).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, string
 
 
 class MemberIdentity(Struct):
-    """TODO."""
+    """A member to remove, by member id or group.instance.id."""
 
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
 
 
 class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP):
-    """TODO."""
+    """Who leaves; until v2 one member."""
 
     group_id: str = string()
     member_id: str = string("0-2")
@@ -20,7 +23,7 @@ class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP):
 
 
 class MemberResponse(Struct):
-    """TODO."""
+    """The outcome of one member."""
 
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+")
@@ -28,7 +31,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Message, api=ApiKey.LEAVE_GROUP):
-    """TODO."""
+    """Outcomes by member."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -1,17 +1,20 @@
-"""TODO."""
+"""ListGroups: the groups that a broker coordinates.
+
+API 16, v0-4. v4: states, also as a filter (KIP-518).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, string, string_array
 
 
 class ListGroupsRequest(Message, api=ApiKey.LIST_GROUPS):
-    """TODO."""
+    """States to list; none: all."""
 
     states_filter: list[str] = string_array("4+")
 
 
 class ListedGroup(Struct):
-    """TODO."""
+    """One group."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -19,7 +22,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Message, api=ApiKey.LIST_GROUPS):
-    """TODO."""
+    """Groups of this broker."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,8 @@
-"""TODO."""
+"""ListOffsets: find offsets by timestamp; -1 is the end of the log, -2 its start.
+
+API 2, v0-5. v1: one offset instead of several (KIP-79); v2: isolation levels (KIP-98); v4: leader
+epochs (KIP-320).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,7 +19,7 @@ from kctl.protocol.schema import (
 
 
 class ListOffsetPartition(Struct):
-    """TODO."""
+    """A timestamp to look up in one partition."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
@@ -24,14 +28,14 @@ class ListOffsetPartition(Struct):
 
 
 class ListOffsetTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetPartition] = array(ListOffsetPartition)
 
 
 class ListOffsetRequest(Message, api=ApiKey.LIST_OFFSETS):
-    """TODO."""
+    """Timestamps to look up."""
 
     replica_id: int = int32()
     isolation_level: int = int8("2+")
@@ -39,7 +43,7 @@ class ListOffsetRequest(Message, api=ApiKey.LIST_OFFSETS):
 
 
 class ListOffsetPartitionResponse(Struct):
-    """TODO."""
+    """The first offset at or after the timestamp; -1 for none."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -50,14 +54,14 @@ class ListOffsetPartitionResponse(Struct):
 
 
 class ListOffsetTopicResponse(Struct):
-    """TODO."""
+    """Answers of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetPartitionResponse] = array(ListOffsetPartitionResponse)
 
 
 class ListOffsetResponse(Message, api=ApiKey.LIST_OFFSETS):
-    """TODO."""
+    """Offsets found."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[ListOffsetTopicResponse] = array(ListOffsetTopicResponse)

@@ -1,18 +1,21 @@
-"""TODO."""
+"""ListPartitionReassignments: reassignments that are under way (KIP-455).
+
+API 46, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_array, string
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = int32_array()
 
 
 class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """TODO."""
+    """Partitions to look at; null: all."""
 
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -21,7 +24,7 @@ class ListPartitionReassignmentsRequest(Message, api=ApiKey.LIST_PARTITION_REASS
 
 
 class OngoingPartitionReassignment(Struct):
-    """TODO."""
+    """A partition on the move."""
 
     partition_index: int = int32()
     replicas: list[int] = int32_array()
@@ -30,14 +33,14 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
 class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """TODO."""
+    """What is on the move."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,17 +1,21 @@
-"""TODO."""
+"""Metadata: ask which brokers, topics and partitions there are, and who leads.
+
+API 3, v0-9. v1: racks, controller (KIP-4); v4: auto-creation by choice; v5: offline replicas
+(KIP-112); v7: leader epochs (KIP-320); v8: authorized operations (KIP-430).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, boolean, int16, int32, int32_array, string
 
 
 class MetadataRequestTopic(Struct):
-    """TODO."""
+    """A topic to describe."""
 
     name: str = string()
 
 
 class MetadataRequest(Message, api=ApiKey.METADATA):
-    """TODO."""
+    """Topics to describe; null: all (in v0 an empty list is)."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
     allow_auto_topic_creation: bool = boolean("4+", default=True)
@@ -20,7 +24,7 @@ class MetadataRequest(Message, api=ApiKey.METADATA):
 
 
 class MetadataResponseBroker(Struct):
-    """TODO."""
+    """A live broker, at the listener that was asked."""
 
     node_id: int = int32()
     host: str = string()
@@ -29,7 +33,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """TODO."""
+    """Leader and replicas of one partition."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -41,7 +45,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """TODO."""
+    """One topic, or why it cannot be described."""
 
     error_code: int = int16()
     name: str = string()
@@ -51,7 +55,7 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Message, api=ApiKey.METADATA):
-    """TODO."""
+    """The cluster as this broker knows it."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)

@@ -1,11 +1,15 @@
-"""TODO."""
+"""OffsetCommit: a group stores how far it has read.
+
+API 8, v0-8. v1: into Kafka instead of ZooKeeper; v2-4: retention time, gone in v5 (KIP-211); v6:
+leader epochs (KIP-320); v7: static members (KIP-345).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class OffsetCommitRequestPartition(Struct):
-    """TODO."""
+    """The offset of one partition that is to be read next."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -15,14 +19,14 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
 class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT):
-    """TODO."""
+    """Offsets to store; generation -1 and no member: from outside of the group."""
 
     group_id: str = string()
     generation_id: int = int32("1+", default=-1, ignorable=True)
@@ -33,21 +37,21 @@ class OffsetCommitRequest(Message, api=ApiKey.OFFSET_COMMIT):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class OffsetCommitResponseTopic(Struct):
-    """TODO."""
+    """Outcomes of one topic."""
 
     name: str = string()
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
 class OffsetCommitResponse(Message, api=ApiKey.OFFSET_COMMIT):
-    """TODO."""
+    """Outcomes by partition."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

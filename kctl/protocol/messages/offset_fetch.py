@@ -1,4 +1,8 @@
-"""TODO."""
+"""OffsetFetch: read a group's committed offsets.
+
+API 9, v0-7. v2: all partitions of the group (KIP-88); v5: leader epochs (KIP-320); v7: stable
+offsets only (KIP-447).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,14 +19,14 @@ from kctl.protocol.schema import (
 
 
 class OffsetFetchRequestTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = int32_array()
 
 
 class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH):
-    """TODO."""
+    """Partitions to look up; null: all that the group has."""
 
     group_id: str = string()
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable="2+")
@@ -30,7 +34,7 @@ class OffsetFetchRequest(Message, api=ApiKey.OFFSET_FETCH):
 
 
 class OffsetFetchResponsePartition(Struct):
-    """TODO."""
+    """A committed offset; -1 for none."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -40,14 +44,14 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """TODO."""
+    """Offsets of one topic."""
 
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 class OffsetFetchResponse(Message, api=ApiKey.OFFSET_FETCH):
-    """TODO."""
+    """Committed offsets."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)

@@ -1,11 +1,14 @@
-"""TODO."""
+"""OffsetForLeaderEpoch: where an epoch's last offset ended (KIP-101).
+
+API 23, v0-3. v1: the epoch too (KIP-279); v2: fencing (KIP-320); v3: replica id, for followers.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class OffsetForLeaderPartition(Struct):
-    """TODO."""
+    """An epoch to look up in one partition."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
@@ -13,21 +16,21 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
 class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH):
-    """TODO."""
+    """Epochs to look up; replica_id -2: not told."""
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
 class OffsetForLeaderPartitionResult(Struct):
-    """TODO."""
+    """Where the epoch, or the largest below it, ended."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -36,14 +39,14 @@ class OffsetForLeaderPartitionResult(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """TODO."""
+    """Answers of one topic."""
 
     name: str = string()
     partitions: list[OffsetForLeaderPartitionResult] = array(OffsetForLeaderPartitionResult)
 
 
 class OffsetForLeaderEpochResponse(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH):
-    """TODO."""
+    """End offsets found."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -1,4 +1,8 @@
-"""TODO."""
+"""Produce: append record batches to partitions that the broker leads.
+
+API 0, v0-8. v3: transactions and batches v2 (KIP-98); v5: log start offset (KIP-107); v7: zstd
+(KIP-110); v8: errors of single records (KIP-467). acks=0 gets no response.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,21 +19,21 @@ from kctl.protocol.schema import (
 
 
 class PartitionProduceData(Struct):
-    """TODO."""
+    """Batches for one partition."""
 
     partition_index: int = int32()
     records: Records = records(nullable="0+")
 
 
 class TopicProduceData(Struct):
-    """TODO."""
+    """Batches for one topic."""
 
     name: str = string()
     partitions: list[PartitionProduceData] = array(PartitionProduceData)
 
 
 class ProduceRequest(Message, api=ApiKey.PRODUCE):
-    """TODO."""
+    """Batches by topic and partition; acks -1: all in-sync replicas, 1: the leader, 0: nobody."""
 
     transactional_id: str | None = string("3+", nullable="0+")
     acks: int = int16()
@@ -38,14 +42,14 @@ class ProduceRequest(Message, api=ApiKey.PRODUCE):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """TODO."""
+    """A record that was refused, by its place in the batch."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
 
 class PartitionProduceResponse(Struct):
-    """TODO."""
+    """Where the batch landed, or why it did not."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -59,14 +63,14 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """TODO."""
+    """Answers of one topic."""
 
     name: str = string()
     partitions: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
 class ProduceResponse(Message, api=ApiKey.PRODUCE):
-    """TODO."""
+    """Answers in the order of the request."""
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -1,4 +1,7 @@
-"""TODO."""
+"""StopReplica: the controller tells a broker to stop replicas, perhaps to delete them.
+
+API 5, v0-3. v1: broker epochs (KIP-380); v3: leader epochs and deletion per partition (KIP-570).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,21 +18,21 @@ from kctl.protocol.schema import (
 
 
 class StopReplicaPartitionV0(Struct):
-    """TODO."""
+    """A partition to stop, v0."""
 
     topic_name: str = string("0")
     partition_index: int = int32("0")
 
 
 class StopReplicaTopicV1(Struct):
-    """TODO."""
+    """Partitions of one topic to stop, v1 and v2."""
 
     name: str = string("1-2")
     partition_indexes: list[int] = int32_array("1-2")
 
 
 class StopReplicaPartitionState(Struct):
-    """TODO."""
+    """A partition to stop; leader epoch -2: the topic is being deleted."""
 
     partition_index: int = int32("3+")
     leader_epoch: int = int32("3+", default=-1)
@@ -37,14 +40,14 @@ class StopReplicaPartitionState(Struct):
 
 
 class StopReplicaTopicState(Struct):
-    """TODO."""
+    """Partitions of one topic to stop, since v3."""
 
     topic_name: str = string("3+")
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, "3+")
 
 
 class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA):
-    """TODO."""
+    """Replicas to stop."""
 
     controller_id: int = int32()
     controller_epoch: int = int32()
@@ -56,7 +59,7 @@ class StopReplicaRequest(Message, api=ApiKey.STOP_REPLICA):
 
 
 class StopReplicaPartitionError(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     topic_name: str = string()
     partition_index: int = int32()
@@ -64,7 +67,7 @@ class StopReplicaPartitionError(Struct):
 
 
 class StopReplicaResponse(Message, api=ApiKey.STOP_REPLICA):
-    """TODO."""
+    """Outcomes by partition."""
 
     error_code: int = int16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

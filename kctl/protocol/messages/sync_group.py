@@ -1,18 +1,21 @@
-"""TODO."""
+"""SyncGroup: the group's leader hands out assignments, and each member gets its own.
+
+API 14, v0-5. v3: static members (KIP-345); v5: protocol type and name (KIP-559).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Struct):
-    """TODO."""
+    """What one member is to read."""
 
     member_id: str = string()
     assignment: bytes = bytes_()
 
 
 class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP):
-    """TODO."""
+    """Assignments from the leader; none from the others."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -24,7 +27,7 @@ class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP):
 
 
 class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP):
-    """TODO."""
+    """What this member is to read."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

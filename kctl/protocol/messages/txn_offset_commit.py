@@ -1,11 +1,14 @@
-"""TODO."""
+"""TxnOffsetCommit: commit a group's offsets inside a transaction (KIP-98).
+
+API 28, v0-3. v2: leader epochs (KIP-320); v3: member and generation fence zombies (KIP-447).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, string
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """TODO."""
+    """The offset of one partition that is to be read next."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -14,14 +17,14 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
 class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT):
-    """TODO."""
+    """Offsets that count once the transaction commits."""
 
     transactional_id: str = string()
     group_id: str = string()
@@ -34,21 +37,21 @@ class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """TODO."""
+    """Outcomes of one topic."""
 
     name: str = string()
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
 class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT):
-    """TODO."""
+    """Outcomes by partition."""
 
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -1,11 +1,14 @@
-"""TODO."""
+"""UpdateFeatures: change the cluster's finalized features (KIP-584).
+
+API 57, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, boolean, int16, int32, string
 
 
 class FeatureUpdateKey(Struct):
-    """TODO."""
+    """The level that one feature is to have; below 1 removes it."""
 
     feature: str = string()
     max_version_level: int = int16()
@@ -13,14 +16,14 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Message, api=ApiKey.UPDATE_FEATURES):
-    """TODO."""
+    """Features to change."""
 
     timeout_ms: int = int32(default=60000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
 
 
 class UpdatableFeatureResult(Struct):
-    """TODO."""
+    """The outcome of one feature."""
 
     feature: str = string()
     error_code: int = int16()
@@ -28,7 +31,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Message, api=ApiKey.UPDATE_FEATURES):
-    """TODO."""
+    """Outcomes by feature."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,11 +1,15 @@
-"""TODO."""
+"""UpdateMetadata: the controller tells a broker the state of the whole cluster.
+
+API 6, v0-6. v1-3: endpoints, racks, listener names (KIP-103); v4: offline replicas (KIP-112); v5:
+broker epochs (KIP-380).
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_array, int64, string
 
 
 class UpdateMetadataPartitionState(Struct):
-    """TODO."""
+    """One partition as the controller sees it."""
 
     topic_name: str = string("0-4", ignorable=True)
     partition_index: int = int32()
@@ -19,14 +23,14 @@ class UpdateMetadataPartitionState(Struct):
 
 
 class UpdateMetadataTopicState(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     topic_name: str = string("5+")
     partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "5+")
 
 
 class UpdateMetadataEndpoint(Struct):
-    """TODO."""
+    """Where one listener of a broker is."""
 
     port: int = int32("1+")
     host: str = string("1+")
@@ -35,7 +39,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """TODO."""
+    """A live broker."""
 
     id: int = int32()
     v0_host: str = string("0", ignorable=True)
@@ -45,7 +49,7 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA):
-    """TODO."""
+    """Partitions that changed, and all live brokers."""
 
     controller_id: int = int32()
     controller_epoch: int = int32()
@@ -58,6 +62,6 @@ class UpdateMetadataRequest(Message, api=ApiKey.UPDATE_METADATA):
 
 
 class UpdateMetadataResponse(Message, api=ApiKey.UPDATE_METADATA):
-    """TODO."""
+    """Whether the broker took it in."""
 
     error_code: int = int16()

@@ -1,4 +1,7 @@
-"""TODO."""
+"""WriteTxnMarkers: the coordinator asks partition leaders to write COMMIT or ABORT markers (KIP-98).
+
+API 27, v0.
+"""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import (
@@ -15,14 +18,14 @@ from kctl.protocol.schema import (
 
 
 class WritableTxnMarkerTopic(Struct):
-    """TODO."""
+    """Partitions of one topic."""
 
     name: str = string()
     partition_indexes: list[int] = int32_array()
 
 
 class WritableTxnMarker(Struct):
-    """TODO."""
+    """A marker; transaction_result true is COMMIT."""
 
     producer_id: int = int64()
     producer_epoch: int = int16()
@@ -32,33 +35,33 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS):
-    """TODO."""
+    """Markers to write."""
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """TODO."""
+    """The outcome of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """TODO."""
+    """Outcomes of one topic."""
 
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
 class WritableTxnMarkerResult(Struct):
-    """TODO."""
+    """Outcomes of one producer's marker."""
 
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
 class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS):
-    """TODO."""
+    """Outcomes by marker."""
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
