@@ -25,16 +25,12 @@ def apache_broker(tmp_path_factory):
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     with (
         running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
-        apache_kafka.apache_broker(
-            tmp_path_factory.mktemp("apache"), zookeeper.address
-        ) as address,
+        apache_kafka.apache_broker(tmp_path_factory.mktemp("apache"), zookeeper.address) as address,
     ):
         yield address
 
 
-@pytest.fixture(
-    params=["kctl", pytest.param("apache", marks=pytest.mark.kafka)], scope="session"
-)
+@pytest.fixture(params=["kctl", pytest.param("apache", marks=pytest.mark.kafka)], scope="session")
 def bootstrap(request):
     """The address of a kctl broker, then of an Apache Kafka 2.7.2 broker."""
     if request.param == "kctl":

@@ -147,7 +147,9 @@ def test_a_group_shares_partitions_commits_and_goes_on(bootstrap, topic):
     second = make_consumer(bootstrap, topic)
     second.subscribe([topic])
     deadline = time.monotonic() + TIMEOUT_S
-    while len(second.assignment()) != 2 and time.monotonic() < deadline:
+    while time.monotonic() < deadline and not (
+        len(first.assignment()) == len(second.assignment()) == 2
+    ):
         first.poll(0.1)
         second.poll(0.1)
     assert len(first.assignment()) == len(second.assignment()) == 2
@@ -206,14 +208,14 @@ def test_admin_calls(bootstrap, topic):
         topic,
         incremental_configs=[
             ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE),
-            ConfigEntry("max.message.bytes", "5000", incremental_operation=AlterConfigOpType.SET),
+            ConfigEntry("max.message.bytes", "500000", incremental_operation=AlterConfigOpType.SET),
         ],
     )
     admin.incremental_alter_configs([change])[resource].result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         described = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
-        if described["max.message.bytes"].value == "5000":
+        if described["max.message.bytes"].value == "500000":
             break
         assert time.monotonic() < deadline
         time.sleep(0.05)

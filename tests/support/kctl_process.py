@@ -40,9 +40,17 @@ class KctlBroker:
         with (self.directory / "stderr.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "kctl", "serve",
-                    "--data-dir", str(self.directory / "data"),
-                    "--port", str(self.port), "--ready-file", str(ready), *self._arguments,
+                    sys.executable,
+                    "-m",
+                    "kctl",
+                    "serve",
+                    "--data-dir",
+                    str(self.directory / "data"),
+                    "--port",
+                    str(self.port),
+                    "--ready-file",
+                    str(ready),
+                    *self._arguments,
                 ],  # fmt: skip
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -1,0 +1,47 @@
+"""A broker as a process: runs one until SIGTERM or SIGINT, and says when it is ready."""
+
+import signal
+from collections.abc import Callable, Sequence
+
+from kctl.broker.broker import Broker
+from kctl.broker.config import BrokerConfig
+from kctl.runtime.real import make_runtime
+
+
+def run_broker(
+    config: BrokerConfig,
+    *,
+    store_directory: str | None,
+    seed_topics: Sequence[tuple[str, int]] = (),
+    on_ready: Callable[[Broker], object],
+) -> None:
+    """Start a broker, create `seed_topics` (name, partitions) that are not there, call
+    `on_ready`, and serve until a signal asks to stop; then stop in good order.
+
+    `store_directory` holds the embedded metadata store; None: `zookeeper.connect` names a real
+    one. KctlError if the broker cannot start; nothing is left running then.
+    """
+    runtime = make_runtime()
+    broker = Broker(runtime, config, store_directory)
+    stopping = runtime.scheduler.future()
+
+    def stop() -> None:
+        if not stopping.done:
+            stopping.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        runtime.scheduler.on_signal(number, stop)
+
+    async def serve() -> None:
+        try:
+            await broker.start()
+            await broker.create_topics(seed_topics)
+            on_ready(broker)
+            await stopping
+        finally:
+            await broker.shutdown()
+
+    try:
+        runtime.scheduler.run_until(runtime.scheduler.spawn(serve(), "broker"))
+    finally:
+        runtime.scheduler.close()
