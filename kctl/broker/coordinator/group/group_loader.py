@@ -1,0 +1,133 @@
+"""GroupLoader: a partition of __consumer_offsets, read from its start, becomes groups. Pure.
+
+Records count in the order of the log; of a group only the last record matters, so groups are made
+at the end. Offsets in a transaction count if and when its commit marker comes; those of a
+transaction that is still open stay pending.
+
+Kafka 2.7: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets.
+"""
+
+from kctl.broker.coordinator.group.group import Group, GroupState
+from kctl.broker.coordinator.group.member import Member
+from kctl.broker.coordinator.group.offset_commits import OffsetCommits
+from kctl.broker.coordinator.group.rebalance import Rebalance
+from kctl.broker.coordinator.group.records import GroupRecord, OffsetRecord, read_record
+from kctl.broker.coordinator.group.settings import GroupSettings
+from kctl.broker.coordinator.group.subscriptions import subscribed_topics
+from kctl.broker.coordinator.outcome import NO_PRODUCER_ID, Moment, Outcome
+from kctl.protocol.internal.consumer_offsets import GroupMetadataValue
+from kctl.records.control import ControlRecordType, control_record_type
+from kctl.records.memory_records import Batch
+from kctl.records.record_batch import RecordBatch
+
+
+class GroupLoader:
+    """Fills `groups`; used for one load and then dropped."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        commits: OffsetCommits,
+        rebalance: Rebalance,
+        settings: GroupSettings,
+    ) -> None:
+        self._groups = groups
+        self._commits = commits
+        self._rebalance = rebalance
+        self._settings = settings
+        # Group id -> its last record.
+        self._metadata: dict[str, GroupMetadataValue] = {}
+        # Records of a kind that 2.7 does not know.
+        self.unknown_records = 0
+
+    def load(self, batch: Batch) -> None:
+        """Take in the next batch of the log. CorruptDataError if it says nothing sensible."""
+        producer_id = NO_PRODUCER_ID
+        if isinstance(batch, RecordBatch):
+            if batch.is_control:
+                self._load_marker(batch)
+                return
+            if batch.is_transactional:
+                producer_id = batch.producer_id
+        for record in batch.records():
+            read = read_record(record.key, record.value)
+            if isinstance(read, OffsetRecord):
+                self._load_offset(read, record.offset, producer_id)
+            elif isinstance(read, GroupRecord):
+                self._load_group(read)
+            else:
+                self.unknown_records += 1
+
+    def _load_marker(self, batch: RecordBatch) -> None:
+        for record in batch.records():
+            kind = control_record_type(record.key)
+            self._commits.end_transaction(
+                batch.producer_id, is_commit=kind is ControlRecordType.COMMIT
+            )
+
+    def _load_offset(self, read: OffsetRecord, record_offset: int, producer_id: int) -> None:
+        group = self._groups.get(read.group_id)
+        if group is None:
+            if read.committed is None:
+                return
+            # Its state is as old as nobody knows; such a group goes by its offsets' own times.
+            group = self._rebalance.new_group(read.group_id, None)
+            self._groups[read.group_id] = group
+        offsets = group.offsets
+        if producer_id == NO_PRODUCER_ID:
+            offsets.replay(read.topic_partition, read.committed, record_offset)
+        else:
+            self._commits.note_pending(producer_id, read.group_id)
+            offsets.replay_in_transaction(
+                producer_id, read.topic_partition, read.committed, record_offset
+            )
+
+    def _load_group(self, read: GroupRecord) -> None:
+        if read.metadata is None:
+            self._metadata.pop(read.group_id, None)
+        else:
+            self._metadata[read.group_id] = read.metadata
+
+    def finish(self, moment: Moment) -> Outcome:
+        """The log is read: make the groups, and let their members' sessions begin."""
+        outcome = Outcome()
+        groups = self._groups
+        for group_id in [g for g, group in groups.items() if group.offsets.is_empty]:
+            del groups[group_id]
+        for group_id, metadata in self._metadata.items():
+            group = groups.get(group_id)
+            if group is None:
+                group = groups[group_id] = self._rebalance.new_group(group_id, None)
+            self._restore(group, metadata, moment)
+            if len(group.members) > self._settings.group_size_max:
+                # The limit came down: rebalance, so that they may commit before some must go.
+                self._rebalance.prepare(group, "it is over its size limit", moment, outcome)
+        return outcome
+
+    def _restore(self, group: Group, metadata: GroupMetadataValue, moment: Moment) -> None:
+        protocol_type = metadata.protocol_type or None
+        for stored in metadata.members:
+            member = Member(
+                member_id=stored.member_id,
+                group_instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=stored.rebalance_timeout,
+                session_timeout_ms=stored.session_timeout,
+                protocols={metadata.protocol or "": bytes(stored.subscription)},
+                assignment=bytes(stored.assignment),
+            )
+            group.add(member, protocol_type or "", None)
+            deadline_ms = moment.monotonic_ms + member.session_timeout_ms
+            self._rebalance.start_session(group, member, deadline_ms)
+        group.protocol_type = protocol_type
+        group.protocol_name = metadata.protocol
+        group.generation_id = metadata.generation
+        if metadata.leader in group.members:
+            group.leader_id = metadata.leader
+        if group.members:
+            # Not a move: a group that is stored with members was Stable.
+            group.state = GroupState.STABLE
+        since_ms = metadata.current_state_timestamp
+        group.state_since_ms = None if since_ms < 0 else since_ms
+        group.subscribed_topics = subscribed_topics(group)

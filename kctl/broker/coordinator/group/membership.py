@@ -1,0 +1,413 @@
+"""Membership: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of one shard. Pure.
+
+Whoever asks is checked in the order of Kafka 2.7: is the instance id another's (FENCED), is the
+member known, is the generation the current one; only then does the group's state matter.
+
+Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-345 (static members), KIP-394 (member
+id required), KIP-389 (group.max.size), KIP-559 (protocol checked in SyncGroup).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kctl.broker.coordinator.group.append_errors import group_error
+from kctl.broker.coordinator.group.group import Group, GroupState
+from kctl.broker.coordinator.group.member import Member
+from kctl.broker.coordinator.group.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Rebalance,
+    assignment_response,
+    generation_response,
+    join_error,
+)
+from kctl.broker.coordinator.group.settings import GroupSettings
+from kctl.broker.coordinator.outcome import Moment, Outcome, Reply
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kctl.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+# Plain integers, as heartbeats are many.
+_NONE = int(ErrorCode.NONE)
+_UNKNOWN_MEMBER_ID = int(ErrorCode.UNKNOWN_MEMBER_ID)
+_ILLEGAL_GENERATION = int(ErrorCode.ILLEGAL_GENERATION)
+_REBALANCE_IN_PROGRESS = int(ErrorCode.REBALANCE_IN_PROGRESS)
+_FENCED_INSTANCE_ID = int(ErrorCode.FENCED_INSTANCE_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAttempt:
+    """A JoinGroup request, with what the connection and the runtime know besides."""
+
+    body: JoinGroupRequest
+    client_id: str
+    client_host: str
+    # A dynamic member must come back with the id it is given before it counts (KIP-394).
+    is_member_id_required: bool
+    # For who comes without a member id: a random uuid.
+    uuid: str
+    # Takes the JoinGroupResponse.
+    reply: Reply
+
+    @property
+    def protocols(self) -> dict[str, bytes]:
+        """Name -> metadata, in the order of preference."""
+        return {protocol.name: protocol.metadata for protocol in self.body.protocols}
+
+
+class Membership:
+    """Who is in which group of the shard."""
+
+    def __init__(
+        self, groups: dict[str, Group], rebalance: Rebalance, settings: GroupSettings
+    ) -> None:
+        self._groups = groups
+        self._rebalance = rebalance
+        self._settings = settings
+
+    # JoinGroup
+
+    def join(self, attempt: JoinAttempt, moment: Moment) -> Outcome:
+        """Answered at once, or when the next generation begins."""
+        outcome = Outcome()
+        body = attempt.body
+        bounds = self._settings
+        timeout_ms = body.session_timeout_ms
+        if not bounds.session_timeout_min_ms <= timeout_ms <= bounds.session_timeout_max_ms:
+            error = join_error(ErrorCode.INVALID_SESSION_TIMEOUT, body.member_id)
+            return outcome.reply(attempt.reply, error)
+        group = self._groups.get(body.group_id)
+        if group is None:
+            if body.member_id:
+                error = join_error(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
+                return outcome.reply(attempt.reply, error)
+            # Known to the shard only once it has a member, or one is to come.
+            group = self._rebalance.new_group(body.group_id, moment.wall_ms)
+        self._join_group(group, attempt, moment, outcome)
+        self._rebalance.maybe_complete(group, moment, outcome)
+        return outcome
+
+    def _join_group(
+        self, group: Group, attempt: JoinAttempt, moment: Moment, outcome: Outcome
+    ) -> None:
+        body = attempt.body
+        code = _NONE
+        if not self._has_room(group, body.member_id):
+            self._turn_away(group, attempt, outcome)
+        elif not group.supports(body.protocol_type, attempt.protocols):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif not body.member_id:
+            self._join_without_id(group, attempt, moment, outcome)
+        elif body.member_id in group.pending_members and body.group_instance_id is None:
+            self._add_member(group, body.member_id, attempt, moment, outcome)
+        elif group.is_fenced(body.member_id, body.group_instance_id):
+            code = ErrorCode.FENCED_INSTANCE_ID
+        elif body.member_id not in group.members or (
+            body.group_instance_id is not None
+            and body.group_instance_id not in group.static_members
+        ):
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+        else:
+            self._rejoin(group, group.members[body.member_id], attempt, moment, outcome)
+        if code != _NONE:
+            outcome.reply(attempt.reply, join_error(code, body.member_id))
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        size_max = self._settings.group_size_max
+        if group.state is GroupState.EMPTY:
+            return True
+        member = group.members.get(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # Counting who waits, not who was: so a group that is too large (the limit came
+            # down) loses those of its members that join last.
+            waits = member is not None and member.join_reply is not None
+            return waits or group.awaiting_join_count < size_max
+        return member is not None or len(group.members) < size_max
+
+    def _turn_away(self, group: Group, attempt: JoinAttempt, outcome: Outcome) -> None:
+        member = group.members.get(attempt.body.member_id)
+        if member is not None:
+            self._rebalance.expel(group, member, outcome)
+        outcome.reply(attempt.reply, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+
+    def _join_without_id(
+        self, group: Group, attempt: JoinAttempt, moment: Moment, outcome: Outcome
+    ) -> None:
+        body = attempt.body
+        static = group.static_member(body.group_instance_id)
+        if static is not None:
+            member_id = f"{body.group_instance_id}-{attempt.uuid}"
+            self._replace_static(group, static, member_id, attempt, moment, outcome)
+            return
+        if body.group_instance_id is not None:
+            member_id = f"{body.group_instance_id}-{attempt.uuid}"
+        else:
+            member_id = f"{attempt.client_id}-{attempt.uuid}"
+        if attempt.is_member_id_required:
+            self._groups[group.group_id] = group
+            deadline_ms = moment.monotonic_ms + body.session_timeout_ms
+            self._rebalance.add_pending(group, member_id, deadline_ms)
+            outcome.reply(attempt.reply, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add_member(group, member_id, attempt, moment, outcome)
+
+    def _add_member(
+        self, group: Group, member_id: str, attempt: JoinAttempt, moment: Moment, outcome: Outcome
+    ) -> None:
+        body = attempt.body
+        member = Member(
+            member_id=member_id,
+            group_instance_id=body.group_instance_id,
+            client_id=attempt.client_id,
+            client_host=attempt.client_host,
+            rebalance_timeout_ms=body.rebalance_timeout_ms,
+            session_timeout_ms=body.session_timeout_ms,
+            protocols=attempt.protocols,
+            is_new=True,
+        )
+        self._groups[group.group_id] = group
+        if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
+            group.has_new_member = True
+        self._rebalance.drop_pending(group, member_id)
+        group.add(member, body.protocol_type, attempt.reply)
+        deadline_ms = moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        self._rebalance.start_session(group, member, deadline_ms)
+        self._rebalance.maybe_prepare(group, f"{member_id} joined", moment, outcome)
+
+    def _rejoin(
+        self,
+        group: Group,
+        member: Member,
+        attempt: JoinAttempt,
+        moment: Moment,
+        outcome: Outcome,
+    ) -> None:
+        has_same = member.has_same_protocols(attempt.protocols)
+        is_leader = group.leader_id == member.member_id
+        if group.state is GroupState.EMPTY:
+            error = join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
+            outcome.reply(attempt.reply, error)
+        elif (group.state is GroupState.COMPLETING_REBALANCE and has_same) or (
+            # A leader that joins again wants a rebalance, e.g. for a topic that has grown.
+            group.state is GroupState.STABLE and has_same and not is_leader
+        ):
+            # Nothing is new: maybe the answer was lost. It gets the generation as it is.
+            response = generation_response(group, member)
+            if group.state is GroupState.STABLE:
+                response.members = []
+            outcome.reply(attempt.reply, response)
+        else:
+            self._wait_for_join(group, member, attempt, outcome)
+            reason = f"{member.member_id} joined again"
+            self._rebalance.maybe_prepare(group, reason, moment, outcome)
+
+    def _wait_for_join(
+        self, group: Group, member: Member, attempt: JoinAttempt, outcome: Outcome
+    ) -> None:
+        group.set_protocols(member, attempt.protocols)
+        replaced = group.set_join_reply(member, attempt.reply)
+        if replaced is not None:
+            # It asked again over another connection; nobody may wait for ever over the old one.
+            outcome.reply(replaced, join_error(_REBALANCE_IN_PROGRESS, member.member_id))
+
+    def _replace_static(
+        self,
+        group: Group,
+        member: Member,
+        new_member_id: str,
+        attempt: JoinAttempt,
+        moment: Moment,
+        outcome: Outcome,
+    ) -> None:
+        """A static member came back without its id: it gets a new one, and whoever holds the
+        old one is fenced. If the generation can stay as it is there is no rebalance."""
+        old_member_id, old_protocols = member.member_id, member.protocols
+        old_leader_id = group.leader_id
+        fenced = join_error(_FENCED_INSTANCE_ID, old_member_id)
+        self._rebalance.answer_join(group, member, fenced, outcome)
+        if member.sync_reply is not None:
+            outcome.reply(member.sync_reply, SyncGroupResponse(error_code=_FENCED_INSTANCE_ID))
+            member.sync_reply = None
+        group.rename(member, new_member_id)
+        self._rebalance.renew_session(member, moment.monotonic_ms)
+        self._wait_for_join(group, member, attempt, outcome)
+        outcome.event("group_static_member_replaced", group=group.group_id,
+                      instance=member.group_instance_id, member=new_member_id)  # fmt: skip
+        if group.state is not GroupState.STABLE or (
+            group.select_protocol() != group.protocol_name
+        ):
+            reason = f"static member {member.group_instance_id} joined again"
+            self._rebalance.maybe_prepare(group, reason, moment, outcome)
+            return
+        generation_id = group.generation_id
+
+        def settled(code: int, then: Moment) -> Outcome:
+            result = Outcome()
+            if (
+                group.state is not GroupState.STABLE
+                or group.generation_id != generation_id
+                or group.members.get(new_member_id) is not member
+            ):
+                return result  # a rebalance has begun, and will answer
+            response = generation_response(group, member)
+            response.members = []
+            # It is not told that it leads: it would assign anew, and a Stable group drops that.
+            response.leader = old_leader_id or ""
+            if code != _NONE:
+                group.set_protocols(member, old_protocols)
+                group.rename(member, old_member_id)
+                self._rebalance.renew_session(member, then.monotonic_ms)
+                response.error_code = group_error(code)
+                response.member_id = ""
+            self._rebalance.answer_join(group, member, response, result)
+            return result
+
+        write = self._rebalance.store(
+            group, {m.member_id: m.assignment for m in group.members.values()}
+        )
+        write.on_settled = settled
+        outcome.writes.append(write)
+
+    # SyncGroup
+
+    def sync(self, body: SyncGroupRequest, reply: Reply, moment: Moment) -> Outcome:
+        """Answered at once, or when the leader's assignment is in the log."""
+        outcome = Outcome()
+        group = self._groups.get(body.group_id)
+        code = self._check(
+            group, body.member_id, body.group_instance_id, body.generation_id
+        )
+        if code != _NONE or group is None:
+            return outcome.reply(reply, SyncGroupResponse(error_code=code))
+        if _differs(body.protocol_type, group.protocol_type) or _differs(
+            body.protocol_name, group.protocol_name
+        ):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif group.state is GroupState.EMPTY:
+            code = _UNKNOWN_MEMBER_ID
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            code = _REBALANCE_IN_PROGRESS
+        if code != _NONE:
+            return outcome.reply(reply, SyncGroupResponse(error_code=code))
+        member = group.members[body.member_id]
+        group.pending_sync.pop(member.member_id, None)
+        if group.state is GroupState.STABLE:
+            self._rebalance.renew_session(member, moment.monotonic_ms)
+            return outcome.reply(reply, assignment_response(group, member))
+        if member.sync_reply is not None:
+            error = SyncGroupResponse(error_code=_REBALANCE_IN_PROGRESS)
+            outcome.reply(member.sync_reply, error)
+        member.sync_reply = reply
+        if group.leader_id == member.member_id:
+            self._store_assignment(group, body, outcome)
+        return outcome
+
+    def _store_assignment(self, group: Group, body: SyncGroupRequest, outcome: Outcome) -> None:
+        generation_id = group.generation_id
+        if group.stored_generation == generation_id:
+            return  # the leader asked twice: the first assignment is on its way
+        group.stored_generation = generation_id
+        given = {item.member_id: item.assignment for item in body.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+
+        def settled(code: int, moment: Moment) -> Outcome:
+            result = Outcome()
+            if (
+                group.state is not GroupState.COMPLETING_REBALANCE
+                or group.generation_id != generation_id
+            ):
+                return result
+            if code == _NONE:
+                self._rebalance.assign(group, assignments, moment, result)
+            else:
+                group.stored_generation = -1
+                self._rebalance.fail_syncs(group, group_error(code), moment, result)
+                reason = "the assignment could not be stored"
+                self._rebalance.maybe_prepare(group, reason, moment, result)
+            return result
+
+        write = self._rebalance.store(group, assignments)
+        write.on_settled = settled
+        outcome.writes.append(write)
+
+    # Heartbeat
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        now_ms: int,
+    ) -> int:
+        """The error code; nothing else comes of it but that the session lives on."""
+        group = self._groups.get(group_id)
+        code = self._check(group, member_id, instance_id, generation_id)
+        if code or group is None:
+            return code
+        if group.state is GroupState.EMPTY:
+            return _UNKNOWN_MEMBER_ID
+        self._rebalance.renew_session(group.members[member_id], now_ms)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return _REBALANCE_IN_PROGRESS
+        return _NONE
+
+    def _check(
+        self, group: Group | None, member_id: str, instance_id: str | None, generation_id: int
+    ) -> int:
+        if group is None:
+            return _UNKNOWN_MEMBER_ID
+        if instance_id is not None and group.is_fenced(member_id, instance_id):
+            return _FENCED_INSTANCE_ID
+        if member_id not in group.members:
+            return _UNKNOWN_MEMBER_ID
+        if generation_id != group.generation_id:
+            return _ILLEGAL_GENERATION
+        return _NONE
+
+    # LeaveGroup
+
+    def leave(
+        self, group_id: str, leaving: Sequence[MemberIdentity], reply: Reply, moment: Moment
+    ) -> Outcome:
+        """Each goes or gets an error of its own."""
+        outcome = Outcome()
+        group = self._groups.get(group_id)
+        responses = [
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave(group, identity, moment, outcome),
+            )
+            for identity in leaving
+        ]
+        # The leaver first, then those who join the next generation for it.
+        outcome.replies.insert(0, (reply, LeaveGroupResponse(error_code=0, members=responses)))
+        return outcome
+
+    def _leave(
+        self, group: Group | None, identity: MemberIdentity, moment: Moment, outcome: Outcome
+    ) -> int:
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if group is None:
+            return _UNKNOWN_MEMBER_ID
+        # An administrator names the instance alone (KIP-345).
+        if member_id and group.is_fenced(member_id, instance_id):
+            return _FENCED_INSTANCE_ID
+        if member_id in group.pending_members and instance_id is None:
+            self._rebalance.drop_pending(group, member_id)
+            self._rebalance.maybe_complete(group, moment, outcome)
+            return _NONE
+        member = group.static_member(instance_id) or group.members.get(member_id)
+        if member is None:
+            return _UNKNOWN_MEMBER_ID
+        self._rebalance.remove(group, member, "it left", moment, outcome)
+        return _NONE
+
+
+def _differs(said: str | None, current: str | None) -> bool:
+    """What a client does not say (before SyncGroup v5) is no contradiction."""
+    return said is not None and said != current
+
+
+__all__ = ["JoinAttempt", "JoinGroupResponse", "Membership"]

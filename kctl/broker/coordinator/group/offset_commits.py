@@ -1,0 +1,222 @@
+"""OffsetCommits: commits and fetches of a shard's offsets, inside transactions and not. Pure.
+
+A consumer that is no member of a group commits with generation -1: that is fine as long as the
+group has no members, and makes the group if it is not there.
+
+Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-98, KIP-447.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kctl.broker.coordinator.group.append_errors import offsets_error
+from kctl.broker.coordinator.group.group import Group, GroupState
+from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH, CommittedOffset
+from kctl.broker.coordinator.group.rebalance import Rebalance
+from kctl.broker.coordinator.group.records import offset_record
+from kctl.broker.coordinator.group.settings import GroupSettings
+from kctl.broker.coordinator.outcome import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+
+INVALID_OFFSET = -1
+NO_METADATA = ""
+
+_NONE = int(ErrorCode.NONE)
+_OFFSET_METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """A request to commit offsets, from any version of OffsetCommit or TxnOffsetCommit."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+    # Takes a list of error codes, one for each of `offsets`, in their order.
+    reply: Reply
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+    def fail(self, code: int, outcome: Outcome) -> Outcome:
+        """Refuse it whole."""
+        return outcome.reply(self.reply, [int(code)] * len(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """One answer to OffsetFetch."""
+
+    topic_partition: TopicPartition
+    offset: int = INVALID_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = NO_METADATA
+    error_code: int = _NONE
+
+
+class OffsetCommits:
+    """The offsets of a shard's groups."""
+
+    def __init__(
+        self, groups: dict[str, Group], rebalance: Rebalance, settings: GroupSettings
+    ) -> None:
+        self._groups = groups
+        self._rebalance = rebalance
+        self._settings = settings
+        # Producer id -> groups with commits in its open transaction, in order.
+        self._groups_by_producer: dict[int, dict[str, None]] = {}
+
+    # Commits
+
+    def commit(self, commit: OffsetCommit, moment: Moment) -> Outcome:
+        """Answered when the offsets are in the log."""
+        outcome = Outcome()
+        group = self._groups.get(commit.group_id)
+        code = self._check(group, commit)
+        if code != _NONE:
+            return commit.fail(code, outcome)
+        if group is None:
+            group = self._make_group(commit.group_id, moment)
+        member = group.members.get(commit.member_id)
+        if member is not None:
+            self._rebalance.renew_session(member, moment.monotonic_ms)
+        accepted, codes = self._accept(commit)
+        if not accepted:
+            return outcome.reply(commit.reply, codes)
+        offsets = group.offsets
+        partitions = [topic_partition for topic_partition, _ in accepted]
+        offsets.take_off(partitions)
+
+        def settled(code: int, _moment: Moment) -> Outcome:
+            offsets.land(partitions)
+            return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
+
+        outcome.writes.append(self._write(commit, accepted, settled))
+        return outcome
+
+    def _check(self, group: Group | None, commit: OffsetCommit) -> int:
+        if group is None:
+            return _NONE if commit.generation_id < 0 else int(ErrorCode.ILLEGAL_GENERATION)
+        if group.is_fenced(commit.member_id, commit.group_instance_id):
+            return int(ErrorCode.FENCED_INSTANCE_ID)
+        if commit.generation_id < 0 and group.state is GroupState.EMPTY:
+            return _NONE
+        if commit.member_id not in group.members:
+            return int(ErrorCode.UNKNOWN_MEMBER_ID)
+        if commit.generation_id != group.generation_id:
+            return int(ErrorCode.ILLEGAL_GENERATION)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # It knows the generation from JoinGroup, but has no assignment to commit for.
+            return int(ErrorCode.REBALANCE_IN_PROGRESS)
+        return _NONE
+
+    def commit_in_transaction(self, commit: OffsetCommit, moment: Moment) -> Outcome:
+        """Answered when the offsets are in the log; they count once the transaction commits."""
+        outcome = Outcome()
+        group = self._groups.get(commit.group_id)
+        code = self._check_in_transaction(group, commit)
+        if code != _NONE:
+            return commit.fail(code, outcome)
+        if group is None:
+            group = self._make_group(commit.group_id, moment)
+        accepted, codes = self._accept(commit)
+        if not accepted:
+            return outcome.reply(commit.reply, codes)
+        offsets, producer_id = group.offsets, commit.producer_id
+        partitions = [topic_partition for topic_partition, _ in accepted]
+        offsets.take_off_in_transaction(producer_id, partitions)
+        self._groups_by_producer.setdefault(producer_id, {})[group.group_id] = None
+
+        def settled(code: int, _moment: Moment) -> Outcome:
+            if code != _NONE:
+                offsets.fail_in_transaction(producer_id, partitions)
+            return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
+
+        outcome.writes.append(self._write(commit, accepted, settled))
+        return outcome
+
+    def _check_in_transaction(self, group: Group | None, commit: OffsetCommit) -> int:
+        if group is None:
+            return _NONE
+        if group.is_fenced(commit.member_id, commit.group_instance_id):
+            return int(ErrorCode.FENCED_INSTANCE_ID)
+        # Producers before KIP-447 say nothing of the group's membership.
+        if commit.member_id and commit.member_id not in group.members:
+            return int(ErrorCode.UNKNOWN_MEMBER_ID)
+        if commit.generation_id >= 0 and commit.generation_id != group.generation_id:
+            return int(ErrorCode.ILLEGAL_GENERATION)
+        return _NONE
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The producer's transaction ended, its marker is in this shard's log."""
+        for group_id in self._groups_by_producer.pop(producer_id, {}):
+            group = self._groups.get(group_id)
+            if group is not None:
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def note_pending(self, producer_id: int, group_id: str) -> None:
+        """The log holds commits of the group in the producer's open transaction."""
+        self._groups_by_producer.setdefault(producer_id, {})[group_id] = None
+
+    def _make_group(self, group_id: str, moment: Moment) -> Group:
+        group = self._groups[group_id] = self._rebalance.new_group(group_id, moment.wall_ms)
+        return group
+
+    def _accept(
+        self, commit: OffsetCommit
+    ) -> tuple[Sequence[tuple[TopicPartition, CommittedOffset]], list[int]]:
+        metadata_max = self._settings.offset_metadata_max
+        codes = [
+            _NONE if len(committed.metadata) <= metadata_max else _OFFSET_METADATA_TOO_LARGE
+            for _, committed in commit.offsets
+        ]
+        if not any(codes):
+            return commit.offsets, codes
+        return [o for o, code in zip(commit.offsets, codes, strict=True) if not code], codes
+
+    def _write(
+        self,
+        commit: OffsetCommit,
+        accepted: Iterable[tuple[TopicPartition, CommittedOffset]],
+        settled: Callable[[int, Moment], Outcome],
+    ) -> Write:
+        version = self._settings.offset_value_version
+        records = [offset_record(commit.group_id, tp, offset, version) for tp, offset in accepted]
+        return Write(records, settled, commit.producer_id, commit.producer_epoch)
+
+    # Fetches
+
+    def fetch(
+        self,
+        group_id: str,
+        topic_partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool,
+    ) -> list[FetchedOffset]:
+        """What is committed for these partitions, or for all that have something (None).
+        Whether the group has members, or exists, does not matter."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return [FetchedOffset(tp) for tp in topic_partitions or ()]
+        offsets = group.offsets
+        if topic_partitions is None:
+            topic_partitions = list(offsets.committed)
+        fetched = []
+        for topic_partition in topic_partitions:
+            logged = offsets.committed.get(topic_partition)
+            if require_stable and offsets.is_unstable(topic_partition):
+                unstable = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                fetched.append(FetchedOffset(topic_partition, error_code=unstable))
+            elif logged is None:
+                fetched.append(FetchedOffset(topic_partition))
+            else:
+                offset, leader_epoch, metadata, *_ = logged.committed
+                fetched.append(FetchedOffset(topic_partition, offset, leader_epoch, metadata))
+        return fetched
+
+
+def _with_error(codes: list[int], code: int) -> list[int]:
+    return codes if code == _NONE else [own or code for own in codes]

@@ -1,0 +1,146 @@
+"""Records of __consumer_offsets: what a group coordinator writes, and reads back. Pure.
+
+A key begins with its version: 0 and 1 are a committed offset (group, topic, partition), 2 a group
+(group id). A value begins with its own version, or is missing (a tombstone).
+
+Kafka 2.7: kafka.coordinator.group.GroupMetadataManager (offsetCommitKey, groupMetadataValue, ...).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kctl.broker.coordinator.group.group import Group
+from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kctl.errors import CorruptDataError
+from kctl.model import TopicPartition
+from kctl.protocol.internal.consumer_offsets import (
+    EXPIRING_OFFSET_VALUE_VERSION,
+    GROUP_KEY_VERSION,
+    GROUP_VALUE_VERSION,
+    OFFSET_KEY_VERSION,
+    OFFSET_VALUE_VERSION,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+)
+from kctl.protocol.internal.versioned import decode_versioned, encode_versioned, stored_version
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A committed offset, or its tombstone."""
+
+    key: bytes
+    value: bytes | None
+    group_id: str
+    topic_partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's generation with its assignment, or its tombstone."""
+
+    key: bytes
+    value: bytes | None
+    group_id: str
+    # None in a tombstone, and in a record that was just made: memory has it all already.
+    metadata: GroupMetadataValue | None
+
+
+def offset_record(
+    group_id: str,
+    topic_partition: TopicPartition,
+    committed: CommittedOffset | None,
+    value_version: int = OFFSET_VALUE_VERSION,
+) -> OffsetRecord:
+    """The record that commits an offset; without `committed`, the one that deletes it."""
+    topic, partition = topic_partition
+    key = encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    value = None
+    if committed is not None:
+        offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
+        if expire_timestamp_ms != NO_EXPIRY:
+            value_version = EXPIRING_OFFSET_VALUE_VERSION
+        message = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp_ms,
+            expire_timestamp=expire_timestamp_ms,
+        )
+        value = encode_versioned(message, value_version)
+    return OffsetRecord(key, value, group_id, topic_partition, committed)
+
+
+def group_record(
+    group: Group, assignments: Mapping[str, bytes], value_version: int = GROUP_VALUE_VERSION
+) -> GroupRecord:
+    """The record of the group's current generation."""
+    protocol = group.protocol_name
+    metadata = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.protocols[protocol or ""],
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+    value = encode_versioned(metadata, value_version)
+    return GroupRecord(_group_key(group.group_id), value, group.group_id, metadata)
+
+
+def group_tombstone(group_id: str) -> GroupRecord:
+    """The record that deletes a group."""
+    return GroupRecord(_group_key(group_id), None, group_id, None)
+
+
+def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord | None:
+    """What a record of the log says; None for a kind that 2.7 does not know (later Kafkas write
+    them). CorruptDataError for bytes that say nothing."""
+    if key is None:
+        raise CorruptDataError("A record of __consumer_offsets without a key")
+    key_version = stored_version(key)
+    if key_version in (0, OFFSET_KEY_VERSION):
+        offset_key = decode_versioned(OffsetCommitKey, key)
+        topic_partition = TopicPartition(offset_key.topic, offset_key.partition)
+        committed = None if value is None else _read_offset(value)
+        return OffsetRecord(key, value, offset_key.group, topic_partition, committed)
+    if key_version == GROUP_KEY_VERSION:
+        group_id = decode_versioned(GroupMetadataKey, key).group
+        return GroupRecord(key, value, group_id, None if value is None else _read_group(value))
+    return None
+
+
+def _read_offset(value: bytes) -> CommittedOffset:
+    read = decode_versioned(OffsetCommitValue, value)
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
+    )
+
+
+def _read_group(value: bytes) -> GroupMetadataValue:
+    metadata = decode_versioned(GroupMetadataValue, value)
+    if stored_version(value) == 0:
+        for member in metadata.members:
+            member.rebalance_timeout = member.session_timeout
+    return metadata
+
+
+def _group_key(group_id: str) -> bytes:
+    return encode_key(GroupMetadataKey(group=group_id))
