@@ -15,7 +15,7 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from kctl.runtime.disk import Buffer, FileSlice
@@ -50,6 +50,7 @@ class RealTransport:
         "_is_closing",
         "_is_lost",
         "_is_reading",
+        "_on_sent",
         "_queue",
         "_receiver",
         "_recv_into",
@@ -81,6 +82,7 @@ class RealTransport:
         self._in_bulk_queue = False
         self._is_closing = False
         self._is_lost = False
+        self._on_sent: Callable[[], object] | None = None
 
     def attach(self, receiver: Receiver) -> None:
         """Start to read for `receiver`."""
@@ -125,7 +127,16 @@ class RealTransport:
 
     def unsent_bytes(self) -> int:
         """Bytes still waiting here; the socket's own buffer is not counted."""
+        if not self._queue:
+            return 0
         return sum(map(len, self._queue)) - self._sent_of_first
+
+    def when_sent(self, callback: Callable[[], object]) -> None:
+        """Call `callback()` soon after nothing is unsent any more."""
+        if self._queue:
+            self._on_sent = callback
+        elif not self._is_lost:
+            self._scheduler.call_soon(callback)
 
     def close(self) -> None:
         """Send what is queued, then close."""
@@ -247,6 +258,9 @@ class RealTransport:
             self._lose(None)
         else:
             self._set_interest(self._interest & ~WRITABLE)
+            if self._on_sent is not None:
+                self._scheduler.call_soon(self._on_sent)
+                self._on_sent = None
 
     def _send_first(self, budget: int) -> tuple[int, int]:
         """Send from the front of the queue; bytes sent and bytes tried."""

@@ -1,0 +1,24 @@
+"""NetworkLimits: what one broker allows its peers, under Kafka's names and with its defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNLIMITED = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkLimits:
+    """Bounds on connections and on the bytes of requests."""
+
+    # socket.request.max.bytes
+    request_bytes_max: int = 104_857_600
+    # max.connections: beyond it the backlog holds new ones.
+    connections_max: int = UNLIMITED
+    # max.connections.per.ip and its overrides (host -> number): beyond it they are closed.
+    connections_per_ip_max: int = UNLIMITED
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    # connections.max.idle.ms
+    idle_ms_max: int = 600_000
+    # queued.max.request.bytes, which Kafka leaves unlimited: bytes of requests in memory beyond
+    # which no new request is begun.
+    queued_request_bytes_max: int = 64 * 1024 * 1024

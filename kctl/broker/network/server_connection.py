@@ -1,0 +1,323 @@
+"""ServerConnection: one client's connection; requests one at a time, answers in order.
+
+A request is in flight from its dispatch until its answer has left for the kernel; only then is
+the next one looked at, so that at most one request and one answer of a connection exist, however
+many the peer has sent (Kafka mutes the channel). Meanwhile bytes are still taken, up to
+PIPELINED_BYTES_MAX, which spares a system call per request; beyond that reading stops.
+
+Bytes that are no request, APIs and versions that are not served, and bodies that cannot be decoded
+end this connection and nothing else. The exception is ApiVersions of an unknown version, answered
+in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the connection too.
+A peer that only finished speaking still gets its answers (half-close).
+
+Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
+until that answer; what this connection has in memory is charged to the server's budget, and a new
+frame is begun only when the budget allows, whereas one that has begun is always finished.
+
+Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
+"""
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kctl.broker.request import Request, RequestContext
+from kctl.errors import CorruptDataError
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.codec import encode
+from kctl.protocol.connection import read_request, response_frame
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.framing import FrameBuffer
+from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
+from kctl.protocol.primitives import Buffer
+from kctl.protocol.schema import Message, Part
+from kctl.runtime.network import Transport
+
+if TYPE_CHECKING:
+    from kctl.broker.network.server import SocketServer
+
+# Bytes taken while a request is in flight, before reading stops.
+PIPELINED_BYTES_MAX = 32 * 1024
+
+_KEY_AND_VERSION = Struct(">hh")
+_read_key_and_version = _KEY_AND_VERSION.unpack_from
+_read_correlation_id = Struct(">i").unpack_from
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class ServerConnection:
+    """The Receiver of one accepted connection."""
+
+    __slots__ = (
+        "_abort",
+        "_charged_bytes",
+        "_current",
+        "_current_bytes",
+        "_frames",
+        "_has_begun_frame",
+        "_is_draining",
+        "_is_large",
+        "_is_over",
+        "_is_reading_paused",
+        "_is_serving",
+        "_is_speechless",
+        "_is_waiting",
+        "_reply",
+        "_server",
+        "_transport",
+        "context",
+        "get_buffer",
+        "last_active_ms",
+        "unsent_at_last_sweep",
+    )
+
+    def __init__(
+        self, server: "SocketServer", transport: Transport, context: RequestContext
+    ) -> None:
+        self.context = context
+        # Monotonic milliseconds of the last request.
+        self.last_active_ms = server.now_ms()
+        # What a slow reader had yet to take when the server last looked.
+        self.unsent_at_last_sweep = 0
+        self._server = server
+        self._transport = transport
+        self._frames = FrameBuffer(server.scratch, server.pool, server.limits.request_bytes_max)
+        self.get_buffer = self._frames.get_buffer
+        self._current: Request | None = None
+        self._current_bytes = 0
+        # Whether the last frame had a buffer of its own, which the next look gives back.
+        self._is_large = False
+        self._has_begun_frame = False
+        self._charged_bytes = 0
+        self._is_serving = False
+        self._is_reading_paused = False
+        # Waits for the server's budget.
+        self._is_waiting = False
+        # The peer has said all it will say.
+        self._is_speechless = False
+        # The server is about to stop.
+        self._is_draining = False
+        # Closed, or closing with nothing more to serve.
+        self._is_over = False
+        # Bound once instead of once a request.
+        self._reply = self._answer
+        self._abort = self.abort
+
+    # Receiver
+
+    def buffer_updated(self, count: int) -> None:
+        """Serve what is whole now, unless a request is in flight."""
+        self._server.counters.bytes_in += count
+        self._frames.buffer_updated(count)
+        if self._current is None:
+            self._serve()
+        self._settle()
+
+    def eof_received(self) -> bool:
+        """Stay open for the answers that are due."""
+        self._is_speechless = True
+        return self.is_busy or self._is_waiting
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Forget everything; an answer that still comes is dropped."""
+        self._is_over = True
+        if self._current is None or not self._is_large:
+            self._frames.close()
+        # Else a handler may still read the frame: its buffer must not go back to the pool.
+        self._current = None
+        self._charge(0)
+        self._server.connection_lost(self)
+
+    # The server's side
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in flight or its answer not yet gone."""
+        return self._current is not None or self._transport.unsent_bytes() > 0
+
+    @property
+    def has_unanswered_request(self) -> bool:
+        """Whether a handler still owes an answer."""
+        return self._current is not None
+
+    def unsent_bytes(self) -> int:
+        """Bytes of answers that the peer has yet to take."""
+        return self._transport.unsent_bytes()
+
+    def close_when_answered(self) -> None:
+        """Close as soon as no request is in flight and what is queued is sent."""
+        self._is_draining = True
+        if self._current is None:
+            self._end()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def resume(self) -> None:
+        """Go on after an answer, or once the budget allows."""
+        self._is_waiting = False
+        if not self._is_over and self._current is None:
+            self._serve()
+            self._settle()
+
+    # Requests
+
+    def _serve(self) -> None:
+        self._is_serving = True
+        try:
+            while self._current is None and not self._is_over and self._serve_next():
+                pass
+        except CorruptDataError as error:
+            self._reject(str(error))
+        finally:
+            self._is_serving = False
+
+    def _serve_next(self) -> bool:
+        """Dispatch the next request; whether to look for another one."""
+        frames = self._frames
+        if self._is_draining:
+            self._end()
+            return False
+        if not self._has_begun_frame and not self._server.may_begin_request(self):
+            self._is_waiting = True
+            self._pause_reading()
+            return False
+        frame = frames.next_frame()
+        if frame is None:
+            self._has_begun_frame = frames.buffered_bytes > 0
+            if self._is_reading_paused:
+                self._is_reading_paused = False
+                self._transport.resume_reading()
+            if self._is_speechless:
+                self._end()
+            return False
+        self._has_begun_frame = False
+        self._is_large = type(frame) is memoryview
+        self._dispatch(frame)
+        if self._transport.unsent_bytes():
+            self._transport.when_sent(self.resume)
+            return False
+        return True
+
+    def _dispatch(self, frame: Buffer) -> None:
+        server = self._server
+        if len(frame) < _KEY_AND_VERSION.size:
+            raise CorruptDataError("a request that ends inside its header")
+        key, version = _read_key_and_version(frame)
+        versions = server.served.get(key)
+        if versions is None or not versions[0] <= version <= versions[1]:
+            self._refuse(frame, key, version)
+            return
+        received = read_request(frame)
+        server.counters.requests += 1
+        now_ms = self.last_active_ms = server.now_ms()
+        self._current = request = Request(
+            key,
+            version,
+            received.correlation_id,
+            received.client_id,
+            received.body,
+            self.context,
+            now_ms,
+            self._reply,
+            self._abort,
+        )
+        self._current_bytes = len(frame)
+        try:
+            server.on_request(request)
+        except Exception as error:  # noqa: BLE001 - one request's failure is not the broker's
+            server.handler_failed(request, error)
+            if not request.answered:
+                self._end()
+
+    def _refuse(self, frame: Buffer, key: int, version: int) -> None:
+        """A request for what is not served."""
+        if key != _API_VERSIONS or len(frame) < 8:
+            raise CorruptDataError(f"API {key} version {version} is not served")
+        (correlation_id,) = _read_correlation_id(frame, 4)
+        served = self._server.served
+        first, last = served.get(_API_VERSIONS, (0, 0))
+        response = ApiVersionsResponse(
+            error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+            api_keys=[
+                ApiVersionsResponseKey(
+                    api_key=_API_VERSIONS, min_version=first, max_version=last
+                )
+            ],
+        )
+        self._post(response_frame(correlation_id, 0, encode(response, 0)))
+
+    def _answer(self, response: Message | None) -> None:
+        """What a handler calls, now or later: send the answer, then look at the next request."""
+        request = self._current
+        if request is None:
+            return
+        self._current = None
+        if response is not None:
+            try:
+                api = _APIS[request.api_key]
+                header_version = api.response_header_version(request.api_version)
+                body = encode(response, request.api_version)
+                self._post(response_frame(request.correlation_id, header_version, body))
+            except Exception as error:  # noqa: BLE001 - whoever completes it must not suffer
+                self._server.handler_failed(request, error)
+                self._end()
+                return
+        if not self._is_serving:
+            self._go_on()
+
+    def _post(self, parts: list[Part]) -> None:
+        self._server.counters.bytes_out += sum(map(len, parts))
+        self._transport.send(parts)
+
+    def _go_on(self) -> None:
+        """After a late answer: never in its caller's stack, which may be another connection."""
+        if self._transport.unsent_bytes():
+            self._transport.when_sent(self.resume)
+        elif (
+            self._is_large
+            or self._is_speechless
+            or self._is_draining
+            or self._frames.buffered_bytes
+        ):
+            self._server.call_soon(self.resume)
+        if self._charged_bytes:
+            self._charge(self._frames.buffered_bytes)
+
+    def _reject(self, words: str) -> None:
+        server = self._server
+        server.counters.bad_requests += 1
+        server.complain(self.context.client_host, f"{self.context.connection_id}: {words}")
+        self._end()
+
+    def _end(self) -> None:
+        """Close once what is queued is sent; nothing more is served."""
+        self._is_over = True
+        self._current = None
+        self._transport.close()
+
+    # Bytes
+
+    def _settle(self) -> None:
+        """Before the loop goes on: leave the scratch buffer, keep the books."""
+        frames = self._frames
+        frames.release()
+        held = frames.buffered_bytes
+        if self._current is not None:
+            if held >= PIPELINED_BYTES_MAX:
+                self._pause_reading()
+            held += self._current_bytes
+        if held != self._charged_bytes:
+            self._charge(held)
+
+    def _charge(self, held: int) -> None:
+        change, self._charged_bytes = held - self._charged_bytes, held
+        self._server.charge(change)
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+
+_APIS = {int(api): api for api in ApiKey}
