@@ -1,0 +1,139 @@
+"""Plans where a group shall go on reading, and carries the plan out.
+
+The new offset is kept within what the partition holds, and the plan says where that happened. Only
+a group without members can be reset: an active one would overwrite it with its next commit.
+
+Kafka 2.7: kafka.admin.ConsumerGroupCommand (`resetOffsets`); KIP-122
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from kctl.admin.offsets import (
+    CommittedOffset,
+    ListedOffset,
+    OffsetAdmin,
+    PartitionResult,
+    Position,
+)
+from kctl.errors import KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kctl.admin.groups import GroupDescription
+    from kctl.client.router import Router
+
+
+class ResetKind(Enum):
+    """Where to: a `position` for all, or something relative to what is committed."""
+
+    POSITION = auto()
+    # By `value` records on (or back).
+    SHIFT = auto()
+    # To what is committed, within the partition's bounds; its end where nothing is.
+    CURRENT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTarget:
+    """What `--to-...` asks for."""
+
+    kind: ResetKind
+    position: Position | None = None
+    shift: int = 0
+
+
+@dataclass(slots=True)
+class ResetStep:
+    """One partition of the plan; `note` says why the new offset is not the one asked for."""
+
+    partition: TopicPartition
+    current_offset: int | None
+    new_offset: int | None
+    note: str = ""
+    error: KctlError | None = None
+
+
+class OffsetReset:
+    """Resets for the groups of one cluster."""
+
+    def __init__(self, router: "Router") -> None:
+        self._offsets = OffsetAdmin(router)
+
+    async def plan(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, target: ResetTarget
+    ) -> list[ResetStep]:
+        """Where each partition (by default: each with a commit) would go; changes nothing."""
+        committed = await self._offsets.committed(group_id)
+        wanted = sorted(set(committed if partitions is None else partitions))
+        if not wanted:
+            return []
+        starts = await self._offsets.earliest(wanted)
+        ends = await self._offsets.latest(wanted)
+        asked = await self._asked_for(wanted, committed, ends, target)
+        return [
+            _step(partition, committed.get(partition), starts[partition], ends[partition], asked)
+            for partition in wanted
+        ]
+
+    async def carry_out(self, group_id: str, steps: Iterable[ResetStep]) -> list[PartitionResult]:
+        """Commit the new offsets of those steps that have one."""
+        offsets = {
+            step.partition: step.new_offset
+            for step in steps
+            if step.error is None and step.new_offset is not None
+        }
+        return await self._offsets.commit(group_id, offsets) if offsets else []
+
+    async def _asked_for(
+        self,
+        partitions: list[TopicPartition],
+        committed: Mapping[TopicPartition, CommittedOffset],
+        ends: Mapping[TopicPartition, ListedOffset],
+        target: ResetTarget,
+    ) -> dict[TopicPartition, int | None]:
+        if target.position is not None:
+            positions = dict.fromkeys(partitions, target.position)
+            resolved = await self._offsets.resolve(positions)
+            return {p: item.offset if item.error is None else None for p, item in resolved.items()}
+        asked: dict[TopicPartition, int | None] = {}
+        for partition in partitions:
+            known = committed.get(partition)
+            has_commit = known is not None and known.offset >= 0
+            if target.kind is ResetKind.SHIFT:
+                asked[partition] = known.offset + target.shift if known and has_commit else None
+            else:
+                asked[partition] = known.offset if known and has_commit else ends[partition].offset
+        return asked
+
+
+def why_not_resettable(group: "GroupDescription") -> str | None:
+    """Why the offsets of `group` cannot be reset now; None if they can."""
+    missing = group.error is not None and group.error.code == ErrorCode.GROUP_ID_NOT_FOUND
+    if missing or group.state in ("Empty", "Dead"):
+        return None
+    return f"Group {group.group_id} is {group.state} with {len(group.members)} members"
+
+
+def _step(
+    partition: TopicPartition,
+    committed: CommittedOffset | None,
+    start: ListedOffset,
+    end: ListedOffset,
+    asked: Mapping[TopicPartition, int | None],
+) -> ResetStep:
+    current = committed.offset if committed is not None and committed.offset >= 0 else None
+    error = start.error or end.error
+    if error is not None:
+        return ResetStep(partition, current, None, error=error)
+    wanted = asked[partition]
+    if wanted is None:
+        return ResetStep(partition, current, None, "nothing committed to shift")
+    if wanted < start.offset:
+        return ResetStep(partition, current, start.offset, f"{wanted} is before the start")
+    if wanted > end.offset:
+        return ResetStep(partition, current, end.offset, f"{wanted} is beyond the end")
+    return ResetStep(partition, current, wanted)

@@ -1,0 +1,147 @@
+"""The kctl command: a table of subcommands, of which only the one asked for is imported.
+
+Every row of COMMANDS names a module. A group's module has `app` (a typer.Typer with its commands);
+a single command's module has `register(app)`, which adds itself to the app it is given. Rows that
+were not asked for are stubs with a line of help, so that `kctl --help` imports none of them.
+"""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from kctl import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """A subcommand of kctl: its name, its module and its line in `kctl --help`."""
+
+    name: str
+    module: str
+    help: str
+    is_group: bool = False
+
+
+COMMANDS = (
+    CommandRow("serve", "kctl.cli.serve", "Run a Kafka broker, with nothing else to start."),
+    CommandRow(
+        "topic", "kctl.cli.topic", "Create, list, describe, alter, delete topics.", is_group=True
+    ),
+    CommandRow("config", "kctl.cli.config", "Describe and alter settings.", is_group=True),
+    CommandRow(
+        "group", "kctl.cli.group", "List, describe, reset, delete consumer groups.", is_group=True
+    ),
+    CommandRow("produce", "kctl.cli.produce", "Write records to a topic."),
+    CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
+    CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),
+    CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
+    CommandRow("completion", "kctl.cli.completion", "Print the completion script of a shell."),
+)
+
+_HELP = """Apache Kafka 2.7 in a pip install, and the toolkit to run the real one.
+
+\b
+Exit status:
+  0    done
+  1    something failed, be it one item of many
+  2    misuse: nothing was done
+  3    no broker reachable, or no answer in time
+  130  interrupted
+
+\b
+Examples:
+  kctl serve --data-dir /tmp/kafka
+  kctl topic create orders -p 3
+  echo hello | kctl produce orders
+  kctl consume orders --from-beginning --exit
+"""
+
+# Options that may stand before the subcommand too; those with a value take the next word.
+_SHARED_VALUE_OPTIONS = (
+    "-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config",
+    "--timeout", "-o", "--output",
+)  # fmt: skip
+
+
+def build_app(words: Sequence[str], *, everything: bool = False) -> typer.Typer:
+    """The Typer app for the command line `words`; with `everything`, no stubs."""
+    wanted = next((word for word in words if not word.startswith("-")), None)
+    app = typer.Typer(
+        name="kctl",
+        help=_HELP,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for row in COMMANDS:
+        if everything or row.name == wanted:
+            _add(app, row)
+        else:
+            app.command(row.name, help=row.help)(_stub)
+    return app
+
+
+def hoist_shared_options(words: Sequence[str]) -> list[str]:
+    """Move shared options that stand before the subcommand behind it: `kctl -b X topic list`
+    means `kctl topic list -b X`."""
+    leading: list[str] = []
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        name, equals, _ = words[position].partition("=")
+        if name not in _SHARED_VALUE_OPTIONS or position + 1 >= len(words):
+            break
+        take = 1 if equals else 2
+        leading += words[position : position + take]
+        position += take
+    rest = list(words[position:])
+    if not leading or not rest:
+        return list(words)
+    groups = {row.name for row in COMMANDS if row.is_group}
+    depth = 2 if rest[0] in groups and len(rest) > 1 and not rest[1].startswith("-") else 1
+    return rest[:depth] + leading + rest[depth:]
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command line `words`; the exit status."""
+    arguments = hoist_shared_options(words)
+    try:
+        build_app(arguments)(args=arguments, prog_name="kctl")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    return 0
+
+
+def _add(app: typer.Typer, row: CommandRow) -> None:
+    module = importlib.import_module(row.module)
+    if row.is_group:
+        app.add_typer(module.app, name=row.name, help=row.help, no_args_is_help=True)
+    else:
+        module.register(app)
+
+
+def _stub() -> None:
+    raise typer.Exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from kctl.cli.output import Output
+
+        Output().write(f"kctl {__version__}\n")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Only carries --version."""
+    _ = version
