@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config import BrokerConfig
 from kctl.broker.controller.controller import Controller
-from kctl.broker.coordinator.runtime import CoordinatorRuntime
+from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.dynamic_config import DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
@@ -31,7 +31,7 @@ class Services:
     log_manager: LogManager
     cluster_store: ClusterStore
     controller: Controller
-    group_coordinator: CoordinatorRuntime
+    group_coordinator: GroupCoordinatorService
     auto_topics: AutoTopicCreator
     producer_ids: ProducerIdManager
     dynamic_configs: DynamicConfigs

@@ -1,0 +1,232 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
+
+Behaviour:
+- Partitions that this broker has not heard of are refused in OffsetCommit and OffsetDelete; a
+  fetch of theirs says -1, as for any without an offset.
+- Version 0 keeps offsets in the metadata store, where the old consumers had them.
+- An offset's own expiry time comes from `retention_time_ms` (versions 2 to 4); else the broker's
+  retention counts (KIP-211).
+
+Versions: OffsetCommit 0-8 (v1 generation, member; v6 leader epoch; v7 static members).
+OffsetFetch 0-7 (v1 the coordinator's; v2 all partitions, error for all; v5 leader epoch; v7
+stable offsets, KIP-447). OffsetDelete 0 (KIP-496).
+
+Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest and its neighbours.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit
+from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.errors import KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kctl.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kctl.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from kctl.store.consumer_znodes import (
+    consumer_offset_path,
+    decode_consumer_offset,
+    encode_consumer_offset,
+)
+
+STATIC_MEMBERS_SINCE = "2.3-IV0"
+_NONE = int(ErrorCode.NONE)
+_UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+CodeOf = Callable[[TopicPartition], int]
+
+
+def handle_offset_commit(services: Services, request: Request) -> None:
+    """Remember how far a group has read; answered when that is in the log."""
+    body: OffsetCommitRequest = request.body
+    if body.group_instance_id is not None and not services.config.is_at_least(STATIC_MEMBERS_SINCE):
+        request.reply(_commit_response(body, lambda _: int(ErrorCode.UNSUPPORTED_VERSION)))
+        return
+    known = _known_offsets(services, body)
+    if not known:
+        request.reply(_commit_response(body, lambda _: _UNKNOWN_PARTITION))
+        return
+
+    def answer(codes: Sequence[int]) -> None:
+        by_partition = {tp: code for (tp, _), code in zip(known, codes, strict=True)}
+        request.reply(_commit_response(body, lambda tp: by_partition.get(tp, _UNKNOWN_PARTITION)))
+
+    commit = OffsetCommit(
+        body.group_id, body.member_id, body.group_instance_id, body.generation_id, known, answer
+    )
+    if request.api_version == 0:
+        services.runtime.scheduler.spawn(_commit_to_store(services, commit), "offset-commit-v0")
+    else:
+        services.group_coordinator.commit_offsets(commit)
+
+
+def _known_offsets(
+    services: Services, body: OffsetCommitRequest
+) -> list[tuple[TopicPartition, CommittedOffset]]:
+    """The offsets of partitions that exist, as they are to be kept."""
+    now_ms = services.runtime.clock.wall_ms()
+    retention_ms = body.retention_time_ms
+    expire_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+    is_known = services.metadata_cache.partition
+    known = []
+    for topic in body.topics:
+        for asked in topic.partitions:
+            topic_partition = TopicPartition(topic.name, asked.partition_index)
+            if is_known(topic_partition) is not None:
+                committed = CommittedOffset(
+                    asked.committed_offset,
+                    asked.committed_leader_epoch,
+                    asked.committed_metadata or "",
+                    now_ms if asked.commit_timestamp < 0 else asked.commit_timestamp,
+                    expire_ms,
+                )
+                known.append((topic_partition, committed))
+    return known
+
+
+def _commit_response(body: OffsetCommitRequest, code_of: CodeOf) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=asked.partition_index,
+                        error_code=code_of(TopicPartition(topic.name, asked.partition_index)),
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+async def _commit_to_store(services: Services, commit: OffsetCommit) -> None:
+    codes = []
+    for topic_partition, committed in commit.offsets:
+        code = ErrorCode.NONE
+        if len(committed.metadata) > services.config.offset_metadata_max_bytes:
+            code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            try:
+                path = consumer_offset_path(commit.group_id, topic_partition)
+                data = encode_consumer_offset(committed.offset)
+                await services.cluster_store.set_or_create(path, data)
+            except KctlError:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+        codes.append(int(code))
+    commit.reply(codes)
+
+
+def handle_offset_fetch(services: Services, request: Request) -> None:
+    """Tell how far a group has read."""
+    body: OffsetFetchRequest = request.body
+    if request.api_version == 0:
+        services.runtime.scheduler.spawn(_fetch_from_store(services, request), "offset-fetch-v0")
+        return
+    asked = None if body.topics is None else _asked(body)
+    code, fetched = services.group_coordinator.fetch_offsets(
+        body.group_id, asked, require_stable=body.require_stable
+    )
+    if code and request.api_version < 2:
+        # No place for an error of the whole: it is everyone's.
+        fetched = [FetchedOffset(tp, error_code=code) for tp in asked or ()]
+    request.reply(_fetch_response(fetched, code))
+
+
+def _asked(body: OffsetFetchRequest) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, partition)
+        for topic in body.topics or ()
+        for partition in topic.partition_indexes
+    ]
+
+
+async def _fetch_from_store(services: Services, request: Request) -> None:
+    body: OffsetFetchRequest = request.body
+    fetched = []
+    for topic_partition in _asked(body):
+        code, offset = _UNKNOWN_PARTITION, None
+        if services.metadata_cache.partition(topic_partition) is not None:
+            try:
+                path = consumer_offset_path(body.group_id, topic_partition)
+                found = await services.cluster_store.get(path)
+                offset = decode_consumer_offset(found[0]) if found is not None else None
+                code = _NONE if offset is not None else _UNKNOWN_PARTITION
+            except KctlError:
+                code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        fetched.append(
+            FetchedOffset(topic_partition, error_code=code)
+            if offset is None
+            else FetchedOffset(topic_partition, offset)
+        )
+    request.reply(_fetch_response(fetched, _NONE))
+
+
+def _fetch_response(fetched: Iterable[FetchedOffset], code: int) -> OffsetFetchResponse:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for one in fetched:
+        name, partition = one.topic_partition
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetFetchResponseTopic(name=name)
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                metadata=one.metadata,
+                error_code=one.error_code,
+            )
+        )
+    return OffsetFetchResponse(topics=list(topics.values()), error_code=code)
+
+
+def handle_offset_delete(services: Services, request: Request) -> None:
+    """Forget how far a group has read in topics that it does not subscribe to."""
+    body: OffsetDeleteRequest = request.body
+    asked = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+    is_known = services.metadata_cache.partition
+    known = [tp for tp in asked if is_known(tp) is not None]
+
+    def answer(result: tuple[int, list[int]]) -> None:
+        group_code, codes = result
+        if group_code:
+            request.reply(OffsetDeleteResponse(error_code=group_code))
+            return
+        by_partition = dict(zip(known, codes, strict=True))
+        topics: dict[str, OffsetDeleteResponseTopic] = {}
+        for tp in asked:
+            topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic))
+            topic.partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=tp.partition,
+                    error_code=by_partition.get(tp, _UNKNOWN_PARTITION),
+                )
+            )
+        request.reply(OffsetDeleteResponse(topics=list(topics.values())))
+
+    services.group_coordinator.delete_offsets(body.group_id, known, answer)
