@@ -1,10 +1,9 @@
 """BrokerChannel: one connection to one broker; handshake, pipelining, time limits.
 
 States: CONNECTING (the socket, then ApiVersions) -> READY -> CLOSED, or CONNECTING -> CLOSED.
-Requests are sent in the order of `send` and answered in that order; each carries a correlation
-id, and an answer with another one than the oldest request's closes the channel. An answer that
-is late closes it too, as nothing behind it could be read: what was under way fails with
-UnreachableError, and whether the broker did it is not known.
+Requests are sent in the order of `send` and answered in that order (`protocol.connection` sees
+to it). An answer that is late closes the channel, as nothing behind it could be read: what was
+under way fails with UnreachableError, and whether the broker did it is not known.
 
 Versions are negotiated with the broker's ApiVersions (KIP-35): v3 first, and where the broker is
 too old for that (it says UNSUPPORTED_VERSION in v0's form) again with a version it has.
@@ -16,17 +15,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from struct import Struct
 from typing import Any
 
 from kctl import __version__
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.codec import decode, encode
+from kctl.protocol.connection import ClientConnection
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kctl.protocol.primitives import Buffer, read_unknown_tags, read_uvarint
+from kctl.protocol.negotiation import NegotiatedVersions
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
@@ -38,11 +35,6 @@ DEFAULT_TIMEOUT_MS = 30_000
 RESPONSE_BYTES_MAX = 1 << 30
 IN_FLIGHT_MAX = 1_000
 SOFTWARE_NAME = "kctl"
-
-_PREFIX = Struct(">ihhi")
-_read_int32 = Struct(">i").unpack_from
-_read_int16 = Struct(">h").unpack_from
-_APIS = {int(api): api for api in ApiKey}
 
 
 class ChannelState(Enum):
@@ -64,9 +56,7 @@ NEXT_STATES = {
 class _Pending:
     """A request that waits for its answer."""
 
-    correlation_id: int
     api: ApiKey
-    version: int
     future: Future[Any]
     # Monotonic milliseconds.
     deadline_ms: int
@@ -88,16 +78,16 @@ class BrokerChannel:
         self.host = host
         self.port = port
         self.state = ChannelState.CONNECTING
-        # ApiKey number -> (first, last) version that broker and we both speak.
-        self.versions: dict[int, tuple[int, int]] = {}
         self._runtime = runtime
-        self._client_id = client_id
+        self._connection = ClientConnection(client_id, frame_bytes_max=RESPONSE_BYTES_MAX)
+        # Where the next bytes of answers go (Receiver).
+        self.get_buffer = self._connection.get_buffer
         self._request_timeout_ms = request_timeout_ms
         self._in_flight_max = in_flight_max
         self._transport: Transport | None = None
-        self._frames = FrameBuffer(frame_bytes_max=RESPONSE_BYTES_MAX)
+        self._versions = NegotiatedVersions([], self.name)
+        # In the order sent.
         self._pending: deque[_Pending] = deque()
-        self._next_correlation_id = 0
         self._timer: Timer | None = None
         # When it rings, in monotonic milliseconds.
         self._timer_ms = 0
@@ -139,7 +129,7 @@ class BrokerChannel:
         its Future is done at once, with None."""
         api = _api_of(message)
         if self.state is not ChannelState.READY:
-            return self._failed(self._closing_error or UnreachableError(f"{self.name}: not open"))
+            return self._failed()
         if version is None:
             version = self.version_of(api)
         if len(self._pending) >= self._in_flight_max:
@@ -151,16 +141,11 @@ class BrokerChannel:
 
     def version_of(self, api: ApiKey) -> int:
         """The newest version of `api` that both sides speak; ApiError if there is none."""
-        versions = self.versions.get(api)
-        if versions is None:
-            raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.name} cannot do {api.title}"
-            )
-        return versions[1]
+        return self._versions.pick(api)
 
-    def has_api(self, api: ApiKey) -> bool:
-        """Whether broker and we share a version of `api`."""
-        return api in self.versions
+    def has_api(self, api: ApiKey, version: int = 0) -> bool:
+        """Whether broker and we share `version` of `api` or a later one."""
+        return self._versions.has(api, version)
 
     def when_closed(self, callback: "Callable[[BrokerChannel], object]") -> None:
         """Call `callback(self)` when the channel closes, for whatever reason."""
@@ -172,20 +157,16 @@ class BrokerChannel:
 
     # Receiver
 
-    def get_buffer(self) -> memoryview:
-        """Where the next bytes of answers go."""
-        return self._frames.get_buffer()
-
     def buffer_updated(self, count: int) -> None:
         """Take in answers."""
-        frames = self._frames
-        frames.buffer_updated(count)
+        connection = self._connection
+        connection.buffer_updated(count)
         try:
-            while (frame := frames.next_frame()) is not None:
-                self._answered(frame)
+            while (event := connection.next_event()) is not None:
+                self._pending.popleft().future.set_result(event.body)
         except CorruptDataError as error:
             self._close(UnreachableError(f"{self.name} does not speak Kafka's protocol: {error}"))
-        frames.release()
+        connection.release()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail what is under way."""
@@ -211,46 +192,26 @@ class BrokerChannel:
             response = await self._post(request, ApiKey.API_VERSIONS, version, deadline_ms)
         if response.error_code:
             raise ApiError(response.error_code)
-        self.versions = common_versions(response)
+        self._versions = NegotiatedVersions(response.api_keys, f"the broker at {self.name}")
 
-    def _post(
-        self, message: Message, api: ApiKey, version: int, deadline_ms: int
-    ) -> Future[Any]:
-        future: Future[Any] = self._runtime.scheduler.future()
+    def _post(self, message: Message, api: ApiKey, version: int, deadline_ms: int) -> Future[Any]:
         if self._transport is None or self.state is ChannelState.CLOSED:
-            return self._failed(self._closing_error or UnreachableError(f"{self.name}: not open"))
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
-        body = encode(message, version)
-        header = encode_request_header(
-            api, version, correlation_id, self._client_id, sum(map(len, body))
-        )
-        if api is ApiKey.PRODUCE and getattr(message, "acks", None) == 0:
-            future.set_result(None)
-        else:
-            self._pending.append(_Pending(correlation_id, api, version, future, deadline_ms))
-            self._set_timer(deadline_ms)
-        self._transport.send([header, *body])
-        return future
-
-    def _failed(self, error: KctlError) -> Future[Any]:
+            return self._failed()
+        is_answered = api is not ApiKey.PRODUCE or getattr(message, "acks", 1) != 0
+        _, parts = self._connection.send_request(message, version, is_answered=is_answered)
         future: Future[Any] = self._runtime.scheduler.future()
-        future.set_error(error)
+        if is_answered:
+            self._pending.append(_Pending(api, future, deadline_ms))
+            self._set_timer(deadline_ms)
+        else:
+            future.set_result(None)
+        self._transport.send(parts)
         return future
 
-    def _answered(self, frame: Buffer) -> None:
-        if len(frame) < 4:
-            raise CorruptDataError(f"an answer of {len(frame)} bytes")
-        correlation_id = _read_int32(frame, 0)[0]
-        if not self._pending or self._pending[0].correlation_id != correlation_id:
-            raise CorruptDataError(f"answer {correlation_id} to nothing that was asked")
-        pending = self._pending.popleft()
-        try:
-            response = decode_response(pending.api, pending.version, frame)
-        except CorruptDataError as error:
-            pending.future.set_error(error)
-            raise
-        pending.future.set_result(response)
+    def _failed(self) -> Future[Any]:
+        future: Future[Any] = self._runtime.scheduler.future()
+        future.set_error(self._closing_error or UnreachableError(f"{self.name} is not connected"))
+        return future
 
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -267,8 +228,7 @@ class BrokerChannel:
         now_ms = self._runtime.clock.monotonic_ms()
         late = next((it for it in self._pending if it.deadline_ms <= now_ms), None)
         if late is not None:
-            what = f"{self.name} did not answer {late.api.title} in time"
-            self._close(TimedOutError(what))
+            self._close(TimedOutError(f"{self.name} did not answer {late.api.title} in time"))
         else:
             self._set_timer(min(it.deadline_ms for it in self._pending))
 
@@ -292,48 +252,6 @@ class BrokerChannel:
             self._transport.close()
         if self._on_closed is not None:
             self._on_closed(self)
-
-
-def encode_request_header(
-    api: ApiKey, version: int, correlation_id: int, client_id: str | None, body_bytes: int
-) -> bytes:
-    """Size prefix and header of a request whose body has `body_bytes` bytes."""
-    header_version = api.request_header_version(version)
-    rest = b""
-    if header_version >= 1:
-        text = b"" if client_id is None else client_id.encode()
-        rest = (-1 if client_id is None else len(text)).to_bytes(2, "big", signed=True) + text
-    if header_version >= 2:
-        rest += b"\0"
-    size = 8 + len(rest) + body_bytes
-    return _PREFIX.pack(size, api, version, correlation_id) + rest
-
-
-def decode_response(api: ApiKey, version: int, frame: Buffer) -> Any:
-    """The message in a response frame, which begins with its correlation id."""
-    position = 4
-    if api is ApiKey.API_VERSIONS:
-        # A broker that lacks the version answers in version 0, whatever was asked (KIP-511).
-        if len(frame) >= 6 and _read_int16(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-    elif api.response_header_version(version):
-        count, position = read_uvarint(frame, position)
-        position = read_unknown_tags(frame, position, count)[1]
-    return decode(api.response_class, version, frame, position)
-
-
-def common_versions(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    """What the broker told, cut down to what we speak."""
-    common = {}
-    for told in response.api_keys:
-        api = _APIS.get(told.api_key)
-        if api is None:
-            continue
-        first = max(api.min_version, told.min_version)
-        last = min(api.max_version, told.max_version)
-        if first <= last:
-            common[int(api)] = (first, last)
-    return common
 
 
 def _fallback_version(response: ApiVersionsResponse) -> int:

@@ -11,7 +11,7 @@ Kafka's own admin client does. Whoever must not repeat uses a BrokerChannel.
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, org.apache.kafka.clients.Metadata
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kctl.client.broker_channel import BrokerChannel, ChannelState
@@ -229,14 +229,10 @@ class Router:
 
     async def max_version(self, api: ApiKey, timeout_ms: int | None = None) -> int:
         """The newest version of `api` that a broker and we both speak; -1 if none."""
-        versions = await self.versions(timeout_ms)
-        return versions.get(int(api), (0, -1))[1]
 
-    async def versions(self, timeout_ms: int | None = None) -> Mapping[int, tuple[int, int]]:
-        """ApiKey number -> (first, last) version that a broker and we both speak."""
-
-        async def once(deadline_ms: int, _attempt: int) -> Mapping[int, tuple[int, int]]:
-            return (await self._any_channel(deadline_ms)).versions
+        async def once(deadline_ms: int, _attempt: int) -> int:
+            channel = await self._any_channel(deadline_ms)
+            return channel.version_of(api) if channel.has_api(api) else -1
 
         return await self._persist(once, timeout_ms)
 
