@@ -36,7 +36,8 @@ class RecordBatchBuilder:
     """One v2 batch in the making; `build` may be called once the records are in.
 
     Offsets count up from `base_offset` unless `append` is told one, which must be above the last.
-    With LOG_APPEND_TIME every record's timestamp is `append_timestamp`.
+    With LOG_APPEND_TIME `append_timestamp` is every record's timestamp; the producer's stay in the
+    records' bytes, unread.
     """
 
     magic = 2
@@ -102,8 +103,6 @@ class RecordBatchBuilder:
             offset = self._next_offset
         elif offset < self._next_offset:
             raise ValueError(f"offset {offset} is below the next one, {self._next_offset}")
-        if self.attributes & TIMESTAMP_TYPE_MASK:
-            timestamp = self.append_timestamp
         if not self.count:
             self._base_timestamp = timestamp
         if timestamp > self.max_timestamp:

@@ -49,6 +49,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # that a broker takes by default (socket.request.max.bytes).
 DEFAULT_DECOMPRESSED_BYTES_MAX = 104_857_600
 
+_GZIP_MAGIC = b"\x1f\x8b"
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -120,14 +121,13 @@ def _decompress_gzip(data: Buffer, limit: int) -> tuple[bytes, bool]:
     parts: list[bytes] = []
     left = limit
     rest: Buffer = data
-    while rest:
+    # Bytes behind the last member are padding, as gzip readers have it.
+    while rest and (not parts or rest[:2] == _GZIP_MAGIC):
         stream = inflater(wbits=31)
         try:
             # One byte more than wanted tells "exactly the limit" from "too much".
             part = stream.decompress(rest, left + 1)
         except failure as error:
-            if parts:
-                break  # Bytes behind the last member are padding, as gzip readers have it.
             raise CorruptDataError(f"gzip data are damaged: {error}") from None
         if len(part) > left:
             parts.append(part[:left])

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from kctl.errors import CorruptDataError
 from kctl.records.checksum import crc32
-from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, decompress
+from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, ZSTD, decompress
 from kctl.records.record import Record
 from kctl.records.record_batch import (
     COMPRESSION_MASK,
@@ -225,12 +225,27 @@ class LegacyBatch:
         if not self.compression_type:
             yield self
             return
+        self.ensure_wrapper()
+        yield from self.inner_messages(self.decompress(limit))
+
+    def decompress(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> bytes:
+        """What a wrapper's value holds; CorruptDataError if it cannot be decompressed."""
         _, value = self.key_and_value()
-        if value is None:
+        return decompress(self.compression_type, value or b"", limit, self.magic)
+
+    def ensure_wrapper(self) -> None:
+        """CorruptDataError if this cannot be a wrapper, whatever its value holds."""
+        if self.compression_type == ZSTD:
+            raise CorruptDataError(
+                f"Invalid wrapper compressionType found in legacy deep record iterator {self.magic}"
+            )
+        if self.key_and_value()[1] is None:
             raise CorruptDataError(
                 f"Found invalid compressed record set with null value (magic = {self.magic})"
             )
-        plain = decompress(self.compression_type, value, limit, self.magic)
+
+    def inner_messages(self, plain: bytes) -> Iterator["LegacyBatch"]:
+        """The messages in a wrapper's decompressed value; a cut one at the end is ignored."""
         last = _last_inner_offset(plain)
         base = self._base_of_inner(last) if self.magic == 1 else 0
         for message in _plain_messages(plain, self.magic):
@@ -259,27 +274,29 @@ class LegacyBatch:
 
 
 def _last_inner_offset(data: bytes) -> int:
-    """The offset stored last; the walk after this one tells what is wrong with the sizes."""
+    """The offset of the last whole message; the walk after this one tells what is wrong with the sizes."""
     position = 0
-    offset = -1
+    last = None
     while len(data) - position >= LOG_OVERHEAD:
         offset, size = PREFIX.unpack_from(data, position)
         position += LOG_OVERHEAD + max(size, 0)
-    if not position:
-        raise CorruptDataError("Found an empty compressed message set")
-    return offset
+        if position <= len(data):
+            last = offset
+    if last is None:
+        raise CorruptDataError("Found invalid compressed record set with no inner records")
+    return last
 
 
 def _plain_messages(data: bytes, wrapper_magic: int) -> Iterator[LegacyBatch]:
     position = 0
-    while position < len(data):
+    while len(data) - position >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
         message = LegacyBatch(data, position)
         if message.size < LOG_OVERHEAD + RECORD_OVERHEAD_V0:
             raise CorruptDataError(
                 f"Inner message at byte {position} has size {message.size}: too small"
             )
         if position + message.size > len(data):
-            raise CorruptDataError(f"Inner message at byte {position} ends behind its wrapper")
+            return
         if message.magic != wrapper_magic:
             raise CorruptDataError(
                 f"Compressed message magic {message.magic} does not match wrapper magic "

@@ -70,7 +70,7 @@ class MessageSetBuilder:
             offset = self._next_offset
         elif offset < self._next_offset:
             raise ValueError(f"offset {offset} is below the next one, {self._next_offset}")
-        if self.timestamp_type == LOG_APPEND_TIME:
+        if self.timestamp_type == LOG_APPEND_TIME and not self.compression_type:
             timestamp = self.append_timestamp
         if self.magic and timestamp > self.max_timestamp:
             self.max_timestamp = timestamp

@@ -35,6 +35,7 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.compression import NONE, ZSTD, decompress
+from kctl.records.legacy import LegacyBatch
 from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.memory_records import Batch, batches
 from kctl.records.record import Record, decode_records
@@ -185,16 +186,30 @@ def _records(batch: Batch, rules: ValidationRules) -> Iterator[Record]:
         yield from _v2_records(batch)
         return
     try:
-        for message in batch.messages():
+        for message in _messages(batch):
             if batch.compression_type and not message.is_crc_valid():
-                raise CorruptDataError(
+                raise ApiError(
+                    ErrorCode.CORRUPT_MESSAGE,
                     f"Record is corrupt (stored crc = {message.crc}, computed crc = "
-                    f"{message.compute_crc()}) in topic partition {rules.topic_partition}."
+                    f"{message.compute_crc()}) in topic partition {rules.topic_partition}.",
                 )
             key, value = message.key_and_value()
             yield Record(message.offset, message.timestamp, key, value)
     except CorruptDataError as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
+def _messages(batch: LegacyBatch) -> Iterator[LegacyBatch]:
+    """As LegacyBatch.messages, but damaged compression is CORRUPT_MESSAGE."""
+    if not batch.compression_type:
+        yield batch
+        return
+    batch.ensure_wrapper()
+    try:
+        plain = batch.decompress()
+    except CorruptDataError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    yield from batch.inner_messages(plain)
 
 
 def _v2_records(batch: RecordBatch) -> Iterator[Record]:
@@ -322,7 +337,7 @@ def _assign_in_place(
                 offset_of_max = facts.next_offset + number
     last_offset = next_offset - 1
     first = found[0]
-    if is_append_time and first.magic > 0:
+    if is_append_time:
         max_timestamp = facts.now_ms
         offset_of_max = last_offset if first.magic == 2 else facts.next_offset
     if first.compression_type:
@@ -342,6 +357,9 @@ def _finish(
         check_size(len(built), facts.rules)
     max_timestamp = builder.max_timestamp
     offset_of_max = builder.offset_of_max_timestamp
+    if facts.rules.timestamp_type == LOG_APPEND_TIME:
+        max_timestamp = facts.now_ms
+        offset_of_max = builder.base_offset
     if is_one_batch or max_timestamp == NO_TIMESTAMP:
         offset_of_max = builder.last_offset
     result = _result(built, first, seen, facts, max_timestamp, offset_of_max)

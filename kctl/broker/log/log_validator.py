@@ -44,6 +44,7 @@ from kctl.records.record_batch import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAX_TIMESTAMP_OFFSET,
+    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -145,7 +146,8 @@ def _assign(
     elif number >= 0:
         max_timestamp = header.base_timestamp + delta
         if not codec:
-            offset_of_max_timestamp = next_offset + number
+            has_timestamp = max_timestamp != NO_TIMESTAMP
+            offset_of_max_timestamp = next_offset + number if has_timestamp else -1
     _ASSIGNMENT.pack_into(records, 0, next_offset, header.length, leader_epoch)
     if max_timestamp != header.max_timestamp or attributes != header.attributes:
         INT16.pack_into(records, ATTRIBUTES_OFFSET, attributes)
