@@ -276,7 +276,7 @@ class LegacyBatch:
 def _last_inner_offset(data: bytes) -> int:
     """The offset of the last whole message; the walk after this one tells what is wrong with the sizes."""
     position = 0
-    last = None
+    last: int | None = None
     while len(data) - position >= LOG_OVERHEAD:
         offset, size = PREFIX.unpack_from(data, position)
         position += LOG_OVERHEAD + max(size, 0)
