@@ -1,0 +1,187 @@
+"""Frames: whatever the chunks, the same frames; memory follows what arrived, not what was said."""
+
+import random  # noqa: TID251 - only ever seeded
+import tracemalloc
+
+import pytest
+
+from kctl.errors import CorruptDataError
+from kctl.protocol.framing import (
+    FIRST_BUFFER_BYTES,
+    POOLED_BUFFER_BYTES_MAX,
+    SCRATCH_BYTES_MIN,
+    SMALL_FRAME_MAX,
+    BufferPool,
+    FrameBuffer,
+)
+
+
+def framed(*bodies):
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+def receive(frames, data, chunk=1 << 30):
+    """Feed `data` as a socket would, at most `chunk` bytes a read; the frames, copied."""
+    received = []
+    position = 0
+    while position < len(data):
+        buffer = frames.get_buffer()
+        assert len(buffer) > 0
+        count = min(len(buffer), len(data) - position, chunk)
+        buffer[:count] = data[position : position + count]
+        position += count
+        frames.buffer_updated(count)
+        while (frame := frames.next_frame()) is not None:
+            received.append(bytes(frame))
+        frames.release()
+    return received
+
+
+SIZES = (0, 1, 4, 100, SMALL_FRAME_MAX, SMALL_FRAME_MAX + 1, FIRST_BUFFER_BYTES + 1, 300_000)
+BODIES = [bytes([number]) * size for number, size in enumerate((*SIZES, *reversed(SIZES)))]
+
+
+@pytest.mark.parametrize("pool", [None, BufferPool()], ids=["unpooled", "pooled"])
+@pytest.mark.parametrize("chunk", [7, 1_000, 20_000, 1 << 30])
+def test_the_same_frames_come_out_of_any_chunks(chunk, pool):
+    frames = FrameBuffer(pool=pool)
+    assert receive(frames, framed(*BODIES), chunk) == BODIES
+    assert frames.buffered_bytes == 0
+
+
+def test_chunks_of_random_sizes():
+    rng = random.Random(7)
+    data = framed(*BODIES)
+    for _ in range(20):
+        frames = FrameBuffer(bytearray(SCRATCH_BYTES_MIN), BufferPool())
+        received, position = [], 0
+        while position < len(data):
+            count = rng.choice((1, 3, 500, 70_000))
+            received += receive(frames, data[position : position + count])
+            position += count
+        assert received == BODIES
+
+
+def test_connections_share_a_scratch_buffer_without_mixing_bytes():
+    scratch = bytearray(SCRATCH_BYTES_MIN)
+    one, other = FrameBuffer(scratch), FrameBuffer(scratch)
+    first, second = framed(b"first" * 100), framed(b"second" * 100)
+    for position in range(0, 495, 9):
+        assert receive(one, first[position : position + 9]) == []
+        assert receive(other, second[position : position + 9]) == []
+    assert receive(one, first[495:]) == [b"first" * 100]
+    assert receive(other, second[495:]) == [b"second" * 100]
+
+
+def test_small_frames_keep_their_bytes_for_as_long_as_they_are_held():
+    frames = FrameBuffer(pool=BufferPool())
+    buffer = frames.get_buffer()
+    data = framed(b"one", b"two")
+    buffer[: len(data)] = data
+    frames.buffer_updated(len(data))
+    one = frames.next_frame()
+    frames.release()
+    buffer[:] = bytes(len(buffer))
+    assert (one, frames.next_frame(), frames.next_frame()) == (b"one", b"two", None)
+
+
+def test_a_large_frame_is_received_straight_into_the_buffer_it_is_read_from():
+    frames = FrameBuffer(pool=BufferPool())
+    body = bytes(range(256)) * 256
+    receive(frames, framed(body)[:1_000])
+    place = frames.get_buffer()
+    place[:] = body[996:]
+    frames.buffer_updated(len(place))
+    frame = frames.next_frame()
+    assert frame == body
+    assert frame.obj is place.obj
+
+
+def test_a_pooled_buffer_comes_back_with_the_next_frame():
+    pool = BufferPool()
+    frames = FrameBuffer(pool=pool)
+    large = framed(b"x" * 50_000)
+    buffers = []
+    for _ in range(3):
+        for part in (large[:100], large[100:]):
+            place = frames.get_buffer()
+            place[: len(part)] = part
+            frames.buffer_updated(len(part))
+            frame = frames.next_frame()
+            frames.release()
+        buffers.append(id(frame.obj))
+        assert pool.free_bytes == 0
+    assert len(set(buffers)) == 1
+    assert frames.next_frame() is None
+    assert pool.free_bytes == FIRST_BUFFER_BYTES
+
+
+def test_without_a_pool_large_frames_belong_to_their_holder():
+    frames = FrameBuffer()
+    kept = []
+    for number in range(3):
+        data = framed(bytes([number]) * 50_000)
+        buffer = frames.get_buffer()
+        buffer[: len(data)] = data
+        frames.buffer_updated(len(data))
+        kept.append(frames.next_frame())
+    assert [frame[0] for frame in kept] == [0, 1, 2]
+
+
+def test_what_a_peer_announces_is_not_allocated():
+    """100 MB announced and ten bytes sent cost Apache Kafka 200 MB for as long as it waits."""
+    frames = FrameBuffer(pool=BufferPool())
+    tracemalloc.start()
+    try:
+        receive(frames, (100_000_000).to_bytes(4, "big") + bytes(10))
+        assert frames.get_buffer()
+        assert tracemalloc.get_traced_memory()[1] < 2 * FIRST_BUFFER_BYTES
+        receive(frames, bytes(1_000_000))
+        assert frames.buffered_bytes <= 2 * 1_048_576
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1_001, 2**31 - 1])
+def test_a_mad_size_is_corrupt(size):
+    frames = FrameBuffer(frame_bytes_max=1_000)
+    with pytest.raises(CorruptDataError, match=f"{size} bytes; the limit is 1000"):
+        receive(frames, size.to_bytes(4, "big", signed=True))
+
+
+def test_the_largest_size_allowed_is_taken():
+    assert receive(FrameBuffer(frame_bytes_max=1_000), framed(b"x" * 1_000)) == [b"x" * 1_000]
+
+
+def test_frames_that_are_not_taken_stop_the_receiving():
+    frames = FrameBuffer()
+    buffer = frames.get_buffer()
+    data = framed(*[b"x" * 96] * 1_000)[: len(buffer)]
+    buffer[:] = data
+    frames.buffer_updated(len(buffer))
+    frames.release()
+    with pytest.raises(RuntimeError, match="take the whole frames"):
+        frames.get_buffer()
+    assert frames.next_frame() == b"x" * 96
+    assert len(frames.get_buffer()) == 100
+
+
+def test_closing_gives_unfinished_and_lent_buffers_back():
+    pool = BufferPool()
+    frames = FrameBuffer(pool=pool)
+    receive(frames, framed(b"x" * 50_000)[:-1])
+    frames.close()
+    assert pool.free_bytes == FIRST_BUFFER_BYTES
+    assert frames.buffered_bytes == 0
+
+
+def test_a_pool_keeps_neither_huge_buffers_nor_too_many():
+    pool = BufferPool(bytes_max=200_000)
+    pool.give(bytearray(POOLED_BUFFER_BYTES_MAX + 1))
+    assert pool.free_bytes == 0
+    for _ in range(3):
+        pool.give(bytearray(90_000))
+    assert pool.free_bytes == 180_000
+    assert len(pool.take(50_000, 60_000)) == 90_000
+    assert len(pool.take(95_000, 60_000)) == 60_000
+    assert pool.free_bytes == 90_000
