@@ -13,6 +13,8 @@ from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.topic_creation import TopicCreator
+from kctl.broker.topic_waits import TopicWaits
 from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
@@ -33,6 +35,8 @@ class Services:
     controller: Controller
     group_coordinator: GroupCoordinatorService
     auto_topics: AutoTopicCreator
+    topic_creator: TopicCreator
+    topic_waits: TopicWaits
     producer_ids: ProducerIdManager
     dynamic_configs: DynamicConfigs
     fetch_sessions: FetchSessionCache

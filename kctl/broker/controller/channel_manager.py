@@ -11,6 +11,7 @@ Kafka 2.7: kafka.controller.{ControllerChannelManager, RequestSendThread}.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from kctl.broker.controller.request_batch import BrokerRequest
@@ -38,7 +39,8 @@ class BrokerLink(Protocol):
 
 
 OpenLink = Callable[[BrokerInfo], BrokerLink]
-DeliverLocal = Callable[[Message], Message]
+# The own broker's answer, at once or later.
+DeliverLocal = Callable[[Message], Message | Future[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class LocalLink:
         self._deliver = deliver
 
     def send(self, request: Message) -> Future[Message]:
-        """Hand the request to the broker soon; its answer follows at once."""
+        """Hand the request to the broker soon."""
         future = self._scheduler.future()
         self._scheduler.call_soon(self._run, request, future)
         return future
@@ -124,9 +126,22 @@ class LocalLink:
 
     def _run(self, request: Message, future: Future[Message]) -> None:
         try:
-            future.set_result(self._deliver(request))
+            answer = self._deliver(request)
         except KctlError as error:
             future.set_error(error)
+            return
+        if isinstance(answer, Future):
+            answer.add_done_callback(partial(_hand_on, future))
+        else:
+            future.set_result(answer)
+
+
+def _hand_on(future: Future[Message], answer: Future[Message]) -> None:
+    error = answer.error()
+    if error is not None:
+        future.set_error(error)
+    else:
+        future.set_result(answer.result())
 
 
 class BrokerQueue:

@@ -80,7 +80,7 @@ class Leadership:
 
     def become_leader_or_follower(self, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Obey a LeaderAndIsr request."""
-        refusal = self._refusal(body.controller_epoch, body.broker_epoch)
+        refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return LeaderAndIsrResponse(error_code=refusal)
         errors, changes = [], []
@@ -126,7 +126,7 @@ class Leadership:
 
     def stop_replicas(self, body: StopReplicaRequest) -> StopReplicaResponse:
         """Obey a StopReplica request: forget replicas, and delete the logs of those to delete."""
-        refusal = self._refusal(body.controller_epoch, body.broker_epoch)
+        refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return StopReplicaResponse(error_code=refusal)
         errors, changes = [], []
@@ -168,8 +168,8 @@ class Leadership:
 
     # --- both --------------------------------------------------------------------------------
 
-    def _refusal(self, controller_epoch: int, broker_epoch: int) -> int:
-        """The error code for the whole request, or 0."""
+    def refusal(self, controller_epoch: int, broker_epoch: int) -> int:
+        """The error code for a whole request of the controller, or 0; remembers its epoch."""
         if broker_epoch not in (-1, self._broker_epoch()) and broker_epoch < self._broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self._replicas.controller_epoch:

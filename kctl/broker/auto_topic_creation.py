@@ -1,0 +1,99 @@
+"""AutoTopicCreator: makes a topic because somebody asked for it: an unknown one in Metadata, or the
+internal ones that coordinators need.
+
+Nobody waits for the topic: who asked hears LEADER_NOT_AVAILABLE and asks again.
+
+Kafka 2.7: kafka.server.KafkaApis (`createTopic`, `createInternalTopic`).
+"""
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.topic_creation import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    NewTopic,
+    TopicCreator,
+)
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.runtime.runtime import Runtime
+from kctl.store.errors import StoreError
+
+
+class AutoTopicCreator:
+    """Creates with the broker's defaults, or as internal topics must be."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        creator: TopicCreator,
+        metadata_cache: MetadataCache,
+        config: BrokerConfig,
+    ) -> None:
+        self._scheduler = runtime.scheduler
+        self._trace = runtime.trace
+        self._creator = creator
+        self._cache = metadata_cache
+        self._config = config
+
+    async def create(self, topic: str) -> ErrorCode:
+        """Create an ordinary topic with the broker's defaults; what to tell who asked for it:
+        LEADER_NOT_AVAILABLE if it is there or coming."""
+        return await self._create(NewTopic(topic))
+
+    def ensure_internal_topic(self, topic: str) -> None:
+        """See to it that an internal topic comes to be, soon; nobody is told of failures, as who
+        needs it asks again."""
+        self._scheduler.spawn(self.create_internal(topic), "auto-create")
+
+    async def create_internal(self, topic: str) -> ErrorCode:
+        """Create `__consumer_offsets` or `__transaction_state`; INVALID_REPLICATION_FACTOR while
+        too few brokers live."""
+        new = self._internal(topic)
+        alive = len(self._cache.alive_brokers())
+        if alive < new.replication_factor:
+            self._trace.warning(
+                f"Number of alive brokers '{alive}' does not meet the required replication factor "
+                f"'{new.replication_factor}' for the topic {topic}. This error can be ignored if "
+                "the cluster is starting up and not all brokers are up yet."
+            )
+            return ErrorCode.INVALID_REPLICATION_FACTOR
+        return await self._create(new)
+
+    def _internal(self, topic: str) -> NewTopic:
+        config = self._config
+        if topic == GROUP_METADATA_TOPIC:
+            return NewTopic(
+                topic,
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                configs={
+                    "compression.type": "producer",
+                    "cleanup.policy": "compact",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
+            )
+        if topic == TRANSACTION_STATE_TOPIC:
+            return NewTopic(
+                topic,
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                configs={
+                    "compression.type": "uncompressed",
+                    "cleanup.policy": "compact",
+                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        raise ValueError(f"{topic} is no internal topic")
+
+    async def _create(self, topic: NewTopic) -> ErrorCode:
+        try:
+            await self._creator.create(topic)
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                return error.code
+        except StoreError as error:
+            self._trace.warning(f"Topic {topic.name} could not be created: {error}")
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.LEADER_NOT_AVAILABLE

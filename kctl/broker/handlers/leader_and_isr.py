@@ -1,0 +1,25 @@
+"""LeaderAndIsr and StopReplica: the controller tells this broker what it leads, follows, drops.
+
+Behaviour:
+- An older controller's request is STALE_CONTROLLER_EPOCH, one meant for our previous
+  registration STALE_BROKER_EPOCH; neither changes anything.
+- Each partition is obeyed or refused on its own; a failed log directory is KAFKA_STORAGE_ERROR.
+
+Versions: LeaderAndIsr 0-4 (v2 groups by topic and has the broker epoch, KIP-380; v3 adding and
+removing replicas, KIP-455; v4 flexible), StopReplica 0-3 (v3 leader epochs, KIP-570).
+
+Kafka 2.7: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleStopReplicaRequest}.
+"""
+
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+
+
+def handle_leader_and_isr(services: Services, request: Request) -> None:
+    """Answer at once."""
+    request.reply(services.leadership.become_leader_or_follower(request.body))
+
+
+def handle_stop_replica(services: Services, request: Request) -> None:
+    """Answer at once."""
+    request.reply(services.leadership.stop_replicas(request.body))

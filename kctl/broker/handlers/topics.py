@@ -1,0 +1,248 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: written to the store; the controller does the rest.
+
+Behaviour:
+- Only the controller's broker obeys; others answer NOT_CONTROLLER for every topic.
+- A topic named twice is INVALID_REQUEST (create, create partitions); delete takes it once.
+- The answer waits until this broker has heard of leaders for all new partitions, or of the
+  topic's end; at the timeout, or if that is not above 0, what is not done is REQUEST_TIMED_OUT,
+  and goes on all the same.
+- validate_only checks everything and writes nothing.
+- Deletion forbidden by delete.topic.enable is INVALID_REQUEST before version 3 of DeleteTopics.
+
+Versions: CreateTopics 0-6 (v1 validate_only and messages; v4 defaults by -1, KIP-464; v5 answers
+with the configs, KIP-525; v6 quota errors), DeleteTopics 0-5 (v5 messages), CreatePartitions 0-3.
+
+Kafka 2.7: kafka.server.KafkaApis, kafka.server.AdminManager.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from kctl.broker.config_entries import BrokerConfigView, topic_entries
+from kctl.broker.dynamic_config import BROKERS, DEFAULT
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.broker.topic_creation import NewTopic
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kctl.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kctl.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from kctl.store.errors import NodeExistsError, StoreError
+
+CREATE_TOPICS_WITH_CONFIGS = 5
+DELETE_TOPICS_WITH_DISABLED_ERROR = 3
+DUPLICATE_IN_CREATE = "Found multiple entries for this topic."
+DUPLICATE_IN_CREATE_PARTITIONS = "Duplicate topic in request."
+QUEUED_FOR_DELETION = "The topic is queued for deletion."
+
+
+# --- create
+
+
+def handle_create_topics(services: Services, request: Request) -> None:
+    """Create, and answer when all partitions have leaders."""
+    services.runtime.scheduler.spawn(_create_topics(services, request), "create-topics")
+
+
+async def _create_topics(services: Services, request: Request) -> None:
+    body: CreateTopicsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    results = []
+    # Topic -> how many partitions to wait for.
+    created: dict[str, int] = {}
+    for topic in body.topics:
+        result = CreatableTopicResult(name=topic.name, error_message=None)
+        results.append(result)
+
+        async def create(topic: CreatableTopic = topic, result: Any = result) -> None:
+            if counts[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, DUPLICATE_IN_CREATE)
+            new = _new_topic(topic)
+            assignment = await services.topic_creator.create(new, validate_only=body.validate_only)
+            created[topic.name] = len(assignment)
+            if request.api_version >= CREATE_TOPICS_WITH_CONFIGS:
+                result.num_partitions = len(assignment)
+                result.replication_factor = len(assignment[0])
+                result.configs = _configs(services, new)
+
+        await _attempt(services, result, create)
+    if created and not body.validate_only:
+        waiting = _Leaders(services, created)
+        await services.topic_waits.wait(created, waiting.are_there, body.timeout_ms)
+        for result in results:
+            if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
+                _time_out_creation(result)
+    request.reply(CreateTopicsResponse(topics=results))
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {a.partition_index: a.broker_ids for a in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _configs(services: Services, topic: NewTopic) -> list[CreatableTopicConfigs]:
+    dynamic = services.dynamic_configs
+    view = BrokerConfigView(
+        services.config,
+        dynamic.overrides(BROKERS, str(services.broker_id)),
+        dynamic.overrides(BROKERS, DEFAULT),
+    )
+    overrides = {name: value or "" for name, value in topic.configs.items()}
+    return [
+        CreatableTopicConfigs(
+            name=entry.key.name,
+            value=entry.value,
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.key.is_sensitive,
+        )
+        for entry in topic_entries(overrides, view, None)
+    ]
+
+
+class _Leaders:
+    """Whether this broker has heard of leaders for partitions 0 to n of topics."""
+
+    def __init__(self, services: Services, partitions: dict[str, int]) -> None:
+        self._cache = services.metadata_cache
+        self._partitions = partitions
+
+    def are_there(self) -> bool:
+        """For all the topics."""
+        return not any(self._lacks(topic) for topic in self._partitions)
+
+    def are_late(self, topic: str, timeout_ms: int) -> bool:
+        """For one topic when the wait is over; who gave no time is always late."""
+        return topic in self._partitions and (timeout_ms <= 0 or self._lacks(topic))
+
+    def _lacks(self, topic: str) -> bool:
+        return self._cache.missing_leader_count(topic, range(self._partitions[topic])) > 0
+
+
+def _time_out_creation(result: CreatableTopicResult) -> None:
+    result.error_code = ErrorCode.REQUEST_TIMED_OUT
+    result.num_partitions = result.replication_factor = -1
+    result.configs = []
+
+
+# --- create partitions
+
+
+def handle_create_partitions(services: Services, request: Request) -> None:
+    """Add partitions, and answer when all of them have leaders."""
+    services.runtime.scheduler.spawn(_create_partitions(services, request), "create-partitions")
+
+
+async def _create_partitions(services: Services, request: Request) -> None:
+    body: CreatePartitionsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    grown: dict[str, int] = {}
+    for topic in body.topics:
+        if topic.name in results:
+            continue
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+
+        async def add(topic: CreatePartitionsTopic = topic) -> None:
+            if counts[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, DUPLICATE_IN_CREATE_PARTITIONS)
+            if services.controller.context.is_to_be_deleted(topic.name):
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, QUEUED_FOR_DELETION)
+            await services.topic_creator.add_partitions(
+                topic.name,
+                topic.count,
+                None if topic.assignments is None else [a.broker_ids for a in topic.assignments],
+                validate_only=body.validate_only,
+            )
+            grown[topic.name] = topic.count
+
+        await _attempt(services, result, add)
+    if grown and not body.validate_only:
+        waiting = _Leaders(services, grown)
+        await services.topic_waits.wait(grown, waiting.are_there, body.timeout_ms)
+        for result in results.values():
+            if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+    request.reply(CreatePartitionsResponse(results=list(results.values())))
+
+
+# --- delete
+
+
+def handle_delete_topics(services: Services, request: Request) -> None:
+    """Mark for deletion, and answer when the topics are gone."""
+    services.runtime.scheduler.spawn(_delete_topics(services, request), "delete-topics")
+
+
+async def _delete_topics(services: Services, request: Request) -> None:
+    body: DeleteTopicsRequest = request.body
+    cache = services.metadata_cache
+    results: dict[str, DeletableTopicResult] = {}
+    marked: list[str] = []
+    for name in dict.fromkeys(body.topic_names):
+        result = results[name] = DeletableTopicResult(name=name)
+
+        async def mark(name: str = name) -> None:
+            _check_deletion(services, request.api_version, name)
+            # Who asks for what was asked for before waits for the same end.
+            with suppress(NodeExistsError):
+                await services.cluster_store.create_delete_topic_path(name)
+            marked.append(name)
+
+        await _attempt(services, result, mark)
+    if marked:
+        await services.topic_waits.wait(
+            marked, lambda: not any(map(cache.contains, marked)), body.timeout_ms
+        )
+        for name in marked:
+            if body.timeout_ms <= 0 or cache.contains(name):
+                results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+    request.reply(DeleteTopicsResponse(responses=[results[name] for name in body.topic_names]))
+
+
+def _check_deletion(services: Services, version: int, name: str) -> None:
+    if not services.config.delete_topic_enable:
+        if version < DELETE_TOPICS_WITH_DISABLED_ERROR:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
+    if not services.metadata_cache.contains(name):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+# --- shared
+
+
+async def _attempt(
+    services: Services, result: Any, attempt: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Do one topic's part; what it fails with becomes that topic's error."""
+    try:
+        if not services.controller.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        await attempt()
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.reason
+    except StoreError as error:
+        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)

@@ -1,0 +1,29 @@
+"""UpdateMetadata: the controller tells this broker about brokers and partitions.
+
+Behaviour:
+- An older controller's request is STALE_CONTROLLER_EPOCH, one meant for our previous
+  registration STALE_BROKER_EPOCH; neither changes anything.
+- Requests that wait for a topic to come or go are answered by what this brings.
+
+Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible).
+
+Kafka 2.7: kafka.server.KafkaApis.handleUpdateMetadataRequest.
+"""
+
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def handle_update_metadata(services: Services, request: Request) -> None:
+    """Answer at once."""
+    request.reply(update_metadata(services, request.body))
+
+
+def update_metadata(services: Services, body: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    """Obey the controller, wherever its request came from."""
+    refusal = services.leadership.refusal(body.controller_epoch, body.broker_epoch)
+    if refusal:
+        return UpdateMetadataResponse(error_code=refusal)
+    services.metadata_cache.update(body)
+    return UpdateMetadataResponse()

@@ -1,0 +1,333 @@
+"""TopicCreator: checks what a new topic, or new partitions, are to be, and writes them to the store.
+
+The controller sees them there and does the rest. Refusals are ApiErrors in Kafka's words. What is
+refused here and not by Kafka: a manual assignment with no replica or a negative broker id for some
+partition (Kafka makes a topic that never gets a leader), and a negative partition number.
+
+Kafka 2.7: kafka.server.AdminManager, kafka.zk.AdminZkClient, common.internals.Topic;
+KIP-464 (-1: the broker's defaults).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.config_changes import check_topic_config
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.errors import UsageError
+from kctl.model import ReplicaAssignment
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.replica_assignment import Racks, assign_replicas
+from kctl.runtime.entropy import Entropy
+from kctl.store import znodes
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.errors import NodeExistsError, NoNodeError
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+
+USE_DEFAULT = -1
+TOPIC_NAME_LENGTH_MAX = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Assignment = Mapping[int, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What somebody wants; USE_DEFAULT or an assignment in place of the counts."""
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    # Partition -> replicas; empty: the broker chooses.
+    assignment: Assignment = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class TopicCreator:
+    """Makes topics and partitions in the store."""
+
+    def __init__(
+        self,
+        store: ClusterStore,
+        metadata_cache: MetadataCache,
+        config: BrokerConfig,
+        entropy: Entropy,
+    ) -> None:
+        self._store = store
+        self._cache = metadata_cache
+        self._config = config
+        self._entropy = entropy
+        # Topics whose znodes are being written: nobody else may begin with them.
+        self._under_way: dict[str, None] = {}
+
+    async def create(
+        self, topic: NewTopic, *, validate_only: bool = False
+    ) -> dict[int, tuple[int, ...]]:
+        """Check and write a topic; its assignment."""
+        if self._cache.contains(topic.name) or topic.name in self._under_way:
+            raise _already_exists(topic.name)
+        assignment = self._assignment(topic)
+        check_topic_name(topic.name)
+        self._under_way[topic.name] = None
+        try:
+            await self._check_against_store(topic.name)
+            check_assignment(assignment)
+            configs = checked_configs(topic.configs)
+            if not validate_only:
+                await self._write(topic.name, assignment, configs)
+        finally:
+            del self._under_way[topic.name]
+        return assignment
+
+    async def add_partitions(
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> dict[int, tuple[int, ...]]:
+        """Let `topic` have `count` partitions; the assignment of the new ones."""
+        found = await self._store.get_topic_assignments([topic])
+        old = found.get(topic)
+        if old is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+            )
+        if any(partition.adding or partition.removing for partition in old.values()):
+            raise ApiError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"A partition reassignment is in progress for the topic '{topic}'.",
+            )
+        _check_increase(count, len(old))
+        racks = self._racks()
+        if assignments is None:
+            added = _continued(racks, old, count - len(old))
+        else:
+            added = _checked_added(racks, old, count - len(old), assignments)
+        if not validate_only:
+            whole = {**old, **{p: ReplicaAssignment(r) for p, r in added.items()}}
+            try:
+                await self._store.set_topic_assignment(topic, whole)
+            except NoNodeError:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
+                ) from None
+        return added
+
+    def partitions_of(self, topic: NewTopic) -> int:
+        """How many partitions the topic is to have."""
+        if topic.assignment:
+            return len(topic.assignment)
+        return self._config.num_partitions if topic.partitions == USE_DEFAULT else topic.partitions
+
+    def _assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        counts = (topic.partitions, topic.replication_factor)
+        if topic.assignment:
+            if counts != (USE_DEFAULT, USE_DEFAULT):
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                    "Both cannot be used at the same time.",
+                )
+            return {p: tuple(replicas) for p, replicas in sorted(topic.assignment.items())}
+        partitions = self.partitions_of(topic)
+        factor = topic.replication_factor
+        if factor == USE_DEFAULT:
+            factor = self._config.default_replication_factor
+        racks = self._racks()
+        bound = max(len(racks), 1)
+        try:
+            return assign_replicas(
+                racks,
+                partitions,
+                factor,
+                start_index=self._entropy.random_below(bound),
+                shift=self._entropy.random_below(bound),
+            )
+        except UsageError as error:
+            code = (
+                ErrorCode.INVALID_PARTITIONS
+                if partitions <= 0
+                else ErrorCode.INVALID_REPLICATION_FACTOR
+            )
+            raise ApiError(code, str(error)) from None
+
+    def _racks(self) -> Racks:
+        return {broker.broker_id: broker.rack for broker in self._cache.alive_brokers()}
+
+    async def _check_against_store(self, name: str) -> None:
+        if "." not in name and "_" not in name:
+            if await self._store.topic_exists(name):
+                raise _already_exists(name)
+            return
+        topics = await self._store.get_all_topics()
+        if name in topics:
+            raise _already_exists(name)
+        # Metrics are named after topics and know no difference between the two characters.
+        folded = name.replace(".", "_")
+        colliding = [topic for topic in topics if topic.replace(".", "_") == folded]
+        if colliding:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+            )
+
+    async def _write(
+        self, name: str, assignment: Mapping[int, tuple[int, ...]], configs: Mapping[str, str]
+    ) -> None:
+        # Overrides first: the topic must never be seen without them.
+        await self._store.set_entity_config(znodes.TOPIC_CONFIGS, name, configs)
+        replicas = {p: ReplicaAssignment(r) for p, r in assignment.items()}
+        try:
+            await self._store.create_topic_assignment(name, replicas)
+        except NodeExistsError:
+            raise _already_exists(name) from None
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka itself keeps its state in the topic."""
+    return topic in INTERNAL_TOPICS
+
+
+def check_topic_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION unless topics may be called so."""
+    if not name:
+        raise _invalid_name("Topic name is illegal, it can't be empty")
+    if name in (".", ".."):
+        raise _invalid_name('Topic name cannot be "." or ".."')
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        raise _invalid_name(
+            f"Topic name is illegal, it can't be longer than {TOPIC_NAME_LENGTH_MAX} characters, "
+            f"topic name: {name}"
+        )
+    if not _TOPIC_NAME.fullmatch(name):
+        raise _invalid_name(
+            f'Topic name "{name}" is illegal, it contains a character other than ASCII '
+            "alphanumerics, '.', '_' and '-'"
+        )
+
+
+def check_assignment(assignment: Assignment) -> None:
+    """INVALID_REPLICA_ASSIGNMENT unless the partitions are 0 to n, each with as many replicas,
+    none of them twice. Whether the brokers live is not asked: they may come."""
+    sizes = dict.fromkeys(len(replicas) for replicas in assignment.values())
+    if len(sizes) != 1:
+        raise _invalid_assignment("All partitions should have the same number of replicas")
+    for partition, replicas in assignment.items():
+        if len(set(replicas)) != len(replicas):
+            raise _invalid_assignment(
+                f"Duplicate replica assignment found: partition {partition}: "
+                f"{', '.join(map(str, replicas))}"
+            )
+        if not replicas or min(replicas) < 0:
+            raise _invalid_assignment(
+                f"Partition {partition} needs replicas on brokers that can be: {list(replicas)}"
+            )
+    if sorted(assignment) != list(range(len(assignment))):
+        raise _invalid_assignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The overrides; INVALID_REQUEST for nulls, INVALID_CONFIG for what no topic can have."""
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Null value not supported for topic configs : {','.join(nulls)}",
+        )
+    checked = {name: value for name, value in configs.items() if value is not None}
+    try:
+        check_topic_config(checked)
+    except UsageError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return checked
+
+
+def _check_increase(count: int, existing: int) -> None:
+    if count < existing:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {existing} partitions, "
+            f"which is higher than the requested {count}.",
+        )
+    if count == existing:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {existing} partitions.")
+
+
+def _continued(
+    racks: Racks, old: Mapping[int, ReplicaAssignment], added: int
+) -> dict[int, tuple[int, ...]]:
+    """New partitions go on where those before them stopped, were they placed in one go."""
+    first = old[0].replicas
+    brokers = sorted(racks)
+    start = next((i for i, broker in enumerate(brokers) if broker >= first[0]), 0)
+    try:
+        return assign_replicas(
+            racks, added, len(first), start_index=start, shift=start, first_partition=len(old)
+        )
+    except UsageError as error:
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+
+
+def _checked_added(
+    racks: Racks,
+    old: Mapping[int, ReplicaAssignment],
+    increase: int,
+    assignments: Sequence[Sequence[int]],
+) -> dict[int, tuple[int, ...]]:
+    if len(assignments) != increase:
+        raise _invalid_assignment(
+            f"Increasing the number of partitions by {increase} "
+            f"but {len(assignments)} assignments provided."
+        )
+    unknown = [
+        str(broker)
+        for broker in dict.fromkeys(broker for replicas in assignments for broker in replicas)
+        if broker not in racks
+    ]
+    if unknown:
+        raise _invalid_assignment(f"Unknown broker(s) in replica assignment: {', '.join(unknown)}.")
+    added = {len(old) + i: tuple(replicas) for i, replicas in enumerate(assignments)}
+    for partition, replicas in added.items():
+        if not replicas:
+            raise _invalid_assignment(
+                f"Cannot have replication factor of 0 for partition id {partition}."
+            )
+        if len(set(replicas)) != len(replicas):
+            raise _invalid_assignment(
+                "Duplicate brokers not allowed in replica assignment: "
+                f"{', '.join(map(str, replicas))} for partition id {partition}."
+            )
+    _check_same_factor(len(old[0].replicas), added)
+    return added
+
+
+def _check_same_factor(factor: int, added: Mapping[int, tuple[int, ...]]) -> None:
+    bad = {p: len(replicas) for p, replicas in added.items() if len(replicas) != factor}
+    if bad:
+        raise _invalid_assignment(
+            "Inconsistent replication factor between partitions, "
+            f"partition 0 has {factor} while partitions [{_listed(bad)}] "
+            f"have replication factors [{_listed(bad.values())}], respectively."
+        )
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _already_exists(name: str) -> ApiError:
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _invalid_name(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def _invalid_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
