@@ -74,9 +74,12 @@ class BrokerRegistry(ZnodeClient):
 
     async def generate_broker_sequence_id(self) -> int:
         """1, 2, 3, ...: added to reserved.broker.max.id it makes a broker id."""
-        await self.make_path(znodes.BROKER_SEQUENCE_ID)
-        stat = await self.call(partial(self.store.set, znodes.BROKER_SEQUENCE_ID, znodes.NO_DATA))
-        return stat.version
+        call = partial(self.store.set, znodes.BROKER_SEQUENCE_ID, znodes.NO_DATA)
+        try:
+            return (await self.call(call)).version
+        except NoNodeError:
+            await self.make_path(znodes.BROKER_SEQUENCE_ID)
+            return (await self.call(call)).version
 
     async def get_feature(
         self, watch: Watch | None = None

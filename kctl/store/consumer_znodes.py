@@ -1,13 +1,26 @@
-"""Znodes of the old consumers, which kept their offsets in ZooKeeper.
+"""Znodes of the old consumers, which kept their offsets and their groups' registry in ZooKeeper.
 
-OffsetCommit and OffsetFetch version 0 still read and write them, in Kafka 2.7 too.
+OffsetCommit and OffsetFetch version 0 still read and write the offsets, in Kafka 2.7 too; the
+registry was last written by the consumers of Kafka 1.1.
 
 Kafka 2.7: kafka.zk.ConsumerOffset, KafkaZkClient.getConsumerOffset.
 """
 
+from typing import NamedTuple
+
 from kctl.errors import CorruptDataError, UsageError
 from kctl.model import TopicPartition
-from kctl.store.znodes import CONSUMERS
+from kctl.store.znodes import CONSUMERS, from_json, to_json
+
+
+class Subscription(NamedTuple):
+    """What an old consumer reads."""
+
+    # Streams by topic, or by regular expression.
+    streams: dict[str, int]
+    # "static", "white_list" or "black_list".
+    pattern: str
+    timestamp_ms: int
 
 
 def consumer_offset_path(group_id: str, topic_partition: TopicPartition) -> str:
@@ -31,3 +44,36 @@ def decode_consumer_offset(data: bytes) -> int | None:
         return int(data)
     except ValueError:
         raise CorruptDataError(f"{data[:40]!r} is no offset") from None
+
+
+def consumer_id_path(group_id: str, consumer_id: str) -> str:
+    """`/consumers/G/ids/C`: a live consumer, ephemeral."""
+    return f"{CONSUMERS}/{group_id}/ids/{consumer_id}"
+
+
+def consumer_owner_path(group_id: str, topic_partition: TopicPartition) -> str:
+    """`/consumers/G/owners/T/P`: the thread that reads a partition; its data is its plain name."""
+    topic, partition = topic_partition
+    return f"{CONSUMERS}/{group_id}/owners/{topic}/{partition}"
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """`/consumers/G/ids/C`."""
+    return to_json(
+        {
+            "version": 1,
+            "subscription": subscription.streams,
+            "pattern": subscription.pattern,
+            "timestamp": str(subscription.timestamp_ms),
+        }
+    )
+
+
+def decode_subscription(path: str, data: bytes) -> Subscription:
+    """`/consumers/G/ids/C`."""
+    fields = from_json(data, path)
+    try:
+        streams = {str(topic): int(count) for topic, count in fields["subscription"].items()}
+        return Subscription(streams, str(fields["pattern"]), int(fields["timestamp"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptDataError(f"znode {path} lacks or garbles a field: {error!r}") from None

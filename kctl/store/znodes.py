@@ -2,15 +2,14 @@
 
 Paths are constants (upper case) and `*_path` functions; data is `encode_*` and `decode_*`. A
 decoder takes what any Kafka since 0.8 wrote and raises CorruptDataError for anything else; an
-encoder writes what 2.7.2 writes, whose key order comes from Scala's maps and is kept here.
-Only the order of keys inside maps of unbounded size is ours: partitions ascend, configs keep the
-order they are given in. ACLs and delegation tokens are in `security_znodes`, the registry of the
-old consumers in `consumer_znodes`.
+encoder writes what 2.7.2 writes, whose key order comes from Scala's and Java's hash maps.
+ACLs and delegation tokens are in `security_znodes`, what old consumers left in `consumer_znodes`.
 
 Kafka 2.7: kafka.zk.ZkData; KIP-455 (adding, removing replicas), KIP-584 (features).
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -18,8 +17,10 @@ from urllib.parse import quote, unquote
 
 from kctl.errors import CorruptDataError
 from kctl.model import BrokerInfo, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kctl.store.map_order import java_properties_order, scala_map_order
 
 NO_DATA = b""
+_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 ADMIN = "/admin"
 BROKERS = "/brokers"
@@ -106,8 +107,16 @@ class FeatureStatus(IntEnum):
 
 
 def to_json(value: object) -> bytes:
-    """Compact JSON in UTF-8, as Jackson writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    """Compact JSON in UTF-8, as Jackson writes it: characters beyond 16 bits escaped as two."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if not text.isascii():
+        text = _BEYOND_16_BITS.sub(lambda match: _escape(match.group()), text)
+    return text.encode()
+
+
+def _escape(character: str) -> str:
+    high, low = memoryview(character.encode("utf-16-le")).cast("H")
+    return f"\\u{high:04X}\\u{low:04X}"
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
@@ -286,14 +295,23 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 def encode_topic(assignment: Mapping[int, ReplicaAssignment]) -> bytes:
     """`/brokers/topics/T`, version 2: 2.7 knows no topic ids yet (version 3 is 2.8's)."""
-    partitions = sorted(assignment)
-    fields = {
-        "version": 2,
-        "partitions": {str(p): assignment[p].replicas for p in partitions},
-        "adding_replicas": {str(p): a for p in partitions if (a := assignment[p].adding)},
-        "removing_replicas": {str(p): r for p in partitions if (r := assignment[p].removing)},
-    }
-    return to_json(fields)
+    return to_json(
+        {
+            "version": 2,
+            "partitions": _by_partition({p: a.replicas for p, a in assignment.items()}),
+            "adding_replicas": _by_partition(
+                {p: a.adding for p, a in assignment.items() if a.adding}
+            ),
+            "removing_replicas": _by_partition(
+                {p: a.removing for p, a in assignment.items() if a.removing}
+            ),
+        }
+    )
+
+
+def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Sequence[int]]:
+    by_name = {str(partition): ids for partition, ids in replicas.items()}
+    return {name: by_name[name] for name in scala_map_order(by_name)}
 
 
 def decode_topic(topic: str, data: bytes) -> dict[int, ReplicaAssignment]:
@@ -355,8 +373,8 @@ def config_path(entity_type: str, entity_name: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """A user or client id as a znode name: `<default>` and names that need no escape stay."""
-    return name if name == DEFAULT_ENTITY else quote(name, safe="-._").replace("~", "%7E")
+    """A user or client id as a znode name. Not for DEFAULT_ENTITY, which stays as it is."""
+    return quote(name, safe="-._").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
@@ -366,7 +384,8 @@ def desanitize(name: str) -> str:
 
 def encode_config(config: Mapping[str, str]) -> bytes:
     """`/config/TYPE/NAME`."""
-    return to_json({"version": 1, "config": dict(config)})
+    ordered = {key: config[key] for key in java_properties_order(config)}
+    return to_json({"version": 1, "config": ordered})
 
 
 def decode_config(entity_path: str, data: bytes) -> dict[str, str]:
