@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.admin.result import error_of, raise_for
-from kctl.errors import KctlError
+from kctl.errors import KctlError, UnreachableError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 

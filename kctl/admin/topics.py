@@ -21,6 +21,7 @@ from kctl.protocol.messages.metadata import (
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
+    from kctl.protocol.messages.create_topics import CreatableTopic
 
 # Let the broker decide (KIP-464).
 BROKER_DEFAULT = -1
@@ -209,7 +210,7 @@ def _is_complete(topic: NewTopic) -> bool:
     return bool(topic.assignment) or (topic.partitions > 0 and topic.replication_factor > 0)
 
 
-def _creatable(topic: NewTopic) -> object:
+def _creatable(topic: NewTopic) -> "CreatableTopic":
     from kctl.protocol.messages.create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,

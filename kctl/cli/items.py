@@ -45,8 +45,15 @@ def row(
     return {key: name, **more, "status": "failed" if text else status, "error": text}
 
 
-def show_results(session: "Session", rows: Sequence[Mapping[str, Any]], key: str) -> int:
-    """Print one row an item and return the exit status: 1 if any failed."""
+def show_results(
+    session: "Session",
+    rows: Sequence[Mapping[str, Any]],
+    key: str,
+    *,
+    hidden: Sequence[str] = (),
+) -> int:
+    """Print one row an item, without the `hidden` columns, and return the exit status: 1 if any
+    failed."""
     broken = [item for item in rows if item["error"]]
     shown = rows
     if session.output.format is OutputFormat.NAME:
@@ -54,9 +61,9 @@ def show_results(session: "Session", rows: Sequence[Mapping[str, Any]], key: str
         shown = [item for item in rows if not item["error"]]
         for item in broken:
             session.output.say(f"error: {item[key]}: {item['error']}")
-    columns = list(rows[0]) if rows else [key, "status"]
-    if not broken:
-        columns.remove("error") if "error" in columns else None
+    columns = [name for name in (rows[0] if rows else [key, "status"]) if name not in hidden]
+    if not broken and "error" in columns:
+        columns.remove("error")
     session.output.show(shown, columns, name=key)
     return FAILED if broken else DONE
 

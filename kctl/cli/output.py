@@ -122,6 +122,37 @@ class Output:
         self.write("\n".join(blocks))
 
 
+class DocumentStream:
+    """Documents one at a time, in any format but a table, for what has no end."""
+
+    def __init__(self, output: Output, columns: Sequence[str], name: str) -> None:
+        self._output = output
+        self._columns = columns
+        self._name = name
+        self._is_first = True
+
+    def add(self, document: Document) -> None:
+        """Print one; it leaves with the next flush."""
+        kind = self._output.format
+        if kind is OutputFormat.JSON:
+            text = ("[\n" if self._is_first else ",\n") + _json(document)
+        elif kind is OutputFormat.YAML:
+            text = _yaml([document])
+        elif kind is OutputFormat.CSV:
+            text = _csv([Table(self._columns, [document])], with_header=self._is_first)
+        elif kind is OutputFormat.NAME:
+            text = f"{_cell(document[self._name])}\n"
+        else:
+            text = _json(document) + "\n"
+        self._is_first = False
+        self._output.write_buffered(text)
+
+    def close(self) -> None:
+        """End a JSON list."""
+        if self._output.format is OutputFormat.JSON:
+            self._output.write("[]\n" if self._is_first else "\n]\n")
+
+
 def _table_lines(table: Table) -> list[str]:
     if not table.columns:
         return []
@@ -130,7 +161,8 @@ def _table_lines(table: Table) -> list[str]:
     cells = [[_cell(value) for value in row] for row in raw]
     widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
     numeric = [
-        bool(raw) and all(_is_number(row[i]) or row[i] is None for row in raw)
+        any(_is_number(row[i]) for row in raw)
+        and all(_is_number(row[i]) or row[i] is None for row in raw)
         for i in range(len(header))
     ]
     return [_line(row, widths, numeric) for row in [header, *cells]]
@@ -187,13 +219,13 @@ def _plain(value: object) -> object:
     return value
 
 
-def _csv(tables: Sequence[Table]) -> str:
+def _csv(tables: Sequence[Table], *, with_header: bool = True) -> str:
     import csv
     import io
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if tables:
+    if tables and with_header:
         writer.writerow(tables[0].columns)
     for table in tables:
         for row in table.rows:

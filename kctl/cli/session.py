@@ -11,6 +11,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.runtime.future import Task
     from kctl.runtime.real import RealRuntime
 
 T = TypeVar("T")
@@ -56,8 +57,12 @@ class Session:
         """Wall time, for times relative to now."""
         return self.runtime.clock.wall_ms()
 
-    def run(self, work: "Callable[[AdminClient], Coroutine[Any, Any, T]]") -> T:
-        """Connect, drive `work` to its end, disconnect."""
+    def run(
+        self,
+        work: "Callable[[AdminClient], Coroutine[Any, Any, T]]",
+        on_start: "Callable[[Task[T]], object] | None" = None,
+    ) -> T:
+        """Connect, drive `work` to its end, disconnect; `on_start` is given the task."""
         from kctl.admin.admin_client import AdminClient
 
         settings, runtime = self.settings, self.runtime
@@ -65,7 +70,10 @@ class Session:
             runtime, settings.bootstrap_servers, settings.timeout_ms, settings.properties
         )
         try:
-            return runtime.scheduler.run_until(runtime.scheduler.spawn(work(admin)))
+            task = runtime.scheduler.spawn(work(admin))
+            if on_start is not None:
+                on_start(task)
+            return runtime.scheduler.run_until(task)
         finally:
             admin.close()
             runtime.scheduler.close()
@@ -76,12 +84,12 @@ class Session:
         nobody to ask."""
         if self._assume_yes:
             return True
+        self.output.plan(plan)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(
-                f"{question} There is nobody to ask: standard input is not a terminal",
-                hint="add --yes to do it, or --dry-run to see what would be done",
+                f"Not done without --yes, as nobody can be asked: {question}",
+                hint="add --yes (-y) to do it",
             )
-        self.output.plan(plan)
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):

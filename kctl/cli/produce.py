@@ -1,0 +1,277 @@
+"""kctl produce: write records to a topic."""
+
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.cli.command import CHANGES, remote_command
+from kctl.cli.connect import parse_pair
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import did_you_mean
+from kctl.cli.output import OutputFormat
+from kctl.cli.session import Session
+from kctl.errors import KctlError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.producer import NewRecord, ProducedRecord, Producer
+    from kctl.cli.record_input import Parse
+
+# Records that failed are told one by one up to here.
+_ERRORS_TOLD_MAX = 10
+_STDIN = 0
+
+
+class InputFormat(StrEnum):
+    """How records are cut out of the input."""
+
+    LINES = "lines"
+    NDJSON = "ndjson"
+    WHOLE = "whole"
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts as written."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+class Codec(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    remote_command(app, "produce", CHANGES)(produce)
+
+
+def produce(
+    session: Session,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; it must exist.")],
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VALUE]...", help="Values. [default: lines of standard input]"),
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="Read it instead.")
+    ] = None,
+    input_format: Annotated[
+        InputFormat,
+        typer.Option("--input", "-i", help="One record a line, a JSON object, or the file."),
+    ] = InputFormat.LINES,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-S", metavar="TEXT", help="Divides key and value."),
+    ] = None,
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="TEXT", help="Stands for a null key or value.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", metavar="N", help="[default: by the key, or in turn]"),
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="TIME", help="[default: now]")
+    ] = None,
+    acks: Annotated[Acks, typer.Option("--acks", help="Who must have it.")] = Acks.ALL,
+    compression: Annotated[
+        Codec, typer.Option("--compression", "-z", help="Codec of the batches.")
+    ] = Codec.NONE,
+) -> int:
+    """Write records to a topic: arguments, lines of standard input or a file, or JSON objects.
+
+    A JSON line has any of key, value, headers, partition, timestamp (key_base64 and value_base64
+    for bytes), just as `kctl consume -o ndjson` prints. Where each record went is printed with -o
+    ndjson (or json, csv, ...); without, only how many, on standard error.
+
+    \b
+    Examples:
+      kctl produce orders hello world
+      kctl produce orders -k customer-7 -H source=web '{"total": 12}'
+      kctl produce orders -f orders.txt --key-separator : -z zstd
+      kctl consume orders -o ndjson --exit | kctl produce copy -i ndjson
+    """
+    from kctl.admin.producer import NewRecord, Producer
+    from kctl.cli.units import parse_instant_ms
+    from kctl.records.compression import CompressionType
+
+    if values and (file or input_format is InputFormat.NDJSON):
+        raise UsageError("Give values as arguments or as a file of records, not both")
+    template = NewRecord(
+        None if key is None else key.encode(),
+        None,
+        tuple(_header(pair) for pair in header or []),
+        partition,
+        None if timestamp is None else parse_instant_ms(timestamp, session.now_ms()),
+    )
+    parse = _parser(session, input_format, template, key_separator, null)
+    chunks = _chunks(values, file, input_format)
+
+    async def work(admin: "AdminClient") -> "_Report":
+        producer = Producer(
+            admin.router,
+            topic,
+            acks=-1 if acks is Acks.ALL else int(acks.value),
+            compression_type=CompressionType[compression.name],
+            timeout_ms=session.settings.timeout_ms,
+        )
+        await _open(admin, producer, topic)
+        report = _Report(session, topic)
+        for chunk in chunks:
+            records = report.parse(chunk, parse)
+            if session.dry_run:
+                report.written += len(records)
+            elif records:
+                report.add(await producer.send(records))
+            report.raise_if_malformed()
+        return report
+
+    return session.run(work).finish()
+
+
+class _Report:
+    """Counts what was written, and tells it."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        self.written = 0
+        self._session = session
+        self._topic = topic
+        self._failed = 0
+        self._lines = 0
+        self._malformed: KctlError | None = None
+        self._documents: list[dict[str, Any]] = []
+
+    def parse(self, chunk: list[bytes], parse: "Parse") -> "list[NewRecord]":
+        """The records of a chunk, up to the first that cannot be understood."""
+        records = []
+        for line in chunk:
+            self._lines += 1
+            try:
+                records.append(parse(line))
+            except KctlError as error:
+                self._malformed = KctlError(f"Record {self._lines} of the input: {error}")
+                break
+        return records
+
+    def raise_if_malformed(self) -> None:
+        """End here, after what came before was written."""
+        if self._malformed is not None:
+            error = self._malformed
+            error.hint = f"the {self.written} records before it were written to {self._topic}"
+            raise error
+
+    def add(self, results: "list[ProducedRecord]") -> None:
+        """Take in where records went."""
+        broken = [result for result in results if result.error is not None]
+        for result in broken[: max(0, _ERRORS_TOLD_MAX - self._failed)]:
+            where = f"{self._topic}-{result.partition}"
+            self._session.output.say(f"error: record for {where}: {result.error}")
+        self.written += len(results) - len(broken)
+        self._failed += len(broken)
+        if self._session.output.format is OutputFormat.TABLE:
+            return
+        self._documents += [self._document(result) for result in results]
+        if self._session.output.format is OutputFormat.NDJSON:
+            self._session.output.show(self._documents, name="record")
+            self._documents = []
+
+    def finish(self) -> int:
+        """Print what is left; the exit status."""
+        output = self._session.output
+        if output.format is not OutputFormat.TABLE and not self._session.dry_run:
+            columns = ["topic", "partition", "offset", "timestamp", "status", "error"]
+            output.show(self._documents, columns, name="record")
+        verb = "would be written" if self._session.dry_run else "written"
+        noun = "record" if self.written == 1 else "records"
+        output.say(f"{self.written} {noun} {verb} to {self._topic}")
+        if self._failed:
+            output.say(f"error: {self._failed} of {self.written + self._failed} records failed")
+        return FAILED if self._failed else DONE
+
+    def _document(self, result: "ProducedRecord") -> dict[str, Any]:
+        offset = result.offset if result.offset >= 0 else None
+        return {
+            "record": f"{self._topic}-{result.partition}@{'?' if offset is None else offset}",
+            "topic": self._topic,
+            "partition": result.partition,
+            "offset": offset,
+            "timestamp": result.timestamp,
+            "status": "failed" if result.error else "written",
+            "error": None if result.error is None else str(result.error),
+        }
+
+
+async def _open(admin: "AdminClient", producer: "Producer", topic: str) -> None:
+    from kctl.admin.result import is_unknown_topic
+    from kctl.protocol.error_codes import ApiError
+
+    try:
+        await producer.open()
+    except ApiError as error:
+        if not is_unknown_topic(error):
+            raise
+        names = [it.name for it in await admin.topics.list_topics()]
+        hint = did_you_mean(topic, names) or f"create it: kctl topic create {topic}"
+        raise KctlError(f"No topic {topic}", hint=hint) from None
+
+
+def _header(pair: str) -> tuple[str, bytes | None]:
+    name, value = parse_pair(pair, "--header")
+    return name, value.encode()
+
+
+def _parser(
+    session: Session,
+    input_format: InputFormat,
+    template: "NewRecord",
+    key_separator: str | None,
+    null: str | None,
+) -> "Parse":
+    from kctl.cli.record_input import json_parser, text_parser
+
+    if input_format is InputFormat.NDJSON:
+        if key_separator is not None or null is not None:
+            raise UsageError("--key-separator and --null are for lines, not for JSON")
+        return json_parser(template, session.now_ms())
+    return text_parser(template, key_separator, null)
+
+
+def _chunks(
+    values: list[str] | None, file: str | None, input_format: InputFormat
+) -> Iterator[list[bytes]]:
+    from kctl.cli.record_input import line_chunks
+
+    if values:
+        yield [os.fsencode(value) for value in values]
+        return
+    descriptor = _STDIN if file in (None, "-") else os.open(file or "", os.O_RDONLY)
+    try:
+        if input_format is InputFormat.WHOLE:
+            parts = iter(lambda: os.read(descriptor, 1 << 20), b"")
+            yield [b"".join(parts)]
+        elif input_format is InputFormat.NDJSON:
+            for chunk in line_chunks(descriptor):
+                yield [line for line in chunk if line.strip()]
+        else:
+            yield from line_chunks(descriptor)
+    finally:
+        if descriptor != _STDIN:
+            os.close(descriptor)
