@@ -95,7 +95,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49, 0
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50, 0, 0
     ALTER_USER_SCRAM_CREDENTIALS = 51, 0, 0
-    ALTER_ISR = 56, 0, 0
+    ALTER_ISR = 56, 0, 0, True
     UPDATE_FEATURES = 57, 0, 0
 
     @property

@@ -32,6 +32,7 @@ from kctl.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.protocol.instances import Instances, all_messages
+from tests.protocol.mutations import mutate
 
 MESSAGES = list(all_messages())
 MUTATIONS = int(os.environ.get("KCTL_MUTATIONS", "100000"))
@@ -221,25 +222,6 @@ def test_a_message_cut_anywhere_is_corrupt(api):
         for length in range(min(len(data), 400)):
             with pytest.raises(CorruptDataError, match=cls.__name__):
                 decode(cls, version, data[:length])
-
-
-def mutate(data: bytes, rng: random.Random) -> bytes:
-    mutated = bytearray(data or b"\0")
-    for _ in range(rng.choice((1, 1, 2, 5))):
-        place = rng.randrange(len(mutated))
-        kind = rng.randrange(4)
-        if kind == 0:
-            mutated[place] = rng.randrange(256)
-        elif kind == 1:
-            mutated[place : place + 4] = rng.choice(
-                (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x0f\xff\xff\xff")
-            )
-        elif kind == 2:
-            del mutated[place : place + rng.randrange(1, 9)]
-        else:
-            mutated[place:place] = rng.randbytes(rng.randrange(1, 9))
-        mutated = mutated or bytearray(1)
-    return bytes(mutated)
 
 
 def test_mutated_bytes_are_decoded_or_corrupt_and_nothing_else():

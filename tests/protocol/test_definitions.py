@@ -150,6 +150,7 @@ def test_there_are_54_apis():
         "UPDATE_METADATA",
         "CONTROLLED_SHUTDOWN",
         "WRITE_TXN_MARKERS",
+        "ALTER_ISR",
     ]
 
 
