@@ -142,7 +142,8 @@ class Journal:
         file = self._disk.open(path)
         file.truncate(position)
         file.close()
-        self.cut_off = f"{path}: cut off {size - position} bytes of an unfinished write"
+        if size > position:
+            self.cut_off = f"{path}: cut off {size - position} bytes of an unfinished write"
 
 
 class Snapshot:

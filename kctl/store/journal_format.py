@@ -115,13 +115,21 @@ def _end_of_record(data: bytes, position: int) -> int | None:
 
 def _check_tail(data: bytes, position: int, next_zxid: int, path: str) -> None:
     for zxid in range(next_zxid, next_zxid + _LOOK_AHEAD):
-        found = data.find(_ZXID.pack(zxid), position)
-        start = found - _FRAME.size
-        if found >= 0 and start > position and _end_of_record(data, start) is not None:
-            raise CorruptDataError(
-                f"{path}: damaged at byte {position}, but whole again at {start}",
-                hint="restore the file, or start with another data directory",
-            )
+        for start in _places_of_zxid(data, position, zxid):
+            if start > position and _end_of_record(data, start) is not None:
+                raise CorruptDataError(
+                    f"{path}: the journal is damaged at byte {position}, but whole again at {start}",
+                    hint="restore the file, or start with another data directory",
+                )
+
+
+def _places_of_zxid(data: bytes, position: int, zxid: int) -> Iterator[int]:
+    """Where records of this zxid may start, at or after `position`."""
+    wanted = _ZXID.pack(zxid)
+    found = data.find(wanted, position + _FRAME.size)
+    while found >= 0:
+        yield found - _FRAME.size
+        found = data.find(wanted, found + 1)
 
 
 def _decode_record(data: bytes, position: int) -> Transaction:

@@ -1,0 +1,242 @@
+"""Journal: what a crash at any byte leaves is the tree as of some transaction, or an error."""
+
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import CorruptDataError
+from kctl.runtime.real import make_runtime
+from kctl.runtime.real.disk import RealDisk
+from kctl.store.embedded import EmbeddedStore
+from kctl.store.journal import SNAPSHOT_AFTER_TRANSACTIONS, Journal
+from kctl.store.journal_format import encode_snapshot
+from kctl.store.tree import ZnodeTree
+from kctl.store.znode import Check, Create, Delete, Operation, Set
+
+STORY: list[list[Operation]] = [
+    [Create("/a", b"some data")],
+    [Create("/a/e", b"", ephemeral=True)],
+    [Check("/a", 0), Set("/a", b"more"), Create("/ключ", bytes(range(256)))],
+    [Delete("/a/e")],
+    [Create("/b", b"")],
+]
+
+
+def write_story(directory: Path) -> list[bytes]:
+    """Carry the story out on disk; the tree after no, one, two ... transactions, as bytes."""
+    journal, tree = Journal.open(RealDisk(), str(directory))
+    states = [encode_snapshot(tree)]
+
+    def carry_out(transaction):
+        journal.append(transaction)
+        tree.apply(transaction)
+        states.append(encode_snapshot(tree))
+
+    carry_out(tree.prepare_open_session(7, 0, 1000))
+    for operations in STORY:
+        carry_out(tree.prepare_multi(operations, 7, 1000))
+    carry_out(tree.prepare_close_session(7, 1000))
+    journal.close()
+    return states
+
+
+def read(directory: Path) -> tuple[ZnodeTree, str | None]:
+    journal, tree = Journal.open(RealDisk(), str(directory))
+    journal.close()
+    return tree, journal.cut_off
+
+
+def the_file(directory: Path, prefix: str = "journal-") -> Path:
+    (path,) = directory.glob(f"{prefix}*")
+    return path
+
+
+def test_journal_brings_the_tree_back(tmp_path):
+    states = write_story(tmp_path)
+    tree, cut_off = read(tmp_path)
+    assert encode_snapshot(tree) == states[-1]
+    assert cut_off is None
+
+
+def test_journal_cut_at_any_byte_brings_back_what_was_whole_before_it(tmp_path):
+    states = write_story(tmp_path)
+    path = the_file(tmp_path)
+    whole = path.read_bytes()
+    reached = set()
+    for size in range(len(whole) - 1, -1, -1):
+        path.write_bytes(whole[:size])
+        tree, cut_off = read(tmp_path)
+        state = states.index(encode_snapshot(tree))
+        reached.add(state)
+        # The second time there is nothing left to cut.
+        again, cut_off_again = read(tmp_path)
+        assert encode_snapshot(again) == states[state]
+        assert cut_off_again is None
+        assert (cut_off is None) == (path.read_bytes() == (whole[:size] or whole[:8]))
+    assert reached == set(range(len(states) - 1))
+
+
+def test_journal_goes_on_after_a_torn_tail(tmp_path):
+    write_story(tmp_path)
+    path = the_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    journal, tree = Journal.open(RealDisk(), str(tmp_path))
+    assert journal.cut_off is not None
+    transaction = tree.prepare(Create("/again", b""), 7, 2000)
+    journal.append(transaction)
+    tree.apply(transaction)
+    journal.close()
+    again, cut_off = read(tmp_path)
+    assert cut_off is None
+    assert encode_snapshot(again) == encode_snapshot(tree)
+
+
+@pytest.mark.parametrize("garbage", [b"\0", bytes(4096), b"\xff" * 100, b"kctlznj1"])
+def test_garbage_behind_the_last_record_is_cut_off(tmp_path, garbage):
+    states = write_story(tmp_path)
+    path = the_file(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + garbage)
+    tree, cut_off = read(tmp_path)
+    assert encode_snapshot(tree) == states[-1]
+    assert str(len(garbage)) in cut_off
+    assert path.read_bytes() == whole
+
+
+def test_flipped_bit_is_an_error_unless_it_may_be_a_torn_tail(tmp_path):
+    states = write_story(tmp_path)
+    path = the_file(tmp_path)
+    whole = path.read_bytes()
+    last = _start_of_last_record(whole)
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        path.write_bytes(damaged)
+        if position < last:
+            with pytest.raises(CorruptDataError, match="journal"):
+                read(tmp_path)
+        else:
+            tree, _ = read(tmp_path)
+            assert encode_snapshot(tree) == states[-2]
+
+
+def _start_of_last_record(data: bytes) -> int:
+    position = 8
+    while True:
+        end = position + 8 + int.from_bytes(data[position + 4 : position + 8], "big")
+        if end >= len(data):
+            return position
+        position = end
+
+
+def test_file_that_is_no_journal_is_refused(tmp_path):
+    (tmp_path / "journal-0000000000000001").write_bytes(b"something else")
+    with pytest.raises(CorruptDataError, match="no journal"):
+        read(tmp_path)
+
+
+def test_refused_directory_is_let_go_of(tmp_path):
+    path = tmp_path / "journal-0000000000000001"
+    path.write_bytes(b"something else")
+    with pytest.raises(CorruptDataError):
+        read(tmp_path)
+    path.unlink()
+    assert read(tmp_path)[0].last_zxid == 0
+
+
+# --- snapshots
+
+
+def write_story_in_two_parts(directory: Path) -> tuple[list[bytes], dict[str, bytes]]:
+    """A snapshot after the story, then one more transaction; and the files before the snapshot."""
+    states = write_story(directory)
+    old_files = {path.name: path.read_bytes() for path in directory.glob("journal-*")}
+    journal, tree = Journal.open(RealDisk(), str(directory))
+    snapshot = journal.begin_snapshot(tree)
+    transaction = tree.prepare_open_session(8, 0, 3000)
+    journal.append(transaction)
+    tree.apply(transaction)
+    snapshot.write()
+    journal.close()
+    return [*states, encode_snapshot(tree)], old_files
+
+
+def test_snapshot_replaces_the_journals_before_it(tmp_path):
+    states, _ = write_story_in_two_parts(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("."))
+    last = len(states) - 2
+    assert names == [f"journal-{last + 1:016x}", f"snapshot-{last:016x}"]
+    assert encode_snapshot(read(tmp_path)[0]) == states[-1]
+
+
+def test_crash_before_the_snapshot_is_there_loses_nothing(tmp_path):
+    states, old_files = write_story_in_two_parts(tmp_path)
+    the_file(tmp_path, "snapshot-").unlink()
+    for name, data in old_files.items():
+        (tmp_path / name).write_bytes(data)
+    assert encode_snapshot(read(tmp_path)[0]) == states[-1]
+
+
+def test_crash_before_the_old_journals_are_removed_loses_nothing(tmp_path):
+    states, old_files = write_story_in_two_parts(tmp_path)
+    for name, data in old_files.items():
+        (tmp_path / name).write_bytes(data)
+    assert encode_snapshot(read(tmp_path)[0]) == states[-1]
+
+
+def test_crash_before_the_new_journal_is_there_goes_on_in_the_old_one(tmp_path):
+    states, old_files = write_story_in_two_parts(tmp_path)
+    the_file(tmp_path).unlink()
+    for name, data in old_files.items():
+        (tmp_path / name).write_bytes(data)
+    journal, tree = Journal.open(RealDisk(), str(tmp_path))
+    assert encode_snapshot(tree) == states[-2]
+    transaction = tree.prepare_open_session(8, 0, 3000)
+    journal.append(transaction)
+    journal.close()
+    assert encode_snapshot(read(tmp_path)[0]) == states[-1]
+
+
+def test_missing_journal_between_snapshot_and_journal_is_an_error(tmp_path):
+    write_story_in_two_parts(tmp_path)
+    the_file(tmp_path, "snapshot-").unlink()
+    with pytest.raises(CorruptDataError, match="follows"):
+        read(tmp_path)
+
+
+def test_torn_journal_with_a_newer_one_behind_it_is_an_error(tmp_path):
+    _, old_files = write_story_in_two_parts(tmp_path)
+    the_file(tmp_path, "snapshot-").unlink()
+    for name, data in old_files.items():
+        (tmp_path / name).write_bytes(data[:-1])
+    with pytest.raises(CorruptDataError, match="damaged"):
+        read(tmp_path)
+
+
+def test_snapshot_damaged_at_any_byte_is_an_error(tmp_path):
+    write_story_in_two_parts(tmp_path)
+    path = the_file(tmp_path, "snapshot-")
+    whole = path.read_bytes()
+    damages = [whole[:size] for size in range(len(whole))]
+    damages += [bytes([*whole[:n], whole[n] ^ 1, *whole[n + 1 :]]) for n in range(len(whole))]
+    for damaged in damages:
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptDataError, match="snapshot"):
+            read(tmp_path)
+
+
+def test_store_takes_snapshots_by_itself_and_finds_everything_again(tmp_path):
+    runtime = make_runtime()
+    store = EmbeddedStore.open(runtime, str(tmp_path))
+    store.create("/a", b"")
+    for turn in range(SNAPSHOT_AFTER_TRANSACTIONS + 10):
+        store.set("/a", b"%d" % turn)
+    runtime.scheduler.run_until(store.close())
+    assert the_file(tmp_path, "snapshot-").exists()
+    assert the_file(tmp_path).stat().st_size < 2000
+
+    store = EmbeddedStore.open(runtime, str(tmp_path))
+    data, stat = store.get("/a").result()
+    assert int(data) == stat.version - 1 == SNAPSHOT_AFTER_TRANSACTIONS + 9
+    runtime.scheduler.run_until(store.close())
+    runtime.scheduler.close()
