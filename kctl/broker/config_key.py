@@ -47,6 +47,8 @@ class ConfigKey:
     choices: tuple[str, ...] = ()
     # May be changed while the broker runs (KIP-226).
     is_dynamic: bool = False
+    # What is wrong with a value beyond all that; None: nothing.
+    complaint: Callable[[Any], str | None] | None = None
 
     @property
     def is_sensitive(self) -> bool:
@@ -59,7 +61,7 @@ class ConfigKey:
             value = _PARSERS[self.type](text.strip())
         except ValueError:
             raise UsageError(
-                f"Invalid value {text} for configuration {self.name}: Not a {_WORDS[self.type]}"
+                f"Invalid value {text} for configuration {self.name}: {_WORDS[self.type]}"
             ) from None
         self.check(value)
         return value
@@ -85,7 +87,14 @@ class ConfigKey:
                         word, f"String must be one of: {', '.join(self.choices)}"
                     )
 
+        if self.complaint is not None:
+            why = self.complaint(value)
+            if why is not None:
+                raise self._out_of_bounds(value, why)
+
     def _out_of_bounds(self, value: object, why: str) -> UsageError:
+        if isinstance(value, list):
+            value = f"[{', '.join(value)}]"
         return UsageError(f"Invalid value {value} for configuration {self.name}: {why}")
 
     def format(self, value: Any) -> str | None:
@@ -132,13 +141,13 @@ _PARSERS: Mapping[ConfigType, Callable[[str], Any]] = {
 }
 
 _WORDS: Mapping[ConfigType, str] = {
-    ConfigType.BOOLEAN: "boolean (true or false)",
-    ConfigType.STRING: "string",
-    ConfigType.INT: "number of type INT",
-    ConfigType.SHORT: "number of type SHORT",
-    ConfigType.LONG: "number of type LONG",
-    ConfigType.DOUBLE: "number of type DOUBLE",
-    ConfigType.LIST: "list",
-    ConfigType.CLASS: "class name",
-    ConfigType.PASSWORD: "string",
+    ConfigType.BOOLEAN: "Expected value to be either true or false",
+    ConfigType.STRING: "Not a string",
+    ConfigType.INT: "Not a number of type INT",
+    ConfigType.SHORT: "Not a number of type SHORT",
+    ConfigType.LONG: "Not a number of type LONG",
+    ConfigType.DOUBLE: "Not a number of type DOUBLE",
+    ConfigType.LIST: "Not a list",
+    ConfigType.CLASS: "Not a class name",
+    ConfigType.PASSWORD: "Not a string",
 }

@@ -3,6 +3,7 @@
 Kafka 2.7: kafka.log.LogConfig, kafka.server.KafkaConfig (`extractLogConfigMap`).
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,12 +11,30 @@ from kctl.broker.broker_settings import API_VERSION_NAMES
 from kctl.broker.config_key import LONG_MAX, ConfigKey, ConfigType
 from kctl.errors import UsageError
 
+_PARTITION_AND_BROKER = re.compile(r"\s*[0-9]+:[0-9]+\s*")
+
 
 class TopicConfig(NamedTuple):
     """One topic setting; `broker_config` names what it falls back to (None: its own default)."""
 
     key: ConfigKey
     broker_config: str | None
+
+
+def _version_complaint(value: str) -> str | None:
+    return None if value in API_VERSION_NAMES else f"Version `{value}` is not a valid version"
+
+
+def _throttled_replicas(name: str) -> TopicConfig:
+    def complaint(value: list[str]) -> str | None:
+        if value == ["*"] or all(_PARTITION_AND_BROKER.fullmatch(item) for item in value):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return TopicConfig(ConfigKey(name, ConfigType.LIST, [], complaint=complaint), None)
 
 
 _ALL = (
@@ -47,12 +66,12 @@ _ALL = (
     TopicConfig(
         ConfigKey("flush.ms", ConfigType.LONG, LONG_MAX, minimum=0), "log.flush.interval.ms"
     ),
-    TopicConfig(ConfigKey("follower.replication.throttled.replicas", ConfigType.LIST, []), None),
+    _throttled_replicas("follower.replication.throttled.replicas"),
     TopicConfig(
         ConfigKey("index.interval.bytes", ConfigType.INT, 4096, minimum=0),
         "log.index.interval.bytes",
     ),
-    TopicConfig(ConfigKey("leader.replication.throttled.replicas", ConfigType.LIST, []), None),
+    _throttled_replicas("leader.replication.throttled.replicas"),
     TopicConfig(
         ConfigKey("max.compaction.lag.ms", ConfigType.LONG, LONG_MAX, minimum=1),
         "log.cleaner.max.compaction.lag.ms",
@@ -66,7 +85,7 @@ _ALL = (
     ),
     TopicConfig(
         ConfigKey(
-            "message.format.version", ConfigType.STRING, "2.7-IV2", choices=API_VERSION_NAMES
+            "message.format.version", ConfigType.STRING, "2.7-IV2", complaint=_version_complaint
         ),
         "log.message.format.version",
     ),
