@@ -16,6 +16,7 @@ Errors: CorruptDataError for bytes; ApiError UNSUPPORTED_VERSION for a version t
 or that lacks a field which has a value; UsageError for a value that does not fit its field.
 """
 
+# The two writers of source are imported when they are first needed: `kctl --help` never is.
 from struct import error as struct_error
 from typing import Any, TypeVar
 
@@ -40,7 +41,12 @@ def encode(message: Message, version: int) -> list[Part]:
 
 def decode(cls: type[MessageT], version: int, buffer: Buffer, position: int = 0) -> MessageT:
     """The message at `position`. Record data are views into `buffer`, all else is copied."""
-    return decode_at(cls, version, buffer, position)[0]
+    decoder = cls.decoders.get(version) or compile_decoder(cls, version)
+    try:
+        message: MessageT = decoder(buffer, position)[0]
+    except (struct_error, IndexError, CorruptDataError) as error:
+        raise _corrupt(cls, version, error) from error
+    return message
 
 
 def decode_at(
@@ -50,14 +56,14 @@ def decode_at(
     decoder = cls.decoders.get(version) or compile_decoder(cls, version)
     try:
         message, end = decoder(buffer, position)
-    except (struct_error, IndexError) as error:
-        words = f"{cls.__name__} v{version} ends before its last field"
-        raise CorruptDataError(words) from error
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{cls.__name__} v{version}: {error}") from error
-    if end > len(buffer):
-        raise CorruptDataError(f"{cls.__name__} v{version} reaches past the end of its bytes")
+    except (struct_error, IndexError, CorruptDataError) as error:
+        raise _corrupt(cls, version, error) from error
     return message, end
+
+
+def _corrupt(cls: type[Message], version: int, error: Exception) -> CorruptDataError:
+    what = str(error) if isinstance(error, CorruptDataError) else "ends before its last field"
+    return CorruptDataError(f"{cls.__name__} v{version}: {what}")
 
 
 def compile_encoder(cls: type[Message], version: int) -> Any:

@@ -190,7 +190,7 @@ def read_request(frame: Buffer) -> RequestReceived:
             raise CorruptDataError(f"unknown API key {key}")
         position = _request_header.size
         client_id = None
-        if api is ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+        if version == 0 and api is ApiKey.CONTROLLED_SHUTDOWN:
             position = _request_header_v0.size
         elif size >= 0:
             start, position = position, position + size

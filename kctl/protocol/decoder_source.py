@@ -39,7 +39,7 @@ def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any
         writer.emit("end = len(buf)", f"left = {elements_max(cls)}")
         writer.struct(cls, "o", 0)
         writer.flush()
-        writer.emit("return o, pos")
+        writer.emit("if pos > end: raise IndexError", "return o, pos")
     return writer.text(), writer.namespace
 
 

@@ -74,8 +74,16 @@ class FrameBuffer:
     """The receiving half of one connection."""
 
     __slots__ = (
-        "_data", "_end", "_filled", "_frame_bytes_max", "_large", "_large_size", "_lent", "_pool",
-        "_scratch", "_start",
+        "_data",
+        "_end",
+        "_filled",
+        "_large",
+        "_large_size",
+        "_lent",
+        "_pool",
+        "_scratch",
+        "_start",
+        "frame_bytes_max",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +97,8 @@ class FrameBuffer:
         if len(self._scratch) < SCRATCH_BYTES_MIN:
             raise ValueError(f"a scratch buffer has at least {SCRATCH_BYTES_MIN} bytes")
         self._pool = pool
-        self._frame_bytes_max = frame_bytes_max
+        # May change while it runs: before authentication less is allowed.
+        self.frame_bytes_max = frame_bytes_max
         self._data: Buffer = b""
         self._start = 0
         self._end = 0
@@ -143,8 +152,8 @@ class FrameBuffer:
         if end <= self._end and 0 <= size <= SMALL_FRAME_MAX:
             self._start = end
             return bytes(self._data[body:end])
-        if not 0 <= size <= self._frame_bytes_max:
-            raise CorruptDataError(f"a frame of {size} bytes; the limit is {self._frame_bytes_max}")
+        if not 0 <= size <= self.frame_bytes_max:
+            raise CorruptDataError(f"a frame of {size} bytes; the limit is {self.frame_bytes_max}")
         if size > SMALL_FRAME_MAX:
             self._begin_large(body, size)
         return self._finished_large()
