@@ -13,8 +13,12 @@ from collections.abc import Iterable, Sequence
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
 from kctl.broker.coordinator.group.rebalance import Rebalance
-from kctl.broker.coordinator.group.records import GroupRecord, OffsetRecord
-from kctl.broker.coordinator.group.records import group_tombstone, offset_record
+from kctl.broker.coordinator.group.records import (
+    GroupRecord,
+    OffsetRecord,
+    group_tombstone,
+    offset_record,
+)
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
 from kctl.model import TopicPartition
@@ -149,9 +153,7 @@ class Cleanup:
 
 
 def _is_vacant(group: Group) -> bool:
-    return (
-        group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
-    )
+    return group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
 
 
 def _is_subscribed(group: Group, topic: str) -> bool:

@@ -233,9 +233,7 @@ class Membership:
         self._wait_for_join(group, member, attempt, outcome)
         outcome.event("group_static_member_replaced", group=group.group_id,
                       instance=member.group_instance_id, member=new_member_id)  # fmt: skip
-        if group.state is not GroupState.STABLE or (
-            group.select_protocol() != group.protocol_name
-        ):
+        if group.state is not GroupState.STABLE or (group.select_protocol() != group.protocol_name):
             reason = f"static member {member.group_instance_id} joined again"
             self._rebalance.maybe_prepare(group, reason, moment, outcome)
             return
@@ -274,9 +272,7 @@ class Membership:
         """Answered at once, or when the leader's assignment is in the log."""
         outcome = Outcome()
         group = self._groups.get(body.group_id)
-        code = self._check(
-            group, body.member_id, body.group_instance_id, body.generation_id
-        )
+        code = self._check(group, body.member_id, body.group_instance_id, body.generation_id)
         if code != _NONE or group is None:
             return outcome.reply(reply, SyncGroupResponse(error_code=code))
         if _differs(body.protocol_type, group.protocol_type) or _differs(

@@ -15,8 +15,14 @@ from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH, CommittedOffs
 from kctl.broker.coordinator.group.rebalance import Rebalance
 from kctl.broker.coordinator.group.records import offset_record
 from kctl.broker.coordinator.group.settings import GroupSettings
-from kctl.broker.coordinator.outcome import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
+from kctl.broker.coordinator.outcome import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Moment,
+    Outcome,
+    Reply,
+    Write,
+)
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 

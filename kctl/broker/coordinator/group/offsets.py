@@ -161,8 +161,8 @@ class GroupOffsets:
                 continue
             expire_ms = committed.expire_timestamp_ms
             if expire_ms == NO_EXPIRY:
-                since_ms = committed.commit_timestamp_ms if empty_since_ms is None else (
-                    empty_since_ms
+                since_ms = (
+                    committed.commit_timestamp_ms if empty_since_ms is None else (empty_since_ms)
                 )
                 expire_ms = since_ms + retention_ms
             if wall_ms >= expire_ms:

@@ -224,9 +224,7 @@ class Rebalance:
     def expel(self, group: Group, member: Member, outcome: Outcome) -> None:
         """Out it goes. If it waits it learns that it is unknown, so that it asks for a new
         id if it is still there."""
-        self.answer_join(
-            group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), outcome
-        )
+        self.answer_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), outcome)
         if member.sync_reply is not None:
             outcome.reply(
                 member.sync_reply, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)

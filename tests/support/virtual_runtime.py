@@ -1,0 +1,137 @@
+"""A Runtime whose time passes only when a test says so."""
+
+import heapq
+from collections import deque
+from random import Random
+
+from kctl.runtime.future import Future, Task
+from kctl.runtime.runtime import Runtime
+
+
+class VirtualClock:
+    """The wall is ahead of the monotonic clock, so that mixing them up shows."""
+
+    WALL_AHEAD_MS = 1_600_000_000_000
+
+    def __init__(self):
+        self.now_ms = 0
+
+    def monotonic_ms(self):
+        return self.now_ms
+
+    def wall_ms(self):
+        return self.now_ms + self.WALL_AHEAD_MS
+
+
+class VirtualTimer:
+    def __init__(self, callback, arguments):
+        self.callback = callback
+        self.arguments = arguments
+
+    def cancel(self):
+        self.callback = None
+
+
+class VirtualScheduler:
+    def __init__(self, clock):
+        self._clock = clock
+        self._ready = deque()
+        self._timers = []
+        self._sequence = 0
+
+    def call_soon(self, callback, *arguments):
+        self._ready.append((callback, arguments))
+
+    call_soon_threadsafe = call_soon
+
+    def call_at(self, when_ms, callback, *arguments):
+        timer = VirtualTimer(callback, arguments)
+        self._sequence += 1
+        heapq.heappush(self._timers, (when_ms, self._sequence, timer))
+        return timer
+
+    def call_later(self, delay_ms, callback, *arguments):
+        return self.call_at(self._clock.now_ms + delay_ms, callback, *arguments)
+
+    def spawn(self, coroutine, name=""):
+        return Task(self.call_soon, coroutine, name)
+
+    def future(self):
+        return Future(self.call_soon)
+
+    @property
+    def timer_count(self):
+        return sum(timer.callback is not None for _, _, timer in self._timers)
+
+    def turn(self):
+        """One turn of the loop at the present instant; whether there was anything to do."""
+        due = []
+        while self._timers and self._timers[0][0] <= self._clock.now_ms:
+            due.append(heapq.heappop(self._timers)[2])
+        busy = bool(due or self._ready)
+        for timer in due:
+            if timer.callback is not None:
+                timer.callback(*timer.arguments)
+        while self._ready:
+            callback, arguments = self._ready.popleft()
+            callback(*arguments)
+        return busy
+
+    def settle(self):
+        """Turn until nothing is left to do at the present instant."""
+        for _ in range(10_000):
+            if not self.turn():
+                return
+        raise AssertionError("the loop never comes to rest")
+
+    def advance(self, delay_ms):
+        """Let time pass, stopping at every timer on the way."""
+        end_ms = self._clock.now_ms + delay_ms
+        self.settle()
+        while self._timers and self._timers[0][0] <= end_ms:
+            self._clock.now_ms = max(self._clock.now_ms, self._timers[0][0])
+            self.settle()
+        self._clock.now_ms = end_ms
+        self.settle()
+
+
+class SeededEntropy:
+    def __init__(self, seed):
+        self._random = Random(seed)
+
+    def random_bytes(self, count):
+        return self._random.randbytes(count)
+
+    def random_below(self, bound):
+        return self._random.randrange(bound)
+
+
+class RecordingTrace:
+    def __init__(self):
+        self.events = []
+        self.warnings = []
+
+    def event(self, name, /, **fields):
+        self.events.append((name, fields))
+
+    def info(self, message):
+        pass
+
+    def warning(self, message):
+        self.warnings.append(message)
+
+    def names(self):
+        return [name for name, _ in self.events]
+
+
+def virtual_runtime(seed=1):
+    """Clock, scheduler, entropy and trace; no network and no disk."""
+    clock = VirtualClock()
+    return Runtime(
+        clock=clock,
+        scheduler=VirtualScheduler(clock),
+        network=None,
+        disk=None,
+        entropy=SeededEntropy(seed),
+        trace=RecordingTrace(),
+    )
