@@ -129,6 +129,19 @@ def remote_command(app: typer.Typer, name: str, kind: Kind = READS) -> Callable[
     return decorate
 
 
+def local_command(app: typer.Typer, name: str) -> Callable[[Body], Body]:
+    """Register the decorated function, which talks to no cluster, as command `name` of `app`."""
+
+    def decorate(body: Body) -> Body:
+        wrapper = guarded(body)
+        parameters = list(inspect.signature(body).parameters.values())
+        _set_parameters(wrapper, parameters)
+        app.command(name, help=inspect.getdoc(body))(wrapper)
+        return body
+
+    return decorate
+
+
 def guarded(body: Body) -> Callable[..., None]:
     """`body` with its exceptions told to the user and its status as the exit status."""
 
@@ -158,11 +171,15 @@ def _wrap(body: Body, shared: dict[str, tuple[Any, object]]) -> Callable[..., No
         return body(_make_session(mine), **arguments)
 
     wrapper = guarded(call)
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
-    # Typer reads a command's parameters from these two.
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    _set_parameters(wrapper, own + added)
     return wrapper
+
+
+def _set_parameters(wrapper: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
+    """Typer reads a command's parameters from these two attributes."""
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in named}
 
 
 def _make_session(values: dict[str, Any]) -> Session:
