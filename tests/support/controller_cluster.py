@@ -146,12 +146,16 @@ class ControllerCluster:
     def start(self, *broker_ids, **settings):
         """Register and start brokers, one after the other; the first of them."""
         for broker_id in broker_ids:
-            named = {name.replace("_", "."): str(value) for name, value in settings.items()}
-            broker = self.brokers[broker_id] = StubBroker(self, broker_id, named)
-            self.run(broker.controller.register_broker())
-            broker.controller.start()
+            self.register(broker_id, **settings).controller.start()
             self.settle()
         return self.brokers[broker_ids[0]]
+
+    def register(self, broker_id, **settings):
+        """A broker that is alive but does not stand for election yet."""
+        named = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        broker = self.brokers[broker_id] = StubBroker(self, broker_id, named)
+        self.run(broker.controller.register_broker())
+        return broker
 
     def settle(self):
         """Let everything that is under way come to rest."""
