@@ -24,8 +24,14 @@ from kctl.protocol.internal.transaction_state import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from kctl.protocol.internal.versioned import decode_versioned, encode_versioned
+from kctl.protocol.internal.versioned import (
+    decode_versioned,
+    encode_versioned,
+    stored_version,
+)
+from kctl.records.memory_records import batches
 from tests.protocol.instances import Instances
+from tests.support.golden import golden_files
 
 STORED = [
     OffsetCommitKey,
@@ -106,3 +112,49 @@ def test_a_subscription_of_a_newer_consumer_is_read_as_far_as_it_is_known():
     assert decode_blob(ConsumerProtocolSubscription, b"\0\x07" + blob[2:] + b"new") == subscription
     with pytest.raises(CorruptDataError, match="version -1"):
         decode_blob(ConsumerProtocolAssignment, b"\xff\xff" + blob[2:])
+
+
+def golden_records(topic):
+    """The data records that Apache Kafka 2.7.2 wrote to an internal topic."""
+    names = sorted(
+        name
+        for name in golden_files("logs/clean.tar.xz")
+        if f"/{topic}-" in name and name.endswith(".log")
+    )
+    for name in names:
+        for batch in batches(golden_files("logs/clean.tar.xz")[name]):
+            if not batch.is_control:
+                yield from batch.records()
+
+
+def test_offsets_and_groups_that_apache_kafka_stored_are_read_and_written_the_same():
+    kinds = set()
+    for record in golden_records("__consumer_offsets"):
+        key = decode_key(record.key)
+        assert encode_key(key) == record.key
+        if record.value is None:
+            continue
+        is_offset = isinstance(key, OffsetCommitKey)
+        cls = OffsetCommitValue if is_offset else GroupMetadataValue
+        value = decode_versioned(cls, record.value)
+        assert encode_versioned(value, stored_version(record.value)) == record.value
+        kinds.add((cls, stored_version(record.value)))
+        if not is_offset and value.protocol_type == "consumer":
+            for member in value.members:
+                subscription = decode_blob(ConsumerProtocolSubscription, member.subscription)
+                assert subscription.topics
+                assigned = decode_blob(ConsumerProtocolAssignment, member.assignment)
+                assert assigned.assigned_partitions
+    assert kinds == {(OffsetCommitValue, 3), (GroupMetadataValue, 3)}
+
+
+def test_transactions_that_apache_kafka_stored_are_read_and_written_the_same():
+    states = set()
+    for record in golden_records("__transaction_state"):
+        key = decode_versioned(TransactionLogKey, record.key)
+        assert encode_versioned(key, 0) == record.key
+        value = decode_versioned(TransactionLogValue, record.value)
+        assert encode_versioned(value, 0) == record.value
+        states.add(value.transaction_status)
+        assert value.transaction_last_update_timestamp_ms > 1_600_000_000_000
+    assert {0, 1, 2, 4} <= states
