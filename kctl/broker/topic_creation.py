@@ -170,7 +170,11 @@ class TopicCreator:
             raise _already_exists(name)
         # Metrics are named after topics and know no difference between the two characters.
         folded = name.replace(".", "_")
-        colliding = [topic for topic in topics if topic.replace(".", "_") == folded]
+        colliding = [
+            topic
+            for topic in (*topics, *self._under_way)
+            if topic != name and topic.replace(".", "_") == folded
+        ]
         if colliding:
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -10,7 +10,7 @@ Kafka 2.7: kafka.controller.KafkaController (onBrokerStartup, onBrokerFailure,
 onReplicasBecomeOffline, onNewPartitionCreation), kafka.controller.TopicDeletionManager.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
 from kctl.broker.controller.elections import ElectionStrategy
@@ -23,7 +23,9 @@ from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
+from kctl.store.errors import NotEmptyError
 
 
 class ClusterChanges:
@@ -230,8 +232,13 @@ class ClusterChanges:
 
     async def _complete_deletion(self, topics: Sequence[str]) -> None:
         fence = self._context.epoch_zk_version
-        for topic in topics:
-            await self._store.delete_topic_znode(topic, fence)
+        paths = [path for topic in topics for path in self._topic_paths(topic)]
+        try:
+            await self._store.delete_all(paths, fence)
+        except NotEmptyError:
+            # There is more below a topic than we knew of.
+            for topic in topics:
+                await self._store.delete_topic_znode(topic, fence)
         await self._store.delete_topic_configs(topics, fence)
         await self._store.delete_topic_deletions(topics, fence)
         for topic in topics:
@@ -240,6 +247,14 @@ class ClusterChanges:
             )
             self._context.remove_topic(topic)
             self.deletion.forget(topic)
+
+    def _topic_paths(self, topic: str) -> Iterator[str]:
+        """The topic's znodes, children first."""
+        for partition in self._context.partitions_of(topic):
+            yield znodes.partition_state_path(partition)
+            yield znodes.partition_path(partition)
+        yield znodes.partitions_path(topic)
+        yield znodes.topic_path(topic)
 
     def forget_topic(self, topic: str) -> None:
         """Somebody removed a topic's znodes behind the controller's back: drop it here, too."""

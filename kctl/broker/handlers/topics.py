@@ -65,6 +65,7 @@ async def _create_topics(services: Services, request: Request) -> None:
     body: CreateTopicsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
     results = []
+    tasks = []
     # Topic -> how many partitions to wait for.
     created: dict[str, int] = {}
     for topic in body.topics:
@@ -82,7 +83,10 @@ async def _create_topics(services: Services, request: Request) -> None:
                 result.replication_factor = len(assignment[0])
                 result.configs = _configs(services, new)
 
-        await _attempt(services, result, create)
+        # Side by side: what they write to the store goes out together.
+        tasks.append(services.runtime.scheduler.spawn(_attempt(services, result, create)))
+    for task in tasks:
+        await task
     if created and not body.validate_only:
         waiting = _Leaders(services, created)
         await services.topic_waits.wait(created, waiting.are_there, body.timeout_ms)
@@ -201,6 +205,7 @@ async def _delete_topics(services: Services, request: Request) -> None:
     cache = services.metadata_cache
     results: dict[str, DeletableTopicResult] = {}
     marked: list[str] = []
+    tasks = []
     for name in dict.fromkeys(body.topic_names):
         result = results[name] = DeletableTopicResult(name=name)
 
@@ -211,7 +216,9 @@ async def _delete_topics(services: Services, request: Request) -> None:
                 await services.cluster_store.create_delete_topic_path(name)
             marked.append(name)
 
-        await _attempt(services, result, mark)
+        tasks.append(services.runtime.scheduler.spawn(_attempt(services, result, mark)))
+    for task in tasks:
+        await task
     if marked:
         await services.topic_waits.wait(
             marked, lambda: not any(map(cache.contains, marked)), body.timeout_ms
