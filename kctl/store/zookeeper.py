@@ -75,6 +75,8 @@ _ERRORS: dict[str, type[StoreError]] = {
     "ConnectionClosedError": errors.ConnectionLossError,
     "NoAuthError": errors.AuthFailedError,
     "AuthFailedError": errors.AuthFailedError,
+    # kazoo itself, of a path like "/a/../b".
+    "ValueError": errors.BadArgumentsError,
 }
 # What a multi says of the operations that did not fail themselves.
 _BYSTANDERS = ("RolledBackError", "RuntimeInconsistency")
@@ -115,7 +117,7 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """An event."""
         callback.func(*callback.args)
 
-    def link_next(self, link: Link) -> None:
+    def link_next(self, link: Link | None) -> None:
         """Link the next result that is made, before its request can be on its way."""
         self._next_link = link
 
@@ -297,11 +299,10 @@ class ZooKeeperStore:
             done: Future[list[Stat | str | None]] = self._scheduler.future()
             done.set_result([])
             return done
-        transaction = self._client.transaction()
-        for operation in operations:
-            _add(transaction, operation)
         return self._call(
-            transaction.commit_async, "", lambda answer: _multi_results(answer, operations)
+            partial(_commit, self._client, operations),
+            "",
+            lambda answer: _multi_results(answer, operations),
         )
 
     def _call(
@@ -314,7 +315,11 @@ class ZooKeeperStore:
             # Not queued behind the restored watches by kazoo: the caller waits for CONNECTED.
             future.set_error(ConnectionLossError(path))
         else:
-            self._post(call, partial(self._answered, future, path, convert))
+            try:
+                self._post(call, partial(self._answered, future, path, convert))
+            except ValueError as error:
+                self._handler.link_next(None)
+                future.set_error(_store_error(error, path))
         return future
 
     def _post(self, call: Callable[[], Any], receiver: Callable[[Any], None]) -> None:
@@ -460,6 +465,13 @@ class ZooKeeperStore:
     def _stop_client(self) -> None:
         self._client.stop()
         self._client.close()
+
+
+def _commit(client: Any, operations: Sequence[Operation]) -> None:
+    transaction = client.transaction()
+    for operation in operations:
+        _add(transaction, operation)
+    transaction.commit_async()
 
 
 def _add(transaction: Any, operation: Operation) -> None:

@@ -8,6 +8,7 @@ import pytest
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.store.errors import (
+    BadArgumentsError,
     BadVersionError,
     MultiError,
     NoChildrenForEphemeralsError,
@@ -214,6 +215,16 @@ class StoreContract:
             read = store.get("/a")
             assert (await read)[0] == b"99"
             assert [(await future).version for future in sets] == list(range(1, 101))
+
+        world.run(story())
+
+    def test_path_with_dots_is_refused(self, world, store):
+        async def story():
+            with pytest.raises(BadArgumentsError):
+                await store.create("/a/../b", b"")
+            with pytest.raises((BadArgumentsError, MultiError)):
+                await store.multi([Create("/c", b""), Create("/a/../b", b"")])
+            assert await store.children("/") == []
 
         world.run(story())
 

@@ -1,5 +1,7 @@
 """Journal: what a crash at any byte leaves is the tree as of some transaction, or an error."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -240,3 +242,33 @@ def test_store_takes_snapshots_by_itself_and_finds_everything_again(tmp_path):
     assert int(data) == stat.version - 1 == SNAPSHOT_AFTER_TRANSACTIONS + 9
     runtime.scheduler.run_until(store.close())
     runtime.scheduler.close()
+
+
+_WRITER = """
+import sys
+from kctl.runtime.real import make_runtime
+from kctl.store.embedded import EmbeddedStore
+store = EmbeddedStore.open(make_runtime(), sys.argv[1])
+if store.exists("/n").result() is None:
+    store.create("/n", b"")
+store.create("/alive", b"", ephemeral=True)
+while True:
+    print(store.set("/n", b"x" * 50).result().version, flush=True)
+"""
+
+
+def test_kill_9_loses_nothing_that_was_answered(tmp_path):
+    command = [sys.executable, "-c", _WRITER, str(tmp_path)]
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            answered = [int(writer.stdout.readline()) for _ in range(200)]
+            writer.kill()
+            answered += [int(line) for line in writer.stdout if line.endswith(b"\n")]
+        tree, _ = read(tmp_path)
+        assert tree.get("/n").version >= answered[-1]
+        assert tree.get("/alive").ephemeral_owner in tree.sessions
+        runtime = make_runtime()
+        store = EmbeddedStore.open(runtime, str(tmp_path))
+        assert store.exists("/alive").result() is None
+        runtime.scheduler.run_until(store.close())
+        runtime.scheduler.close()
