@@ -171,9 +171,7 @@ def _run(
         output.write(f"kctl ready on {', '.join(addresses)} (logs in {directories})\n")
 
     try:
-        run_broker(
-            config, store_directory=store_directory, seed_topics=seeds, on_ready=on_ready
-        )
+        run_broker(config, store_directory=store_directory, seed_topics=seeds, on_ready=on_ready)
     finally:
         if ready_file is not None:
             Path(ready_file).unlink(missing_ok=True)

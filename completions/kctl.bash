@@ -1,0 +1,85 @@
+# Completion of kctl for bash; made by `kctl completion bash`.
+_kctl() {
+    local line="${COMP_LINE:0:COMP_POINT}" cur="" path="" word="" option="" skip="" count=0
+    local -a words=() connect=()
+    read -ra words <<< "$line"
+    [[ "$line" == *[[:space:]] ]] || { cur="${words[-1]}"; unset "words[-1]"; }
+    for word in "${words[@]:1}"; do
+        if [[ -n "$skip" ]]; then
+            case "$skip" in -b|--bootstrap-server|-X|--property|-C|--profile|--command-config) connect+=("$skip" "$word");; esac
+            skip=""
+            continue
+        fi
+        case "$word" in
+            --acks|--append|--bootstrap-server|--by-duration|--command-config|--compression|--config|--data-dir|--delete-config|--file|--format|--group|--header|--input|--key|--key-separator|--listener|--max-messages|--null|--offset|--output|--partition|--partitions|--port|--profile|--property|--ready-file|--replica-assignment|--replication-factor|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            -*) ;;
+            *) case "$path" in ""|topic|config|group|cluster) path="${path:+$path }$word";;
+                *) (( count++ ));; esac;;
+        esac
+    done
+    option="$skip"
+    local offer=""
+    if [[ -n "$option" ]]; then
+        case "$path:$option" in
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"group reset-offsets:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "produce:--input"|"produce:-i") offer="lines ndjson whole";;
+            "produce:--acks") offer="all 1 0";;
+            "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "consume:--group"|"consume:-g") offer="@groups";;
+            "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
+            "group reset-offsets:--topic"|"group reset-offsets:-t") offer="@topics";;
+        esac
+    elif [[ "$cur" == -* ]]; then
+        case "$path" in
+            "serve") offer="--config --data-dir --durable --help --listener --port --ready-file --seed-topic --set --zookeeper";;
+            "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --file --header --help --input --key --key-separator --null --output --partition --profile --property --timeout --timestamp";;
+            "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
+            "dump-log") offer="--deep-iteration --format --help --offsets-decoder --print-data-log --raw --transaction-log-decoder";;
+            "completion") offer="--help";;
+            "topic create") offer="--bootstrap-server --command-config --config --dry-run --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;
+            "topic list") offer="--bootstrap-server --command-config --help --internal --output --profile --property --timeout";;
+            "topic describe") offer="--bootstrap-server --command-config --help --internal --offsets --output --profile --property --timeout --unavailable --under-replicated";;
+            "topic alter") offer="--bootstrap-server --command-config --config --delete-config --dry-run --help --output --partitions --profile --property --timeout --yes";;
+            "topic delete") offer="--bootstrap-server --command-config --dry-run --help --if-exists --output --profile --property --timeout --yes";;
+            "config describe") offer="--all --bootstrap-server --command-config --help --output --profile --property --timeout";;
+            "config alter") offer="--append --bootstrap-server --command-config --config --delete-config --dry-run --help --output --profile --property --subtract --timeout --yes";;
+            "group list") offer="--bootstrap-server --command-config --help --output --profile --property --state --timeout";;
+            "group describe") offer="--bootstrap-server --command-config --help --members --output --profile --property --timeout";;
+            "group delete") offer="--bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --yes";;
+            "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
+            "cluster describe") offer="--bootstrap-server --command-config --help --output --profile --property --timeout";;
+            *) offer="--help --version";;
+        esac
+    else
+        case "$path:$count" in
+            ":0") offer="serve topic config group produce consume cluster dump-log completion";;
+            topic:0) offer="create list describe alter delete";;
+            config:0) offer="describe alter";;
+            group:0) offer="list describe delete reset-offsets";;
+            cluster:0) offer="describe";;
+            "produce:"0) offer="@topics";;
+            "consume:"*) offer="@topics";;
+            "completion:"0) offer="bash zsh fish";;
+            "topic list:"*) offer="@topics";;
+            "topic describe:"*) offer="@topics";;
+            "topic alter:"0) offer="@topics";;
+            "topic delete:"*) offer="@topics";;
+            "config describe:"0) offer="topic broker logger";;
+            "config describe:"1) offer="@topics";;
+            "config alter:"0) offer="topic broker logger";;
+            "config alter:"1) offer="@topics";;
+            "group list:"*) offer="@groups";;
+            "group describe:"*) offer="@groups";;
+            "group delete:"*) offer="@groups";;
+            "group reset-offsets:"0) offer="@groups";;
+        esac
+    fi
+    case "$offer" in
+        @files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return;;
+        @*) offer="$("${words[0]}" __complete "${offer#@}" "$cur" "${connect[@]}" 2>/dev/null)";;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$offer" -- "$cur")
+}
+complete -F _kctl kctl
