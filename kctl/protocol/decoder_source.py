@@ -28,9 +28,10 @@ from kctl.protocol.source import (
 
 # Elements that one message from a client may hold in all its arrays together, for which nobody
 # else waits longer than about 0.1 s (the smallest structs take 0.7 us each, collector included).
-# Brokers among themselves, and answers, may be as large as a cluster.
 REQUEST_ELEMENTS_MAX = 100_000
-ELEMENTS_MAX = 10_000_000
+# The controller's requests are as large as the cluster: 200,000 partitions with their replicas.
+CLUSTER_REQUEST_ELEMENTS_MAX = 2_000_000
+RESPONSE_ELEMENTS_MAX = 10_000_000
 
 
 def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
@@ -46,10 +47,9 @@ def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any
 
 def elements_max(cls: type[Message]) -> int:
     """The budget of array elements of a message."""
-    is_from_client = cls.__name__.endswith("Request") and not (
-        cls.api is not None and cls.api.is_cluster_action
-    )
-    return REQUEST_ELEMENTS_MAX if is_from_client else ELEMENTS_MAX
+    if cls.api is None or cls is not cls.api.request_class:
+        return RESPONSE_ELEMENTS_MAX
+    return CLUSTER_REQUEST_ELEMENTS_MAX if cls.api.is_cluster_action else REQUEST_ELEMENTS_MAX
 
 
 class _DecoderWriter(SourceWriter):

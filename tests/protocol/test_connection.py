@@ -1,11 +1,13 @@
 """Connections: both sides of one conversation, wired together without a network."""
 
+import random  # noqa: TID251 - only ever seeded
+
 import pytest
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode_at, encode
-from kctl.protocol.connection import BrokerConnection, ClientConnection
+from kctl.protocol.connection import BrokerConnection, ClientConnection, read_request
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.framing import BufferPool
 from kctl.protocol.headers import RequestHeader, ResponseHeader
@@ -24,6 +26,7 @@ from kctl.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.protocol.instances import Instances, all_messages
+from tests.protocol.mutations import mutate
 
 
 def deliver(parts, connection):
@@ -218,6 +221,43 @@ def test_a_client_that_asked_too_much_reads_the_answer_in_version_0():
 def test_a_request_that_kafka_answers_by_closing_is_corrupt(frame):
     with pytest.raises(CorruptDataError):
         deliver(frame, BrokerConnection())
+
+
+def test_broken_requests_are_read_or_corrupt_and_nothing_else():
+    rng = random.Random(18)
+    client = ClientConnection("client")
+    requests = [case for case in all_messages() if case[1] is case[0].request_class]
+    frames = []
+    for _, cls, version in requests:
+        _, parts = client.send_request(Instances(version).message(cls, version), version)
+        frames.append(b"".join(parts)[4:])
+    refused = 0
+    for _ in range(20_000):
+        try:
+            read_request(mutate(rng.choice(frames), rng))
+        except CorruptDataError:
+            refused += 1
+    assert 0 < refused < 20_000
+
+
+def test_broken_responses_are_read_or_corrupt_and_nothing_else():
+    rng = random.Random(19)
+    responses = [case for case in all_messages() if case[1] is case[0].response_class]
+    refused = 0
+    for api, cls, version in responses:
+        pair = ConnectionPair()
+        event = pair.ask(api.request_class(), version)
+        parts = pair.broker.send_response(event, Instances(version).message(cls, version))
+        frame = b"".join(parts)[4:]
+        for _ in range(30):
+            client = ClientConnection("client")
+            client.send_request(api.request_class(), version)
+            broken = mutate(frame, rng)
+            try:
+                deliver([len(broken).to_bytes(4, "big"), broken], client)
+            except CorruptDataError:
+                refused += 1
+    assert 0 < refused < 30 * len(responses)
 
 
 def test_what_follows_a_request_inside_its_frame_is_ignored():
