@@ -40,15 +40,20 @@ class EndTransactionMarker:
         return self.control_type == ControlRecordType.COMMIT
 
 
-def control_record_type(key: bytes | None) -> ControlRecordType:
-    """What a control record's key stands for; CorruptDataError if it is none."""
+def control_type_id(key: bytes | None) -> int:
+    """The number in a control record's key; CorruptDataError if it is no such key."""
     if key is None or len(key) < _KEY.size:
         raise CorruptDataError(f"Control record's key {key!r} is too short")
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise CorruptDataError(f"Control record's key has version {version}")
+    return int(number)
+
+
+def control_record_type(key: bytes | None) -> ControlRecordType:
+    """What a control record's key stands for; CorruptDataError if it is none."""
     try:
-        return ControlRecordType(number)
+        return ControlRecordType(control_type_id(key))
     except ValueError:
         return ControlRecordType.UNKNOWN
 

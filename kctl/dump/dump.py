@@ -1,0 +1,165 @@
+"""Dumps files of a log directory without a broker: picks the dumper by the file's name.
+
+Nothing is locked, changed or created: the directory may belong to a running broker, of which the
+dump then shows a moment. A file that cannot be read is reported as damage, and the others follow.
+
+Kafka 2.7: kafka.tools.DumpLogSegments (`main`)
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kctl.dump.decoders import Decode, decode_group_record, decode_transaction_record
+from kctl.dump.index_dump import dump_offset_index, dump_time_index, dump_transaction_index
+from kctl.dump.log_dump import dump_log
+from kctl.dump.state_dump import (
+    dump_epoch_checkpoint,
+    dump_meta_properties,
+    dump_offset_checkpoint,
+    dump_producer_snapshot,
+)
+from kctl.dump.values import Decoder, DumpDamage, DumpedFile, DumpItem, DumpOptions, FileKind
+from kctl.errors import CorruptDataError, UsageError
+from kctl.runtime.disk import Disk
+from kctl.storage import layout
+from kctl.storage.file_records import FileRecords
+
+# In the order in which a directory's files are dumped.
+_BY_SUFFIX = {
+    layout.LOG_SUFFIX: FileKind.LOG,
+    layout.INDEX_SUFFIX: FileKind.OFFSET_INDEX,
+    layout.TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
+    layout.TXN_INDEX_SUFFIX: FileKind.TRANSACTION_INDEX,
+    layout.SNAPSHOT_SUFFIX: FileKind.PRODUCER_SNAPSHOT,
+}
+_BY_NAME = {
+    layout.LEADER_EPOCH_CHECKPOINT: FileKind.EPOCH_CHECKPOINT,
+    layout.META_PROPERTIES: FileKind.META_PROPERTIES,
+    layout.RECOVERY_POINT_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
+    layout.LOG_START_OFFSET_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
+    layout.HIGH_WATERMARK_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
+    layout.CLEANER_OFFSET_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
+}
+_KIND_ORDER = {kind: place for place, kind in enumerate(FileKind)}
+# A file on its way in or out is read as what it is or was.
+_PASSING_SUFFIXES = (layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX)
+_DECODERS: dict[Decoder, Decode | None] = {
+    Decoder.NONE: None,
+    Decoder.OFFSETS: decode_group_record,
+    Decoder.TRANSACTIONS: decode_transaction_record,
+}
+_INTERNAL_TOPICS = {
+    "__consumer_offsets": Decoder.OFFSETS,
+    "__transaction_state": Decoder.TRANSACTIONS,
+}
+
+
+def dump(disk: Disk, paths: Iterable[str], options: DumpOptions) -> Iterator[DumpItem]:
+    """Dump each of `paths`: a file, a partition's directory or a whole log directory.
+
+    UsageError, before anything is read, if one of them is not there or is none of these.
+    """
+    files = [file for path in paths for file in find_files(disk, path)]
+    for path in files:
+        yield from dump_file(disk, path, options)
+
+
+def find_files(disk: Disk, path: str) -> list[str]:
+    """The files that can be dumped at or below `path`, segments in order of their offsets."""
+    if not disk.exists(path):
+        raise UsageError(f"{path}: no such file or directory")
+    if not disk.is_directory(path):
+        if classify(path) is None:
+            raise UsageError(
+                f"{path}: not a file that can be dumped",
+                hint="there are .log, .index, .timeindex, .txnindex, .snapshot, checkpoints and "
+                "meta.properties",
+            )
+        return [path]
+    found = _files_in(disk, path)
+    if not found and layout.parse_directory_name(_name(path)) is None:
+        raise UsageError(f"{path}: holds no files of a log directory")
+    return found
+
+
+def _files_in(disk: Disk, directory: str) -> list[str]:
+    files: list[tuple[tuple[int, int, str], str]] = []
+    partitions: list[str] = []
+    for name in disk.list(directory):
+        path = f"{directory.rstrip('/')}/{name}"
+        if disk.is_directory(path):
+            if layout.parse_directory_name(name) is not None:
+                partitions.append(path)
+        elif (found := classify(path)) is not None:
+            kind, base_offset = found
+            order = (-1 if base_offset is None else base_offset, _KIND_ORDER[kind], name)
+            files.append((order, path))
+    below = [path for partition in partitions for path in _files_in(disk, partition)]
+    return [path for _, path in sorted(files)] + below
+
+
+def classify(path: str) -> tuple[FileKind, int | None] | None:
+    """What kind of file it is, and its base offset; None if it is none that can be dumped."""
+    name = _name(path)
+    if name in _BY_NAME:
+        return _BY_NAME[name], None
+    parsed = layout.parse_file_name(name)
+    if parsed is None:
+        return None
+    offset, suffix = parsed
+    for passing in _PASSING_SUFFIXES:
+        suffix = suffix.removesuffix(passing)
+    kind = _BY_SUFFIX.get(suffix)
+    return None if kind is None else (kind, offset)
+
+
+def dump_file(disk: Disk, path: str, options: DumpOptions) -> Iterator[DumpItem]:
+    """One file, which `classify` knows."""
+    found = classify(path)
+    if found is None:
+        raise UsageError(f"{path}: not a file that can be dumped")
+    kind, base_offset = found
+    yield DumpedFile(path, kind, base_offset, disk.size(path))
+    try:
+        yield from _contents(disk, path, kind, base_offset or 0, options)
+    except CorruptDataError as error:
+        yield DumpDamage.of(path, None, error)
+
+
+def _contents(
+    disk: Disk, path: str, kind: FileKind, base_offset: int, options: DumpOptions
+) -> Iterator[DumpItem]:
+    if kind is FileKind.LOG:
+        records = FileRecords.open(disk, path)
+        try:
+            decode = _decoder_for(path, options.decoder)
+            yield from dump_log(
+                records, base_offset, with_records=options.with_records, decode=decode
+            )
+        finally:
+            records.close()
+    elif kind is FileKind.OFFSET_INDEX:
+        yield from dump_offset_index(disk, path, base_offset)
+    elif kind is FileKind.TIME_INDEX:
+        yield from dump_time_index(disk, path, base_offset)
+    elif kind is FileKind.TRANSACTION_INDEX:
+        yield from dump_transaction_index(disk, path, base_offset)
+    elif kind is FileKind.PRODUCER_SNAPSHOT:
+        yield from dump_producer_snapshot(disk, path)
+    elif kind is FileKind.OFFSET_CHECKPOINT:
+        yield from dump_offset_checkpoint(disk, path)
+    elif kind is FileKind.EPOCH_CHECKPOINT:
+        yield from dump_epoch_checkpoint(disk, path)
+    else:
+        yield from dump_meta_properties(disk, path)
+
+
+def _decoder_for(path: str, decoder: Decoder) -> Decode | None:
+    if decoder is Decoder.AUTO:
+        directory = layout.parse_directory_name(_name(path.rpartition("/")[0]))
+        topic = directory.topic_partition.topic if directory else ""
+        decoder = _INTERNAL_TOPICS.get(topic, Decoder.NONE)
+    return _DECODERS[decoder]
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,46 @@
+"""The order in which Scala 2.13's mutable hash maps and sets hand out their elements.
+
+kafka-dump-log prints group members and a transaction's partitions in that order, so its text can
+only be met by knowing it: a table of a power of two, doubled as it fills to three quarters, an
+element's place given by its mixed hash code, elements of one place by rising hash code.
+
+Kafka 2.7: kafka.coordinator.group.GroupMetadata.allMemberMetadata,
+kafka.coordinator.transaction.TransactionMetadata.topicPartitions
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_SMALLEST_TABLE = 16
+
+
+def in_hash_order(elements: Iterable[T], hash_code: Callable[[T], int]) -> list[T]:
+    """`elements` as a Scala collection of them would be walked."""
+    items = list(elements)
+    size = _SMALLEST_TABLE
+    while len(items) >= size * 3 // 4:
+        size *= 2
+
+    def place(item: T) -> tuple[int, int]:
+        code = hash_code(item) & 0xFFFFFFFF
+        mixed = code ^ code >> 16
+        signed = mixed - 2**32 if mixed >= 2**31 else mixed
+        return mixed & size - 1, signed
+
+    return sorted(items, key=place)
+
+
+def string_hash(text: str) -> int:
+    """Java's String.hashCode, as an unsigned number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for i in range(0, len(units), 2):
+        value = value * 31 + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
+    return value
+
+
+def topic_partition_hash(topic: str, partition: int) -> int:
+    """TopicPartition.hashCode, as an unsigned number."""
+    return (31 * (31 + partition) + string_hash(topic)) & 0xFFFFFFFF

@@ -1,0 +1,146 @@
+"""The values of a dump as aligned lines for people.
+
+One line a batch, record or entry, streamed: columns have fixed widths and give way to what is
+wider. Control characters are escaped, so that a record cannot move the reader's cursor.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from kctl.dump.decoders import ControlRecord
+from kctl.dump.documents import document
+from kctl.dump.kafka_format import CODECS, decoded_texts
+from kctl.dump.values import (
+    CheckpointedOffset,
+    DumpDamage,
+    DumpedBatch,
+    DumpedFile,
+    DumpedRecord,
+    DumpItem,
+    TrailingBytes,
+)
+from kctl.records.memory_records import Batch
+from kctl.records.record_batch import LOG_APPEND_TIME, RecordBatch
+from kctl.storage.offset_index import OffsetPosition
+from kctl.storage.time_index import TimestampOffset
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text_lines(items: Iterable[DumpItem], *, with_data: bool) -> Iterator[str]:
+    """The lines, each with its end; keys, values and headers only `with_data`."""
+    is_first = True
+    for item in items:
+        if isinstance(item, DumpedFile):
+            yield ("" if is_first else "\n") + _file(item)
+            is_first = False
+        elif isinstance(item, DumpedBatch):
+            yield _batch(item)
+        elif isinstance(item, DumpedRecord):
+            yield _record(item, with_data=with_data)
+        elif not isinstance(item, DumpDamage):
+            yield f"  {_entry(item)}\n"
+
+
+def _file(file: DumpedFile) -> str:
+    kind = file.kind.value.replace("_", " ")
+    base = "" if file.base_offset is None else f", base offset {file.base_offset}"
+    return f"{file.path}  ({kind}{base}, {file.size} bytes)\n"
+
+
+def _batch(item: DumpedBatch) -> str:
+    batch = item.batch
+    if isinstance(batch, RecordBatch):
+        offsets = f"{batch.base_offset}..{batch.last_offset}"
+        count = f"{batch.count} record{'' if batch.count == 1 else 's'}"
+    else:
+        offsets = f"{'..' if batch.compression_type else ''}{batch.offset}"
+        count = "wrapper" if batch.compression_type else "message"
+    line = (
+        f"  {offsets:<15} {count:<12} at {item.position:<9} {batch.size:>7} B  v{batch.magic} "
+        f"{CODECS[batch.compression_type].lower():<6} {_time(batch, batch.max_timestamp)}"
+        f"  {' '.join(_marks(item, batch))}"
+    )
+    return line.rstrip() + "\n"
+
+
+def _marks(item: DumpedBatch, batch: Batch) -> Iterator[str]:
+    """What is not true of every batch."""
+    if isinstance(batch, RecordBatch):
+        if batch.partition_leader_epoch >= 0:
+            yield f"epoch {batch.partition_leader_epoch}"
+        if batch.has_producer_id:
+            yield f"producer {batch.producer_id}/{batch.producer_epoch}"
+        if batch.base_sequence >= 0:
+            yield f"sequence {batch.base_sequence}..{batch.last_sequence}"
+        if batch.is_transactional:
+            yield "transactional"
+        if batch.is_control:
+            yield "control"
+    if not item.is_valid:
+        yield "CRC IS WRONG"
+
+
+def _record(item: DumpedRecord, *, with_data: bool) -> str:
+    record = item.record
+    head = f"    {record.offset:<13} {_time(item.batch, record.timestamp)}"
+    if isinstance(item.decoded, ControlRecord):
+        epoch = item.decoded.coordinator_epoch
+        suffix = "" if epoch is None else f" by coordinator epoch {epoch}"
+        return f"{head}  {item.decoded.type_name}{suffix}\n"
+    if not with_data:
+        return f"{head}  key {_size(record.key)}  value {_size(record.value)}\n"
+    if item.decoded is not None:
+        key, value = decoded_texts(item.decoded)
+        return f"{head}  {_escaped(key)}  {_escaped(value)}\n"
+    names = (f"  {_escaped(name)}={_shown(value)}" for name, value in record.headers)
+    return f"{head}  {_shown(record.key):<16}  {_shown(record.value)}{''.join(names)}\n"
+
+
+def _entry(item: DumpItem) -> str:
+    if isinstance(item, OffsetPosition):
+        return f"offset {item.offset:<15} position {item.position}"
+    if isinstance(item, TimestampOffset):
+        return f"{_iso(item.timestamp)}  ({item.timestamp})  offset {item.offset}"
+    if isinstance(item, CheckpointedOffset):
+        return f"{item.topic_partition!s:<40} {item.offset}"
+    if isinstance(item, TrailingBytes):
+        what = "padding" if item.is_padding else "bytes that are no whole batch"
+        return f"at {item.position}: {item.length} bytes, {what}"
+    fields = document(item, with_data=True)
+    del fields["type"]
+    return "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+
+
+def _time(batch: Batch, timestamp: int) -> str:
+    mark = " (append)" if batch.timestamp_type == LOG_APPEND_TIME else ""
+    return f"{_iso(timestamp):<24}{mark}"
+
+
+def _iso(timestamp: int) -> str:
+    if timestamp < 0:
+        return "no timestamp" if timestamp == -1 else str(timestamp)
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return str(timestamp)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"
+
+
+def _size(data: bytes | None) -> str:
+    return "null" if data is None else f"{len(data)} B"
+
+
+def _shown(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    try:
+        return _escaped(data.decode()) if data else "''"
+    except UnicodeDecodeError:
+        return repr(data)[2:-1]
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
