@@ -16,7 +16,6 @@ from kctl.protocol.messages.leader_and_isr import (
 )
 from kctl.protocol.messages.stop_replica import (
     StopReplicaPartitionError,
-    StopReplicaRequest,
     StopReplicaResponse,
 )
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

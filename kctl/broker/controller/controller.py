@@ -407,10 +407,11 @@ class Controller:
     async def _on_topic_change(self, _: events.TopicChange) -> None:
         context = self.context
         topics = await self._store.get_all_topics(self._on_watch)
-        new = [topic for topic in topics if topic not in context.topics]
-        if len(topics) - len(new) < len(context.topics):
+        known = context.topics
+        new = [topic for topic in topics if topic not in known]
+        if len(topics) - len(new) < len(known):
             current = set(topics)
-            for topic in [known for known in context.topics if known not in current]:
+            for topic in [gone for gone in known if gone not in current]:
                 self._cluster.forget_topic(topic)
         if not new:
             return

@@ -3,7 +3,7 @@ import pytest
 from tests.support.controller_cluster import running_cluster
 
 
-@pytest.fixture()
+@pytest.fixture
 def cluster():
     with running_cluster() as cluster:
         yield cluster

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kctl.broker.controller import events
 from kctl.broker.controller.partition_state_machine import PartitionState
 from kctl.model import ReplicaAssignment, TopicPartition
@@ -9,6 +11,8 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
+from kctl.store.errors import NodeExistsError
+from tests.support.controller_cluster import StubBroker
 
 
 def test_the_first_broker_becomes_controller_and_tells_itself(cluster):
@@ -204,9 +208,7 @@ def test_a_controller_that_slept_through_its_replacement_changes_nothing(cluster
     stale_epoch = sleeper.context.epoch
     # While it slept, broker 2 was elected; its own watch has not fired yet.
     cluster.run(cluster.store.delete_controller())
-    epoch = cluster.run(
-        cluster.store.register_controller_and_increment_epoch(2, timestamp_ms=0)
-    )
+    epoch = cluster.run(cluster.store.register_controller_and_increment_epoch(2, timestamp_ms=0))
     assert epoch[0] == stale_epoch + 1
     sleeper._queue.clear()
     cluster.create_topic("orders", [1])
@@ -290,3 +292,26 @@ def test_leadership_goes_back_to_preferred_replicas(cluster):
     cluster.active.controller._put(events.AutoPreferredElection())
     cluster.settle()
     assert cluster.state("orders") == (2, 2, (1, 2))
+
+
+def test_a_broker_that_comes_back_within_its_old_session_waits_for_its_end(cluster):
+    broker = cluster.start(1)
+    # The session of a process that was killed lives on.
+    old_session = broker.store.store.session_id
+    broker.controller._stopped = True
+    successor = cluster.brokers[1] = StubBroker(cluster, 1, {})
+    registered = cluster.runtime.scheduler.spawn(successor.controller.register_broker())
+    cluster.settle()
+    assert not registered.done
+    cluster.database.expire_session(old_session)
+    assert cluster.run(registered) > broker.controller.broker_epoch
+    successor.controller.start()
+    cluster.settle()
+    assert successor.controller.is_active
+
+
+def test_another_broker_with_our_id_is_told_in_the_end(cluster):
+    cluster.start(1)
+    impostor = StubBroker(cluster, 1, {"zookeeper.session.timeout.ms": "-900"})
+    with pytest.raises(NodeExistsError):
+        cluster.run(impostor.controller.register_broker())

@@ -18,7 +18,7 @@ GOLDEN = json.loads(
 )
 
 
-@pytest.fixture()
+@pytest.fixture
 def written(cluster):
     """Transactions that succeed, in the golden file's form, as the database commits them."""
     transactions = []

@@ -132,7 +132,7 @@ def comparable(api, answer, *, all_configs):
     return answer
 
 
-@pytest.fixture()
+@pytest.fixture
 def cluster():
     with running_cluster() as cluster:
         yield cluster

@@ -1,0 +1,63 @@
+"""Requests that wait for topics to come or go."""
+
+import pytest
+
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.topic_waits import TopicWaits
+from kctl.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kctl.runtime.real import make_runtime
+from kctl.runtime.trace import NullTrace
+
+
+@pytest.fixture
+def runtime():
+    runtime = make_runtime(NullTrace())
+    yield runtime
+    runtime.scheduler.close()
+
+
+def led(*topics):
+    return UpdateMetadataRequest(
+        topic_states=[
+            UpdateMetadataTopicState(
+                topic_name=topic, partition_states=[UpdateMetadataPartitionState(leader=1)]
+            )
+            for topic in topics
+        ]
+    )
+
+
+def test_a_wait_ends_when_the_last_of_its_topics_came(runtime):
+    cache = MetadataCache(1)
+    waits = TopicWaits(runtime, cache)
+    wait = waits.wait(["a", "b"], lambda: cache.contains("a") and cache.contains("b"), 60_000)
+    cache.update(led("a"))
+    assert not wait.done
+    cache.update(led("b", "c"))
+    assert wait.done
+
+
+def test_what_is_there_already_is_not_waited_for(runtime):
+    cache = MetadataCache(1)
+    cache.update(led("a"))
+    assert TopicWaits(runtime, cache).wait(["a"], lambda: cache.contains("a"), 60_000).done
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_who_gives_no_time_does_not_wait(runtime, timeout_ms):
+    waits = TopicWaits(runtime, MetadataCache(1))
+    assert waits.wait(["a"], lambda: False, timeout_ms).done
+
+
+def test_a_wait_ends_at_its_timeout(runtime):
+    cache = MetadataCache(1)
+    waits = TopicWaits(runtime, cache)
+    wait = waits.wait(["a"], lambda: False, 1)
+    runtime.scheduler.run_until(wait)
+    # Nothing is left that an update could wake.
+    cache.update(led("a"))
+    assert waits._waits == {}
