@@ -20,6 +20,8 @@ from kctl.runtime.disk import Buffer, Disk, DiskFile, FileSlice
 WINDOW_BYTES = 64 * 1024
 # A walk that needs whole batches reads more at once.
 CONTENT_WINDOW_BYTES = 1024 * 1024
+# A search goes over few batches: from an index entry to the next.
+SEARCH_WINDOW_BYTES = 8 * 1024
 _TIMESTAMP_V1_OFFSET = 18
 
 
@@ -77,7 +79,9 @@ class FileRecords:
         """A range on its way to a socket, cut at the end."""
         return FileSlice(self.file, position, max(0, min(length, self.size - position)))
 
-    def headers(self, position: int = 0, end: int | None = None) -> Iterator[FileBatch]:
+    def headers(
+        self, position: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES
+    ) -> Iterator[FileBatch]:
         """Every whole batch in [position, end); ends at a cut one.
 
         CorruptDataError naming file and position where size or magic is impossible.
@@ -86,7 +90,7 @@ class FileRecords:
             end = self.size
         window = b""
         start = position
-        length = WINDOW_BYTES
+        length = window_bytes
         while position < end:
             offset = position - start
             if offset + RECORD_BATCH_OVERHEAD > len(window) and start + len(window) < end:
@@ -99,7 +103,7 @@ class FileRecords:
                 return
             yield batch
             # Batches bigger than the window: read no more than the next header.
-            length = RECORD_BATCH_OVERHEAD if batch.size > WINDOW_BYTES // 2 else WINDOW_BYTES
+            length = RECORD_BATCH_OVERHEAD if batch.size > window_bytes // 2 else window_bytes
             position += batch.size
 
     def header_at(self, position: int) -> FileBatch | None:
@@ -138,7 +142,7 @@ class FileRecords:
 
     def search_for_offset(self, offset: int, position: int) -> FileBatch | None:
         """The first batch from `position` on whose last offset is at or above `offset`."""
-        for batch in self.headers(position):
+        for batch in self.headers(position, window_bytes=SEARCH_WINDOW_BYTES):
             if batch.last_offset >= offset:
                 return batch
         return None

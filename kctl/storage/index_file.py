@@ -15,7 +15,7 @@ Kafka 2.7: kafka.log.AbstractIndex
 from typing import ClassVar
 
 from kctl.errors import CorruptDataError
-from kctl.runtime.disk import Disk
+from kctl.runtime.disk import Disk, DiskFile
 
 DEFAULT_INDEX_BYTES_MAX = 10 * 1024 * 1024
 # Entries that may wait in memory before they are written.
@@ -25,7 +25,7 @@ SAVE_EVERY = 256
 class IndexFile:
     """What offset and time index share; `base_offset` is the segment's."""
 
-    __slots__ = ("_disk", "_raw", "_saved", "base_offset", "entries_max", "path")
+    __slots__ = ("_disk", "_raw", "_saved", "base_offset", "entries_max", "is_durable", "path")
 
     entry_size: ClassVar[int]
 
@@ -43,14 +43,26 @@ class IndexFile:
         self.path = path
         self.base_offset = base_offset
         self.entries_max = bytes_max // self.entry_size
-        if stored_bytes is None:
-            stored_bytes = disk.size(path) if disk.exists(path) else 0
-        self._saved = stored_bytes // self.entry_size
-        self._raw: bytearray | None = None if self._saved else bytearray()
+        # Whether what is in the file is known to be on the disk.
+        self.is_durable = True
+        # Entries in the file; -1: not asked for yet.
+        self._saved = -1
+        self._raw: bytearray | None = None
+        if stored_bytes is not None:
+            self._set_saved(stored_bytes)
 
     def __len__(self) -> int:
         """Entries; before the file is loaded padding counts, too."""
-        return self._saved if self._raw is None else len(self._raw) // self.entry_size
+        if self._raw is not None:
+            return len(self._raw) // self.entry_size
+        if self._saved < 0:
+            self._set_saved(self._disk.size(self.path) if self._disk.exists(self.path) else 0)
+        return self._saved
+
+    def _set_saved(self, stored_bytes: int) -> None:
+        self._saved = stored_bytes // self.entry_size
+        if not self._saved:
+            self._raw = bytearray()
 
     @property
     def is_loaded(self) -> bool:
@@ -59,7 +71,7 @@ class IndexFile:
     def raw(self) -> bytearray:
         """All entries as they stand in the file; loads them if need be."""
         if self._raw is None:
-            self._raw = self._load()
+            self._raw = self._load() if len(self) else bytearray()
         return self._raw
 
     def save(self) -> None:
@@ -74,14 +86,23 @@ class IndexFile:
             file.truncate(start)
         file.pwrite(memoryview(raw)[start:], start)
         file.close()
+        self.is_durable = False
         self._saved = len(raw) // size
 
-    def flush(self) -> None:
-        """Save, and make the file durable."""
+    def replace(self, raw: bytearray) -> None:
+        """These are the entries; the file is written only if it says something else."""
+        is_there = self._disk.exists(self.path)
+        self._raw = raw
+        if is_there and self._disk.read_file(self.path) == bytes(raw):
+            self._saved = len(raw) // self.entry_size
+            return
+        self._cut_file(0)
         self.save()
-        file = self._disk.open(self.path, create=True)
-        file.fsync()
-        file.close()
+
+    def durable_file(self) -> DiskFile:
+        """The open file, for the caller to fsync before anything else is saved."""
+        self.is_durable = True
+        return self._disk.open(self.path, create=True)
 
     def release(self) -> None:
         """Save, then forget the entries until they are asked for again."""
@@ -116,6 +137,7 @@ class IndexFile:
             file.truncate(count * self.entry_size)
         file.close()
         self._saved = count
+        self.is_durable = False
 
     def _append(self, entry: bytes) -> None:
         raw = self._raw

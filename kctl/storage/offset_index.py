@@ -10,7 +10,7 @@ Kafka 2.7: kafka.log.OffsetIndex
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from kctl.storage.index_file import IndexFile
@@ -47,6 +47,11 @@ class OffsetIndex(IndexFile):
             )
         self._append(_ENTRY.pack(relative, position))
 
+    def replace_entries(self, entries: Sequence[OffsetPosition]) -> None:
+        """These are the entries; the file is written only if it says something else."""
+        packed = [_ENTRY.pack(entry.offset - self.base_offset, entry.position) for entry in entries]
+        self.replace(bytearray(b"".join(packed)))
+
     def entries(self) -> Iterator[OffsetPosition]:
         """All entries in order."""
         for relative, position in _ENTRY.iter_unpack(self.raw()):
@@ -54,7 +59,7 @@ class OffsetIndex(IndexFile):
 
     def last(self) -> OffsetPosition:
         """The last entry, or the segment's start; reads only these bytes if not loaded."""
-        if self.is_loaded:
+        if self.is_loaded or not len(self):
             raw: bytes | bytearray = self.raw()
         else:
             file = self._disk.open(self.path, read_only=True)

@@ -11,7 +11,7 @@ Kafka 2.7: kafka.log.TimeIndex; KIP-33
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from kctl.records.record_batch import NO_TIMESTAMP
@@ -48,6 +48,13 @@ class TimeIndex(IndexFile):
         if timestamp > last:
             self._append(_ENTRY.pack(timestamp, offset - self.base_offset))
 
+    def replace_entries(self, entries: Sequence[TimestampOffset]) -> None:
+        """These are the entries; the file is written only if it says something else."""
+        packed = [
+            _ENTRY.pack(entry.timestamp, entry.offset - self.base_offset) for entry in entries
+        ]
+        self.replace(bytearray(b"".join(packed)))
+
     def entries(self) -> Iterator[TimestampOffset]:
         """All entries in order."""
         for timestamp, relative in _ENTRY.iter_unpack(self.raw()):
@@ -55,7 +62,7 @@ class TimeIndex(IndexFile):
 
     def last(self) -> TimestampOffset:
         """The last entry, or (-1, base offset); reads only these bytes if not loaded."""
-        if self.is_loaded:
+        if self.is_loaded or not len(self):
             raw: bytes | bytearray = self.raw()
         else:
             file = self._disk.open(self.path, read_only=True)

@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
-from kctl.runtime.disk import Disk
+from kctl.runtime.disk import Disk, DiskFile
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """See the module; entries are read once and kept."""
 
-    __slots__ = ("_disk", "_entries", "base_offset", "path")
+    __slots__ = ("_disk", "_entries", "base_offset", "is_changed", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, exists: bool = True) -> None:
         """`exists`: False if the caller knows that there is no file yet."""
@@ -41,6 +41,8 @@ class TransactionIndex:
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        # Since it was opened or made durable.
+        self.is_changed = False
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries in order; CorruptDataError if the file makes no sense."""
@@ -60,6 +62,7 @@ class TransactionIndex:
         file.append([_ENTRY.pack(_VERSION, *entry)])
         file.close()
         entries.append(entry)
+        self.is_changed = True
 
     def collect(
         self, fetch_offset: int, upper_bound_offset: int, found: list[AbortedTransaction]
@@ -80,6 +83,7 @@ class TransactionIndex:
         if len(kept) < len(entries):
             self._disk.open(self.path).truncate(len(kept) * _ENTRY.size)
             self._entries = kept
+            self.is_changed = True
 
     def reset(self) -> None:
         """Drop all entries."""
@@ -87,10 +91,10 @@ class TransactionIndex:
             self._disk.open(self.path).truncate(0)
         self._entries = []
 
-    def flush(self) -> None:
-        """Make the file durable, if there is one."""
-        if self.entries():
-            self._disk.open(self.path).fsync()
+    def durable_file(self) -> DiskFile:
+        """The open file of a changed index, for the caller to fsync."""
+        self.is_changed = False
+        return self._disk.open(self.path)
 
     def renamed(self, path: str) -> None:
         """The file has another name now."""

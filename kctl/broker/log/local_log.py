@@ -1,0 +1,255 @@
+"""LocalLog: segments in one directory, appended to at the end, read anywhere.
+
+Knows offsets and bytes, and nothing of producers, epochs or replicas. It rolls, truncates and
+drops segments; files on their way out are renamed to `.deleted` and handed to `remove_files`.
+
+Durability: a write is in the system's hands at once and durable after a flush. A flush fsyncs the
+segments from the recovery point on, the indexes of those no longer active, and the directory if
+names changed; it is prepared here, may run elsewhere, and is completed here.
+
+Invariants: the active segment is the last one and its base offset is at most `log_end_offset`;
+`recovery_point` is at most `log_end_offset`, and all below it is durable.
+
+Kafka 2.7: kafka.log.Log; trunk's LocalLog
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment, SegmentOptions
+from kctl.broker.log.log_segments import LogSegments
+from kctl.broker.log.open_segments import OpenSegments
+from kctl.runtime.disk import Buffer, Disk, DiskFile
+from kctl.runtime.entropy import Entropy
+
+# Takes the paths of renamed files, and after how many milliseconds they may be removed.
+RemoveFiles = Callable[[Sequence[str], int], object]
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where it is, so that a reader need not look it up."""
+
+    offset: int
+    segment_base_offset: int = -1
+    relative_position: int = -1
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """What makes a log durable up to `offset`; `run` touches no state of the log."""
+
+    disk: Disk
+    offset: int
+    # How often the log was truncated before; another count makes the job worthless.
+    truncations: int
+    files: list[DiskFile]
+    directories: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Fsync everything; StorageError is final, never to be retried."""
+        for file in self.files:
+            file.fsync()
+        for directory in self.directories:
+            self.disk.fsync_directory(directory)
+
+
+def segment_options(config: LogConfig) -> SegmentOptions:
+    """What a topic's settings say about its segments."""
+    return SegmentOptions(
+        config.index_interval_bytes,
+        config.segment_index_bytes,
+        config.segment_bytes if config.preallocate else 0,
+    )
+
+
+class LocalLog:
+    """See the module."""
+
+    __slots__ = (
+        "_disk", "_entropy", "_names_changed", "_open_segments", "_remove_files", "_truncations",
+        "config", "directory", "log_end_offset", "recovery_point", "segments",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        entropy: Entropy,
+        open_segments: OpenSegments,
+        directory: str,
+        config: LogConfig,
+        segments: LogSegments,
+        *,
+        log_end_offset: int,
+        recovery_point: int,
+        remove_files: RemoveFiles,
+        is_durable: bool,
+    ) -> None:
+        """`is_durable`: names and indexes are on the disk as they were loaded."""
+        self._disk = disk
+        self._entropy = entropy
+        self._open_segments = open_segments
+        self._remove_files = remove_files
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.log_end_offset = log_end_offset
+        self.recovery_point = min(recovery_point, log_end_offset)
+        # Files or the directory itself are new since the last flush.
+        self._names_changed = not is_durable
+        self._truncations = 0
+
+    # --- append ------------------------------------------------------------------------------
+
+    def segment_for(
+        self, length: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> LogSegment | None:
+        """The active segment if these records fit into it; None: roll first."""
+        config = self.config
+        active = self.segments.active
+        if active.should_roll(
+            length, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+        ):
+            return None
+        return active
+
+    def append(
+        self,
+        segment: LogSegment,
+        parts: Sequence[Buffer],
+        length: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> int:
+        """Append to the active segment; the position of the first byte."""
+        position = segment.append(
+            parts, length, last_offset, max_timestamp, offset_of_max_timestamp
+        )
+        self.log_end_offset = last_offset + 1
+        return position
+
+    def roll(self, now_ms: int, expected_offset: int = 0) -> LogSegment:
+        """Begin a new segment at the log's end, or at `expected_offset` if that is beyond."""
+        active = self.segments.active
+        base_offset = max(expected_offset, self.log_end_offset)
+        if active.base_offset == base_offset and not active.size:
+            return active
+        active.become_inactive()
+        segment = self._new_segment(base_offset, now_ms)
+        self.segments.add(segment)
+        # An inactive segment at the tail of memory is read less and less.
+        active.forget_tail()
+        return segment
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        config = self.config
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        self._names_changed = True
+        return LogSegment.create(
+            self._disk,
+            self._open_segments,
+            self.directory,
+            base_offset,
+            segment_options(config),
+            now_ms=now_ms,
+            roll_jitter_ms=self._entropy.random_below(jitter_max) if jitter_max else 0,
+        )
+
+    # --- where offsets are -------------------------------------------------------------------
+
+    def locate(self, offset: int) -> LogOffsetMetadata:
+        """Where the batch that holds `offset` begins; the end of the log for offsets beyond."""
+        segments = self.segments
+        active = segments.active
+        if offset >= self.log_end_offset:
+            return LogOffsetMetadata(offset, active.base_offset, active.size)
+        for segment in segments.since(offset):
+            found = segment.find(offset)
+            if found is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, found[0])
+        return LogOffsetMetadata(offset, active.base_offset, active.size)
+
+    # --- flush -------------------------------------------------------------------------------
+
+    def prepare_flush(self, *, is_closing: bool = False) -> FlushJob:
+        """What is to be made durable now, with saved indexes and open files."""
+        segments = self.segments
+        files: list[DiskFile] = []
+        if self.log_end_offset > self.recovery_point:
+            for segment in segments.since(self.recovery_point):
+                files.append(segment.records.file)
+                if is_closing or segment is not segments.active:
+                    files += segment.index_files_to_flush()
+        elif is_closing:
+            files += segments.active.index_files_to_flush()
+        directories = []
+        if self._names_changed:
+            directories = [self.directory, self.directory.rpartition("/")[0] or "."]
+            self._names_changed = False
+        return FlushJob(self._disk, self.log_end_offset, self._truncations, files, directories)
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """The job ran: what it covered is durable, unless the log was cut meanwhile."""
+        if job.truncations == self._truncations and job.offset > self.recovery_point:
+            self.recovery_point = job.offset
+
+    # --- truncation and deletion -------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut off all records from `offset` on, durably; it is at or above the first segment."""
+        gone = [segment for segment in self.segments.all if segment.base_offset > offset]
+        self.segments.remove(gone)
+        self._delete(gone)
+        self.segments.active.truncate_to(offset, now_ms)
+        self._truncated(offset)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
+        """Drop all records; the next one gets `offset`."""
+        gone = self.segments.all
+        self._delete(gone)
+        segment = self._new_segment(offset, now_ms)
+        self.segments = LogSegments([segment])
+        self._truncated(offset)
+
+    def _truncated(self, offset: int) -> None:
+        self._truncations += 1
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        # Segments that came back after a power loss would contradict what is appended now.
+        self._disk.fsync_directory(self.directory)
+
+    def delete_segments(self, gone: Sequence[LogSegment]) -> None:
+        """Drop segments; at least one stays."""
+        self.segments.remove(gone)
+        self._delete(gone)
+
+    def _delete(self, gone: Sequence[LogSegment]) -> None:
+        paths = [path for segment in gone for path in segment.mark_deleted()]
+        if paths:
+            self._remove_files(paths, self.config.file_delete_delay_ms)
+            self._names_changed = True
+
+    def complete_indexes(self) -> None:
+        """Add the time index entry that ends a segment."""
+        self.segments.active.become_inactive()
+
+    def close(self) -> None:
+        """Save the indexes and close all files."""
+        for segment in self.segments.all:
+            segment.close()
+
+    def abandon(self) -> None:
+        """Forget the open files without writing anything: the directory failed or goes away."""
+        for segment in self.segments.all:
+            segment.abandon()
+
+    def renamed_directory(self, directory: str) -> None:
+        """The directory has another name now."""
+        self.directory = directory
+        for segment in self.segments.all:
+            segment.renamed_directory(directory)
+
+
+__all__ = ["RELATIVE_OFFSET_MAX", "FlushJob", "LocalLog", "LogOffsetMetadata", "segment_options"]

@@ -1,0 +1,134 @@
+"""LogDirectory: one of a broker's log directories: its lock, its owner, its checkpoints.
+
+The clean-shutdown marker says that nothing below it was left half done. It is written last of all
+when the broker stops, and removed, durably, before the first log is loaded: a crash at any later
+moment is an unclean stop (KAFKA-10471).
+
+Kafka 2.7: kafka.log.LogManager, kafka.server.BrokerMetadataCheckpoint; KIP-112
+"""
+
+from collections.abc import Callable, Mapping
+
+from kctl.errors import CorruptDataError, UsageError
+from kctl.model import TopicPartition
+from kctl.runtime.disk import Disk, DiskLock
+from kctl.runtime.trace import Trace
+from kctl.storage.checkpoint import decode_offsets, encode_offsets
+from kctl.storage.layout import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kctl.storage.meta_properties import MetaProperties, decode_meta_properties
+
+Offsets = Mapping[TopicPartition, int]
+
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
+    """Whose directory `path` is; None if it is nobody's yet. CorruptDataError, StorageError."""
+    file = f"{path}/{META_PROPERTIES}"
+    return decode_meta_properties(disk.read_file(file), file) if disk.exists(file) else None
+
+
+class LogDirectory:
+    """One log directory, opened by `open` and held until `release`."""
+
+    def __init__(self, disk: Disk, trace: Trace, path: str) -> None:
+        self._disk = disk
+        self._trace = trace
+        self.path = path
+        self._lock: DiskLock | None = None
+        self.had_clean_shutdown = False
+        # As found when it was opened.
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        # Checkpoint's name -> the bytes last handed out to be written.
+        self._written: dict[str, bytes] = {}
+
+    def open(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
+        """Create, lock and check it, then read the checkpoints and take the marker away.
+
+        UsageError if it belongs to another broker or cluster; StorageError if it is in use or
+        cannot be used.
+        """
+        self._disk.make_directory(self.path)
+        self._disk.list(self.path)
+        self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
+        try:
+            self._claim(MetaProperties(broker_id, cluster_id), now_ms)
+        except UsageError:
+            self.release()
+            raise
+        self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT, "every log is recovered")
+        self.log_start_offsets = self._read(
+            LOG_START_OFFSET_CHECKPOINT, "logs start at their first segment"
+        )
+        self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, "they are learned anew")
+        marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.had_clean_shutdown = self._disk.exists(marker)
+        if self.had_clean_shutdown:
+            self._disk.remove(marker)
+            self._disk.fsync_directory(self.path)
+
+    def _claim(self, ours: MetaProperties, now_ms: int) -> None:
+        found = read_meta_properties(self._disk, self.path)
+        if found is not None and found.cluster_id not in (None, ours.cluster_id):
+            raise UsageError(
+                f"{self.path} belongs to cluster {found.cluster_id}, but this broker is in cluster "
+                f"{ours.cluster_id}",
+                hint=f"use another directory, or remove {self.path}/{META_PROPERTIES} if you are "
+                "sure",
+            )
+        if found is not None and found.broker_id != ours.broker_id:
+            raise UsageError(
+                f"{self.path} belongs to broker {found.broker_id}, but this is broker "
+                f"{ours.broker_id}",
+                hint=f"set broker.id={found.broker_id}, or use another directory",
+            )
+        if found != ours:
+            self._disk.write_file(f"{self.path}/{META_PROPERTIES}", ours.encode(now_ms))
+
+    def _read(self, name: str, otherwise: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            data = self._disk.read_file(path)
+            offsets = decode_offsets(data, path)
+        except CorruptDataError as error:
+            self._trace.warning(f"{error}; {otherwise}")
+            return {}
+        self._written[name] = data
+        return offsets
+
+    def checkpoint(self, offsets: Mapping[str, Offsets]) -> Callable[[], None] | None:
+        """A job that writes those checkpoints (by name) that changed; None if none did."""
+        changed = {}
+        for name, values in offsets.items():
+            data = encode_offsets(values)
+            if self._written.get(name) != data:
+                changed[name] = self._written[name] = data
+        if not changed:
+            return None
+
+        def write() -> None:
+            for name, data in changed.items():
+                self._disk.write_file(f"{self.path}/{name}", data)
+
+        return write
+
+    def mark_clean(self) -> None:
+        """Nothing is half done: the next start may trust everything."""
+        self._disk.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", b"")
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

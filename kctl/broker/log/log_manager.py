@@ -1,0 +1,534 @@
+"""LogManager: all logs of a broker, in all its log directories.
+
+At the start it claims the directories and loads every log; at the end it closes them, writes the
+checkpoints and then the clean-shutdown marker. In between it makes logs where there are fewest,
+flushes, deletes what is beyond retention, and writes checkpoints of recovery points, log start
+offsets and high watermarks.
+
+What takes time (fsync, removing files, checkpoints) runs in `scheduler.background`, in order;
+flushes asked for while one runs are served together by the next.
+
+Failures: a StorageError takes its directory offline, with all its logs. A log whose durable records
+are damaged is not served; its files are left alone and the reason is kept (`damaged`).
+
+Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kctl.broker.log.local_log import FlushJob, LocalLog
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
+from kctl.broker.log.log_directory import LogDirectory
+from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadRequest, LogLoader
+from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX, OpenSegments
+from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS
+from kctl.broker.log.unified_log import UnifiedLog
+from kctl.errors import CorruptDataError, StorageError
+from kctl.model import TopicPartition
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Timer
+from kctl.storage.layout import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    delete_directory_name,
+    directory_name,
+    parse_directory_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerOptions:
+    """The broker's settings for all logs; defaults are Kafka's."""
+
+    # log.retention.check.interval.ms
+    retention_check_interval_ms: int = 300_000
+    # log.flush.offset.checkpoint.interval.ms, log.flush.start.offset.checkpoint.interval.ms
+    checkpoint_interval_ms: int = 60_000
+    # replica.high.watermark.checkpoint.interval.ms
+    high_watermark_interval_ms: int = 5_000
+    # How often flush.ms is looked at.
+    flush_check_interval_ms: int = 1_000
+    # transactional.id.expiration.ms
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    producer_expiration_check_ms: int = 600_000
+    open_segments_max: int = DEFAULT_OPEN_SEGMENTS_MAX
+
+
+@dataclass(slots=True)
+class _Flush:
+    """Logs that wait for the next flush, and who waits for it."""
+
+    logs: dict[UnifiedLog, None] = field(default_factory=dict)
+    waiting: list[Future[None]] = field(default_factory=list)
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        log_dirs: Sequence[str],
+        default_config: LogConfig,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        topic_config: Callable[[str], LogConfig] | None = None,
+        options: LogManagerOptions | None = None,
+        failure_channel: LogDirFailureChannel | None = None,
+    ) -> None:
+        """`topic_config` tells the settings of the topics found on disk."""
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._trace = runtime.trace
+        self._default_config = default_config
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._topic_config = topic_config
+        self._options = options or LogManagerOptions()
+        self.failure_channel = failure_channel or LogDirFailureChannel()
+        self._open_segments = OpenSegments(self._options.open_segments_max)
+        self._directories = {
+            path: LogDirectory(runtime.disk, runtime.trace, path) for path in log_dirs
+        }
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        # Partitions whose logs cannot be served, by directory, with the reason.
+        self.damaged: dict[TopicPartition, tuple[str, str]] = {}
+        self._timers: dict[str, Timer] = {}
+        self._flush = _Flush()
+        self._flush_is_running = False
+        # Directories whose checkpoints must follow a deletion or a truncation.
+        self._stale_checkpoints: dict[str, None] = {}
+
+    # --- directories -------------------------------------------------------------------------
+
+    @property
+    def live_log_dirs(self) -> list[str]:
+        """Directories in use, in the order given."""
+        return [path for path in self._directories if path not in self.failure_channel.offline]
+
+    @property
+    def offline_log_dirs(self) -> list[str]:
+        """Directories that failed."""
+        return [path for path in self._directories if path in self.failure_channel.offline]
+
+    def handle_log_dir_failure(self, log_dir: str, reason: str = "I/O error") -> None:
+        """Take a directory offline and forget its logs, writing nothing more to it."""
+        is_news = self.failure_channel.report(log_dir, reason)
+        gone = [log for log in self._logs.values() if log.log_directory == log_dir]
+        for log in gone:
+            del self._logs[log.topic_partition]
+            log.abandon()
+        if is_news:
+            self._trace.warning(f"log directory {log_dir} is offline: {reason}")
+            self._trace.event("log_dir_failure", log_dir=log_dir, logs=len(gone))
+
+    # --- start -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Claim the directories, load their logs, start the periodic work.
+
+        UsageError for a directory of another broker or cluster; StorageError if a directory is
+        in use or none can be used.
+        """
+        for directory in self._directories.values():
+            self._open(directory)
+        if not self.live_log_dirs:
+            reasons = "; ".join(self.failure_channel.offline.values())
+            raise StorageError(f"none of the log directories can be used: {reasons}")
+        for path in self.live_log_dirs:
+            try:
+                self._load_all(self._directories[path])
+            except StorageError as error:
+                self.handle_log_dir_failure(path, str(error))
+        options = self._options
+        self._every("retention", options.retention_check_interval_ms, self.delete_old_segments)
+        self._every("checkpoint", options.checkpoint_interval_ms, self.checkpoint)
+        self._every("hw", options.high_watermark_interval_ms, self.checkpoint_high_watermarks)
+        self._every("flush", options.flush_check_interval_ms, self._flush_by_time)
+        self._every("producers", options.producer_expiration_check_ms, self._expire_producers)
+
+    def _open(self, directory: LogDirectory) -> None:
+        try:
+            directory.open(self._broker_id, self._cluster_id, self._clock.wall_ms())
+        except CorruptDataError as error:
+            self.handle_log_dir_failure(directory.path, str(error))
+        except StorageError as error:
+            if "locked by another" in str(error):
+                for other in self._directories.values():
+                    other.release()
+                raise
+            self.handle_log_dir_failure(directory.path, str(error))
+
+    def _load_all(self, directory: LogDirectory) -> None:
+        for name in self._disk.list(directory.path):
+            parsed = parse_directory_name(name)
+            path = f"{directory.path}/{name}"
+            if parsed is None or not self._disk.is_directory(path):
+                continue
+            if parsed.is_delete:
+                self._remove_later([path], self._default_config.file_delete_delay_ms)
+            elif parsed.is_future:
+                self._trace.warning(f"{path}: a copy that never took its place is ignored")
+            else:
+                self._load(directory, parsed.topic_partition, path)
+
+    def _load(self, directory: LogDirectory, tp: TopicPartition, path: str) -> None:
+        if tp in self._logs:
+            raise StorageError(
+                f"{tp} is in two log directories: {self._logs[tp].directory} and {path}",
+                hint="remove one of them",
+            )
+        config = self._topic_config(tp.topic) if self._topic_config else self._default_config
+        try:
+            log = self._make_log(directory, tp, path, config, is_new=False)
+        except CorruptDataError as error:
+            self.damaged[tp] = (directory.path, str(error))
+            self._trace.warning(f"{tp} is not served: {error}")
+            self._trace.event("log_damaged", partition=tp, message=str(error))
+            return
+        log.update_high_watermark(directory.high_watermarks.get(tp, 0))
+
+    def _make_log(
+        self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig,
+        *, is_new: bool,
+    ) -> UnifiedLog:  # fmt: skip
+        is_clean = is_new or directory.had_clean_shutdown
+        request = LoadRequest(
+            tp,
+            path,
+            config,
+            recovery_point=0 if is_new else directory.recovery_points.get(tp, 0),
+            log_start_offset=(
+                UNKNOWN_OFFSET if is_new else directory.log_start_offsets.get(tp, UNKNOWN_OFFSET)
+            ),
+            had_clean_shutdown=is_clean,
+            now_ms=self._clock.wall_ms(),
+            producer_expiration_ms=self._options.producer_expiration_ms,
+        )
+        loaded = LogLoader(self._disk, self._trace, self._open_segments, request).load()
+        local = LocalLog(
+            self._disk,
+            self._runtime.entropy,
+            self._open_segments,
+            path,
+            config,
+            loaded.segments,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+            remove_files=self._remove_later,
+            is_durable=is_clean and not is_new,
+        )
+        log = UnifiedLog(tp, directory.path, local, loaded, self._clock)
+        log.on_rolled = self._rolled
+        log.on_truncated = self._checkpoint_soon
+        self._logs[tp] = log
+        return log
+
+    # --- logs --------------------------------------------------------------------------------
+
+    def all_logs(self) -> list[UnifiedLog]:
+        """Every log in a live directory."""
+        return list(self._logs.values())
+
+    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The log, if there is one."""
+        return self._logs.get(topic_partition)
+
+    def get_or_create_log(
+        self, topic_partition: TopicPartition, config: LogConfig | None = None
+    ) -> UnifiedLog:
+        """The log, made in the directory with the fewest logs if there is none.
+
+        StorageError if it is damaged, or if no directory can take it.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            if config is not None and config != log.config:
+                log.config = config
+            return log
+        if topic_partition in self.damaged:
+            raise StorageError(self.damaged[topic_partition][1])
+        while live := self.live_log_dirs:
+            directory = self._directories[self._emptiest(live)]
+            try:
+                return self._create(directory, topic_partition, config or self._default_config)
+            except StorageError as error:
+                self.handle_log_dir_failure(directory.path, str(error))
+        raise StorageError(f"no log directory is left for {topic_partition}")
+
+    def _emptiest(self, live: Sequence[str]) -> str:
+        counts = dict.fromkeys(live, 0)
+        for log in self._logs.values():
+            counts[log.log_directory] += 1
+        return min(live, key=lambda path: counts[path])
+
+    def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
+        if directory.path in self._stale_checkpoints:
+            # A former log of that name must not lend this one its recovery point.
+            self._write_checkpoints([directory.path])
+        path = f"{directory.path}/{directory_name(tp)}"
+        self._disk.make_directory(path)
+        return self._make_log(directory, tp, path, config, is_new=True)
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """The topic's settings changed."""
+        for tp, log in self._logs.items():
+            if tp.topic == topic:
+                log.config = config
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Take the log out of use at once and remove its files after `file.delete.delay.ms`;
+        fine if there is none. StorageError if the directory cannot be renamed."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            self._delete_damaged(topic_partition)
+            return
+        del self._logs[topic_partition]
+        log.abandon()
+        delay_ms = log.config.file_delete_delay_ms
+        self._remove_later([self._rename_away(topic_partition, log.directory)], delay_ms)
+        self._checkpoint_soon(log)
+
+    def _delete_damaged(self, topic_partition: TopicPartition) -> None:
+        found = self.damaged.pop(topic_partition, None)
+        if found is not None:
+            path = f"{found[0]}/{directory_name(topic_partition)}"
+            renamed = self._rename_away(topic_partition, path)
+            self._remove_later([renamed], self._default_config.file_delete_delay_ms)
+
+    def _rename_away(self, topic_partition: TopicPartition, path: str) -> str:
+        uuid_hex = self._runtime.entropy.random_bytes(16).hex()
+        parent = path.rpartition("/")[0]
+        renamed = f"{parent}/{delete_directory_name(topic_partition, uuid_hex)}"
+        self._disk.rename(path, renamed)
+        return renamed
+
+    def _remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files or directories in the background; a failure is only worth a line."""
+
+        def remove() -> None:
+            for path in paths:
+                if self._disk.is_directory(path):
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.remove(path)
+
+        def run() -> None:
+            self._scheduler.background(remove).add_done_callback(report)
+
+        def report(done: Future[None]) -> None:
+            error = done.error()
+            if error is not None:
+                self._trace.warning(f"cannot remove {paths[0]}: {error}")
+
+        self._scheduler.call_later(delay_ms, run)
+
+    # --- flush -------------------------------------------------------------------------------
+
+    def flush_soon(self, log: UnifiedLog) -> Future[None]:
+        """Make all that `log` has now durable, together with whatever else waits for that.
+
+        The Future fails with StorageError, and the directory is then offline.
+        """
+        future: Future[None] = self._scheduler.future()
+        self._flush.logs[log] = None
+        self._flush.waiting.append(future)
+        if not self._flush_is_running:
+            self._flush_is_running = True
+            self._scheduler.call_soon(self._start_flush)
+        return future
+
+    def _start_flush(self) -> None:
+        batch, self._flush = self._flush, _Flush()
+        jobs: list[tuple[UnifiedLog, FlushJob]] = []
+        failed: list[tuple[str, StorageError]] = []
+        for log in batch.logs:
+            try:
+                if not log.is_closed:
+                    jobs.append((log, log.prepare_flush()))
+            except StorageError as error:
+                failed.append((log.log_directory, error))
+
+        def run() -> None:
+            for log, job in jobs:
+                try:
+                    job.run()
+                except StorageError as error:
+                    failed.append((log.log_directory, error))
+
+        def done(_: Future[None]) -> None:
+            self._finish_flush(batch, jobs, failed)
+
+        self._scheduler.background(run).add_done_callback(done)
+
+    def _finish_flush(
+        self,
+        batch: _Flush,
+        jobs: Sequence[tuple[UnifiedLog, FlushJob]],
+        failed: Sequence[tuple[str, StorageError]],
+    ) -> None:
+        bad = {log_dir for log_dir, _ in failed}
+        for log_dir, error in failed:
+            self.handle_log_dir_failure(log_dir, str(error))
+        for log, job in jobs:
+            if log.log_directory not in bad and not log.is_closed:
+                log.complete_flush(job)
+        for future in batch.waiting:
+            if failed:
+                future.set_error(failed[0][1])
+            else:
+                future.set_result(None)
+        if self._flush.logs:
+            self._start_flush()
+        else:
+            self._flush_is_running = False
+
+    def _rolled(self, log: UnifiedLog) -> None:
+        self.flush_soon(log)
+
+    def _flush_by_time(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for log in self._logs.values():
+            is_due = now_ms - log.last_flush_ms >= log.config.flush_ms
+            if is_due and log.log_end_offset > log.recovery_point:
+                self.flush_soon(log)
+
+    # --- periodic work -----------------------------------------------------------------------
+
+    def _every(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        def run() -> None:
+            self._timers[name] = self._scheduler.call_later(interval_ms, run)
+            work()
+
+        self._timers[name] = self._scheduler.call_later(interval_ms, run)
+
+    def delete_old_segments(self) -> int:
+        """Drop what is beyond retention in every log; how many segments went."""
+        now_ms = self._clock.wall_ms()
+        count = 0
+        for log in self.all_logs():
+            try:
+                count += log.delete_old_segments(now_ms)
+            except StorageError as error:
+                self.handle_log_dir_failure(log.log_directory, str(error))
+        return count
+
+    def _expire_producers(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for log in self._logs.values():
+            log.remove_expired_producers(now_ms)
+
+    def checkpoint(self) -> None:
+        """Write all checkpoints that changed; then drop snapshots that no recovery asks for."""
+        self._write_checkpoints(self.live_log_dirs)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks that changed."""
+        for path in self.live_log_dirs:
+            logs = self._logs_in(path)
+            marks = {log.topic_partition: log.high_watermark for log in logs}
+            self._submit(path, {HIGH_WATERMARK_CHECKPOINT: marks})
+
+    def _checkpoint_soon(self, log: UnifiedLog) -> None:
+        """A log was cut or deleted: what the checkpoints say of it is wrong."""
+        if not self._stale_checkpoints:
+            self._scheduler.call_soon(self._write_stale_checkpoints)
+        self._stale_checkpoints[log.log_directory] = None
+
+    def _write_stale_checkpoints(self) -> None:
+        self._write_checkpoints(list(self._stale_checkpoints))
+
+    def _write_checkpoints(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._stale_checkpoints.pop(path, None)
+            if path not in self.failure_channel.offline:
+                self._submit(path, self._offsets_of(path), then=self._drop_snapshots)
+
+    def _offsets_of(self, path: str) -> dict[str, dict[TopicPartition, int]]:
+        """What the three checkpoints of a directory should say; of damaged logs, what they said."""
+        directory = self._directories[path]
+        recovery_points: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
+        marks: dict[TopicPartition, int] = {}
+        for tp, (log_dir, _) in self.damaged.items():
+            if log_dir == path:
+                recovery_points[tp] = directory.recovery_points.get(tp, 0)
+                marks[tp] = directory.high_watermarks.get(tp, 0)
+                if tp in directory.log_start_offsets:
+                    starts[tp] = directory.log_start_offsets[tp]
+        for log in self._logs_in(path):
+            tp = log.topic_partition
+            recovery_points[tp] = log.recovery_point
+            marks[tp] = log.high_watermark
+            if log.log_start_offset > log.segments[0].base_offset:
+                starts[tp] = log.log_start_offset
+        return {
+            RECOVERY_POINT_CHECKPOINT: recovery_points,
+            LOG_START_OFFSET_CHECKPOINT: starts,
+            HIGH_WATERMARK_CHECKPOINT: marks,
+        }
+
+    def _submit(
+        self,
+        path: str,
+        offsets: dict[str, dict[TopicPartition, int]],
+        then: Callable[[str], object] | None = None,
+    ) -> None:
+        job = self._directories[path].checkpoint(offsets)
+        if job is None:
+            return
+
+        def done(future: Future[None]) -> None:
+            error = future.error()
+            if isinstance(error, StorageError):
+                self.handle_log_dir_failure(path, str(error))
+            elif error is None and then is not None:
+                then(path)
+
+        self._scheduler.background(job).add_done_callback(done)
+
+    def _drop_snapshots(self, path: str) -> None:
+        for log in self._logs_in(path):
+            log.delete_old_snapshots()
+
+    def _logs_in(self, path: str) -> list[UnifiedLog]:
+        return [log for log in self._logs.values() if log.log_directory == path]
+
+    # --- end ---------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close all logs, write the checkpoints, and last of all mark the stop as clean."""
+        for timer in self._timers.values():
+            timer.cancel()
+        # Jobs run in order: after this one nothing is under way.
+        await self._scheduler.background(lambda: None)
+        for log in self.all_logs():
+            if log.log_directory in self.live_log_dirs:
+                try:
+                    log.close()
+                except StorageError as error:
+                    self.handle_log_dir_failure(log.log_directory, str(error))
+        for path, directory in self._directories.items():
+            if path in self.live_log_dirs:
+                self._close_directory(directory)
+            directory.release()
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        try:
+            job = directory.checkpoint(self._offsets_of(directory.path))
+            if job is not None:
+                job()
+            for log in self._logs_in(directory.path):
+                log.delete_old_snapshots()
+            # With the marker the next start would trust a damaged log.
+            if all(log_dir != directory.path for log_dir, _ in self.damaged.values()):
+                directory.mark_clean()
+        except StorageError as error:
+            self.handle_log_dir_failure(directory.path, str(error))

@@ -1,0 +1,466 @@
+"""LogSegment: the records from one base offset on, with their indexes.
+
+A .log file that only grows (but for truncation), an offset index and a time index with one entry
+about each `index.interval.bytes`, and a transaction index if transactions were aborted here. The
+file is open only while it is used (`OpenSegments`), an index in memory only after a look-up or an
+append.
+
+The tail: where the last appends begin is remembered, so a consumer that keeps up is answered
+without a look into index or file. It forgets all at anything but an append of v2 batches.
+
+Invariants: `size` is where the next batch goes; an index entry names the last offset of an append
+and the append's first position; the time index never falls.
+
+Kafka 2.7: kafka.log.LogSegment
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kctl.broker.log.open_segments import OpenSegments
+from kctl.errors import CorruptDataError
+from kctl.records.record_batch import NO_TIMESTAMP
+from kctl.runtime.disk import Buffer, Disk, DiskFile, FileSlice
+from kctl.storage.file_records import FileBatch, FileRecords
+from kctl.storage.layout import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from kctl.storage.offset_index import OffsetIndex
+from kctl.storage.time_index import TimeIndex
+from kctl.storage.transaction_index import TransactionIndex
+
+# Offsets of a segment are its base offset and an int32.
+RELATIVE_OFFSET_MAX = 2**31 - 1
+# Batches remembered at the tail, at least; at most twice as many.
+TAIL_BATCHES = 512
+_UNKNOWN = -2
+
+
+class SegmentOptions(NamedTuple):
+    """What of a topic's settings is fixed when a segment is made or opened."""
+
+    index_interval_bytes: int
+    index_bytes_max: int
+    # Bytes to reserve for a new .log; 0: none.
+    preallocated_bytes: int = 0
+
+
+class FoundRecords(NamedTuple):
+    """Where a read found its records."""
+
+    position: int
+    records: FileSlice
+    is_first_entry_incomplete: bool
+
+
+class LogSegment:
+    """One segment; see the module. Not thread-safe: belongs to its log."""
+
+    __slots__ = (
+        "_bytes_since_index_entry", "_directory", "_disk", "_index_interval_bytes",
+        "_max_timestamp", "_offset_of_max_timestamp", "_open_segments", "_records", "_suffix",
+        "_tail_lasts", "_tail_positions", "_tail_start", "base_offset", "created_ms",
+        "is_index_full", "is_recently_used", "offset_index", "roll_jitter_ms",
+        "rolling_timestamp", "size", "time_index", "transaction_index",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        open_segments: OpenSegments,
+        directory: str,
+        base_offset: int,
+        options: SegmentOptions,
+        *,
+        size: int,
+        now_ms: int,
+        suffix: str = "",
+        roll_jitter_ms: int = 0,
+        stored_index_bytes: int | None = None,
+        has_transaction_index: bool = True,
+    ) -> None:
+        """A segment whose files are there; `create` makes one. `suffix` is that of all files."""
+        self._disk = disk
+        self._open_segments = open_segments
+        self._directory = directory
+        self._suffix = suffix
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = now_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.is_recently_used = False
+        self._index_interval_bytes = options.index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._records: FileRecords | None = None
+        self.offset_index = OffsetIndex(
+            disk, self.path(INDEX_SUFFIX), base_offset,
+            bytes_max=options.index_bytes_max, stored_bytes=stored_index_bytes,
+        )  # fmt: skip
+        self.time_index = TimeIndex(
+            disk, self.path(TIME_INDEX_SUFFIX), base_offset,
+            bytes_max=options.index_bytes_max, stored_bytes=stored_index_bytes,
+        )  # fmt: skip
+        self.transaction_index = TransactionIndex(
+            disk, self.path(TXN_INDEX_SUFFIX), base_offset, exists=has_transaction_index
+        )
+        # Whether the next append needs another segment; looked at when an entry is added.
+        self.is_index_full = False
+        # The largest timestamp of the first append: what `segment.ms` counts from; -1: none.
+        self.rolling_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
+        self._offset_of_max_timestamp = base_offset
+        # Last offset and position of the last batches; the first one's base offset.
+        self._tail_lasts: list[int] = []
+        self._tail_positions: list[int] = []
+        self._tail_start = 0
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        open_segments: OpenSegments,
+        directory: str,
+        base_offset: int,
+        options: SegmentOptions,
+        *,
+        now_ms: int,
+        roll_jitter_ms: int = 0,
+    ) -> "LogSegment":
+        """Make the files of an empty segment; whatever had their names is emptied."""
+        segment = cls(
+            disk, open_segments, directory, base_offset, options,
+            size=0, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms,
+            stored_index_bytes=0, has_transaction_index=False,
+        )  # fmt: skip
+        file = disk.open(segment.path(LOG_SUFFIX), create=True)
+        if file.size() != options.preallocated_bytes:
+            file.truncate(0)
+            file.truncate(options.preallocated_bytes)
+        segment._adopt(FileRecords(file, 0))
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment.transaction_index.reset()
+        return segment
+
+    def path(self, kind: str) -> str:
+        """The path of the file of one kind, e.g. LOG_SUFFIX."""
+        return f"{self._directory}/{file_name(self.base_offset, kind)}{self._suffix}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all its files, whether they are there or not."""
+        kinds = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        return tuple(self.path(kind) for kind in kinds)
+
+    # --- the open file -----------------------------------------------------------------------
+
+    @property
+    def records(self) -> FileRecords:
+        """The .log, opened if need be."""
+        self.is_recently_used = True
+        records = self._records
+        if records is None:
+            file = self._disk.open(self.path(LOG_SUFFIX))
+            records = FileRecords(file, self.size)
+            self._adopt(records)
+        return records
+
+    def _adopt(self, records: FileRecords) -> None:
+        self._records = records
+        self.is_recently_used = True
+        self._open_segments.opened(self)
+
+    def release(self) -> None:
+        """Close the file and forget the indexes; slices in flight stay readable."""
+        self.offset_index.release()
+        self.time_index.release()
+        if self._records is not None:
+            self._records.close()
+            self._records = None
+
+    # --- append ------------------------------------------------------------------------------
+
+    def append(
+        self,
+        parts: Sequence[Buffer],
+        length: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> int:
+        """Append whole batches of `length` bytes in one write; the position of the first.
+
+        The caller has checked that they belong here; `remember` makes look-ups faster.
+        """
+        records = self._records
+        if records is None:
+            records = self.records
+        self.is_recently_used = True
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        position = self.size
+        records.append(parts, length)
+        self.size = position + length
+        if position == 0:
+            self.rolling_timestamp = max_timestamp
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = offset_of_max_timestamp
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._add_index_entry(last_offset, position)
+        self._bytes_since_index_entry += length
+        return position
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        self._bytes_since_index_entry = 0
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+
+    def remember(self, first_offset: int, last_offset: int, position: int) -> None:
+        """A batch that was just appended; batches come in order, without a gap in the file."""
+        lasts = self._tail_lasts
+        if not lasts:
+            self._tail_start = first_offset
+        lasts.append(last_offset)
+        self._tail_positions.append(position)
+        if len(lasts) > 2 * TAIL_BATCHES:
+            self._tail_start = lasts[TAIL_BATCHES - 1] + 1
+            del lasts[:TAIL_BATCHES]
+            del self._tail_positions[:TAIL_BATCHES]
+
+    def forget_tail(self) -> None:
+        """What follows is not remembered batch by batch."""
+        self._tail_lasts.clear()
+        self._tail_positions.clear()
+
+    def should_roll(
+        self,
+        length: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+    ) -> bool:
+        """Whether these records belong into a new segment."""
+        size = self.size
+        if size > segment_bytes - length or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if not size:
+            return False
+        first = self.rolling_timestamp
+        if first == _UNKNOWN:
+            first = self._load_rolling_timestamp()
+        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited > segment_ms - self.roll_jitter_ms or self.is_index_full
+
+    def become_inactive(self) -> None:
+        """Another segment is appended to from now on: complete the time index."""
+        self._close_time_index()
+        if self._records is not None and self._records.file.size() > self.size:
+            # Give back what was reserved and not used.
+            self._records.file.truncate(self.size)
+
+    def _close_time_index(self) -> None:
+        if self._max_timestamp != _UNKNOWN:
+            self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+
+    # --- read --------------------------------------------------------------------------------
+
+    def find(self, offset: int, position: int = 0) -> tuple[int, int] | None:
+        """(position, size) of the first batch whose last offset is at or above `offset`."""
+        lasts = self._tail_lasts
+        if lasts and offset >= self._tail_start:
+            slot = bisect_left(lasts, offset)
+            if slot == len(lasts):
+                return None
+            positions = self._tail_positions
+            start = positions[slot]
+            end = positions[slot + 1] if slot + 1 < len(positions) else self.size
+            return start, end - start
+        start = max(self.offset_index.lookup(offset).position, position)
+        batch = self.records.search_for_offset(offset, start)
+        return (batch.position, batch.size) if batch is not None else None
+
+    def read(
+        self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool
+    ) -> FoundRecords | None:
+        """Records from the batch that holds `start_offset` on, up to `max_position`; None if
+        every record here is older."""
+        found = self.find(start_offset)
+        if found is None:
+            return None
+        position, size = found
+        limit = max(max_bytes, size) if min_one_message else max_bytes
+        length = min(max_position - position, limit)
+        return FoundRecords(position, self.records.slice(position, length), limit < size)
+
+    def upper_bound_offset(self, position: int, length: int) -> int | None:
+        """An offset at or beyond the end of what `length` bytes at `position` hold; None if
+        nothing nearer than the segment's end is known."""
+        return self.offset_index.upper_bound_offset(position + length)
+
+    def read_next_offset(self) -> int:
+        """The offset behind the last record; CorruptDataError if the file does not end with a
+        whole batch."""
+        next_offset, position = self.base_offset, 0
+        if self.size:
+            position = self.offset_index.last().position
+            if position >= self.size:
+                raise CorruptDataError(f"{self.offset_index.path} points behind the log's end")
+            for batch in self.records.headers(position):
+                next_offset, position = batch.last_offset + 1, batch.end
+        if position != self.size:
+            raise CorruptDataError(
+                f"{self.path(LOG_SUFFIX)}: no whole batch at position {position}"
+            )
+        return next_offset
+
+    # --- timestamps --------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp, or -1."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, else the file's last change."""
+        if self.max_timestamp >= 0:
+            return self._max_timestamp
+        return self._disk.modified_ms(self.path(LOG_SUFFIX))
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """What recovery found."""
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
+
+    def _load_max_timestamp(self) -> None:
+        self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
+
+    def _scan_max_timestamp(self) -> None:
+        """The last time index entry may be older than what stands behind it."""
+        self._load_max_timestamp()
+        position = self.offset_index.lookup(self._offset_of_max_timestamp).position
+        for batch in self.records.headers(position):
+            if batch.max_timestamp > self._max_timestamp:
+                self._max_timestamp = batch.max_timestamp
+                self._offset_of_max_timestamp = batch.last_offset
+
+    def _load_rolling_timestamp(self) -> int:
+        first = self.records.header_at(0)
+        self.rolling_timestamp = first.max_timestamp if first is not None else NO_TIMESTAMP
+        return self.rolling_timestamp
+
+    def find_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or above `start_offset` that
+        is at least as young as `timestamp`."""
+        indexed = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(indexed.offset, start_offset)).position
+        for header in self.records.headers(position):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                for record in self.records.batch(header).records():
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.timestamp, record.offset, header.partition_leader_epoch
+        return None
+
+    # --- changes of the whole ----------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut the batch that holds `offset` and all behind it; how many bytes went. Durable."""
+        found = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.forget_tail()
+        removed = 0
+        if found is not None:
+            removed = self.cut(found[0])
+            self.records.flush()
+        if not self.size:
+            self.created_ms = now_ms
+            self.rolling_timestamp = NO_TIMESTAMP
+        self._bytes_since_index_entry = 0
+        self.is_index_full = False
+        self._scan_max_timestamp()
+        return removed
+
+    def cut(self, size: int) -> int:
+        """Cut the .log to `size` bytes, indexes apart; how many bytes went."""
+        removed = self.records.truncate_to(size)
+        self.size = size
+        return removed
+
+    def index_files_to_flush(self) -> list[DiskFile]:
+        """Save the indexes; the open files whose fsync makes them durable."""
+        files = []
+        for index in (self.offset_index, self.time_index):
+            index.save()
+            if not index.is_durable:
+                files.append(index.durable_file())
+        if self.transaction_index.is_changed:
+            files.append(self.transaction_index.durable_file())
+        return files
+
+    def close(self) -> None:
+        """Complete and save the indexes, give back reserved room, close the file."""
+        self.become_inactive()
+        was_open = self._records is not None
+        self.release()
+        if was_open:
+            self._open_segments.closed(self)
+
+    def abandon(self) -> None:
+        """Close the file, write nothing."""
+        if self._records is not None:
+            self._records = None
+            self._open_segments.closed(self)
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`; their new paths, for removal later."""
+        self.abandon()
+        renamed = []
+        for path in self.paths:
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed
+
+    def rename_suffix(self, suffix: str) -> None:
+        """Give all files another suffix."""
+        old = self.paths
+        self._suffix = suffix
+        self._rename(old)
+
+    def renamed_directory(self, directory: str) -> None:
+        """The directory has another name now; the file reopens under it."""
+        self._directory = directory
+        self._retarget()
+
+    def _rename(self, old: Sequence[str]) -> None:
+        for source, target in zip(old, self.paths, strict=True):
+            if self._disk.exists(source):
+                self._disk.rename(source, target)
+        self._retarget()
+
+    def _retarget(self) -> None:
+        self.offset_index.renamed(self.path(INDEX_SUFFIX))
+        self.time_index.renamed(self.path(TIME_INDEX_SUFFIX))
+        self.transaction_index.renamed(self.path(TXN_INDEX_SUFFIX))
+
+
+def check_relative_offset(segment: LogSegment, batch: FileBatch) -> None:
+    """CorruptDataError unless the batch's offsets can be in the segment."""
+    if not 0 <= batch.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
+        raise CorruptDataError(
+            f"{segment.path(LOG_SUFFIX)}: offset {batch.last_offset} at position "
+            f"{batch.position} cannot be in the segment of {segment.base_offset}"
+        )

@@ -1,0 +1,66 @@
+"""LogSegments: the segments of a log by base offset, copied on every change.
+
+Whoever took `all` keeps walking the segments as they were; a change puts a new tuple in place.
+
+Kafka 2.7: kafka.log.Log (`segments`), trunk's LogSegments
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from kctl.broker.log.log_segment import LogSegment
+
+
+class LogSegments:
+    """Never empty once the log is loaded; the last one is active."""
+
+    __slots__ = ("_offsets", "active", "all")
+
+    active: LogSegment
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        # Rising by base offset.
+        self.all: tuple[LogSegment, ...] = ()
+        self._offsets: tuple[int, ...] = ()
+        self._set(segments)
+
+    def _set(self, segments: Iterable[LogSegment]) -> None:
+        self.all = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        self._offsets = tuple(segment.base_offset for segment in self.all)
+        if self.all:
+            self.active = self.all[-1]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment, in place of one of the same base offset."""
+        others = [other for other in self.all if other.base_offset != segment.base_offset]
+        self._set([*others, segment])
+
+    def remove(self, gone: Iterable[LogSegment]) -> None:
+        """Remove segments."""
+        offsets = {segment.base_offset for segment in gone}
+        self._set(segment for segment in self.all if segment.base_offset not in offsets)
+
+    def floor_index(self, offset: int) -> int:
+        """The place in `all` of the last segment that begins at or below `offset`, or -1."""
+        return bisect_right(self._offsets, offset) - 1
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The segment that begins at or below `offset`."""
+        index = self.floor_index(offset)
+        return self.all[index] if index >= 0 else None
+
+    def lower(self, offset: int) -> LogSegment | None:
+        """The last segment that begins below `offset`."""
+        return self.floor(offset - 1)
+
+    def since(self, offset: int) -> tuple[LogSegment, ...]:
+        """From the one that holds `offset` to the active one."""
+        return self.all[max(0, self.floor_index(offset)) :]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self.all)

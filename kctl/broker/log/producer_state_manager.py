@@ -1,0 +1,357 @@
+"""ProducerStateManager: what a log knows about its producers, and what that forbids.
+
+Idempotence: a batch that comes again is found and answered with its old offsets; a batch that
+does not follow the last one is refused; an older epoch is fenced.
+Transactions: a producer's first transactional batch opens one, a marker ends it. Two maps by
+first offset tell the first unstable offset: `ongoing` transactions, and `unreplicated` ones whose
+marker the high watermark has not passed.
+
+Checks change nothing; `update` is called once the batch is in the log. Replicas and recovery call
+`update` without checks: what a leader accepted is not judged again.
+
+State is saved as a snapshot when the log rolls and when it closes, and rebuilt from the latest
+usable snapshot and the batches behind it. A snapshot that is lost or damaged costs time, never
+truth; so it is written without fsync, and made durable with the next flush.
+
+Invariants: `map_end_offset` is the offset up to which batches are in the state; a snapshot of
+offset N holds exactly what batches below N say.
+
+Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence of a new epoch)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kctl.broker.log.producer_state import BatchMetadata, ProducerBatch, ProducerState
+from kctl.broker.log.validation_rules import AppendOrigin
+from kctl.errors import CorruptDataError
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.control import ControlRecordType
+from kctl.records.record_batch import NO_PRODUCER_EPOCH, SEQUENCE_MAX
+from kctl.runtime.disk import Disk, DiskFile
+from kctl.runtime.trace import Trace
+from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
+from kctl.storage.producer_snapshot import decode_snapshot, encode_snapshot
+
+# transactional.id.expiration.ms, which in 2.7 also governs producer ids.
+DEFAULT_EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction whose outcome readers of committed data must wait for."""
+
+    producer_id: int
+    first_offset: int
+    # The marker's offset, once there is one.
+    last_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    # The marker's offset. Inclusive.
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerStateManager:
+    """The producers of one log and their snapshots."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        trace: Trace,
+        topic_partition: TopicPartition,
+        directory: str,
+        snapshot_offsets: Iterable[int] = (),
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> None:
+        """`snapshot_offsets`: those found in the directory."""
+        self._disk = disk
+        self._trace = trace
+        self._topic_partition = topic_partition
+        self._directory = directory
+        self._expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerState] = {}
+        # By first offset, rising.
+        self._ongoing: dict[int, OpenTransaction] = {}
+        self._unreplicated: dict[int, OpenTransaction] = {}
+        # Offsets of the snapshot files, rising.
+        self.snapshots: list[int] = sorted(snapshot_offsets)
+        self._not_durable: list[int] = []
+        self._last_snapshot_offset = 0
+        self.map_end_offset = 0
+
+    # --- checks ------------------------------------------------------------------------------
+
+    def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
+        """The batch as it was appended before, if it was."""
+        state = self.producers.get(batch.producer_id)
+        return state.find_duplicate(batch) if state is not None else None
+
+    def check(self, batch: ProducerBatch, origin: AppendOrigin) -> None:
+        """ApiError unless the batch may be appended; `batch` has the offsets it would get."""
+        state = self.producers.get(batch.producer_id)
+        if batch.is_control:
+            if state is not None:
+                self._check_marker(state, batch)
+            return
+        if state is None:
+            return
+        self._check_epoch(state, batch)
+        if origin is AppendOrigin.CLIENT:
+            self._check_sequence(state, batch)
+        if state.current_txn_first_offset is not None and not batch.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {batch.producer_id} at offset "
+                f"{batch.first_offset} in partition {self._topic_partition}",
+            )
+
+    def _check_epoch(self, state: ProducerState, batch: ProducerBatch) -> None:
+        if batch.producer_epoch < state.producer_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer's epoch at offset {batch.first_offset} in {self._topic_partition} is "
+                f"{batch.producer_epoch}, which is smaller than the last seen epoch "
+                f"{state.producer_epoch}",
+            )
+
+    def _check_sequence(self, state: ProducerState, batch: ProducerBatch) -> None:
+        if state.producer_epoch == NO_PRODUCER_EPOCH:
+            # All its records are gone from the log: any sequence may come next.
+            return
+        if batch.producer_epoch != state.producer_epoch:
+            if batch.base_sequence != 0:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Invalid sequence number for new epoch at offset {batch.first_offset} in "
+                    f"partition {self._topic_partition}: {batch.producer_epoch} (request epoch), "
+                    f"{batch.base_sequence} (seq. number)",
+                )
+            return
+        last = state.last_sequence
+        is_next = batch.base_sequence == last + 1 or (
+            batch.base_sequence == 0 and last == SEQUENCE_MAX
+        )
+        if not is_next:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producerId {batch.producer_id} at offset "
+                f"{batch.first_offset} in partition {self._topic_partition}: "
+                f"{batch.base_sequence} (incoming seq. number), {last} (current end sequence "
+                f"number)",
+            )
+
+    def _check_marker(self, state: ProducerState, batch: ProducerBatch) -> None:
+        self._check_epoch(state, batch)
+        marker = batch.marker
+        if marker is not None and state.coordinator_epoch > marker.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {batch.producer_id} at offset "
+                f"{batch.first_offset} in partition {self._topic_partition}: "
+                f"{marker.coordinator_epoch} (zombie), {state.coordinator_epoch} (current)",
+            )
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
+        """The batch is in the log; the transaction that it ended, if it ended one.
+
+        The caller reads `last_stable_offset` for it and then calls `complete`.
+        """
+        if batch.is_control and batch.marker is None:
+            return None
+        state = self.producers.get(batch.producer_id)
+        if state is None:
+            state = self.producers[batch.producer_id] = ProducerState(batch.producer_id)
+        if batch.marker is not None:
+            return self._end_transaction(state, batch)
+        state.add_batch(batch)
+        if batch.is_transactional and state.current_txn_first_offset is None:
+            first = batch.first_offset
+            state.current_txn_first_offset = first
+            self._ongoing[first] = OpenTransaction(batch.producer_id, first)
+        return None
+
+    def _end_transaction(
+        self, state: ProducerState, batch: ProducerBatch
+    ) -> CompletedTransaction | None:
+        marker = batch.marker
+        assert marker is not None
+        first = state.current_txn_first_offset
+        state.set_epoch(batch.producer_epoch)
+        state.current_txn_first_offset = None
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = batch.timestamp
+        if first is None:
+            # A transaction without records here leaves no trace in the indexes.
+            return None
+        is_aborted = marker.control_type == ControlRecordType.ABORT
+        return CompletedTransaction(batch.producer_id, first, batch.last_offset, is_aborted)
+
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once `completed` is: what its index entry says."""
+        for transaction in self._ongoing.values():
+            if transaction.producer_id != completed.producer_id:
+                return transaction.first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """The transaction is decided, and stable once the high watermark passes its marker."""
+        transaction = self._ongoing.pop(completed.first_offset, None)
+        if transaction is None:
+            raise CorruptDataError(
+                f"{self._topic_partition}: transaction of producer {completed.producer_id} from "
+                f"offset {completed.first_offset} ends at {completed.last_offset} but never began"
+            )
+        transaction.last_offset = completed.last_offset
+        self._unreplicated[completed.first_offset] = transaction
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget transactions whose marker is replicated."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: transaction
+                for first, transaction in sorted(self._unreplicated.items())
+                if transaction.last_offset is None or transaction.last_offset >= high_watermark
+            }
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that readers of committed data must not pass."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        firsts = [*list(self._ongoing)[:1], *self._unreplicated]
+        return min(firsts)
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers that were silent too long and have no transaction open."""
+        gone = [
+            producer_id
+            for producer_id, state in self.producers.items()
+            if self._is_expired(state, now_ms)
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+
+    def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
+        return (
+            state.current_txn_first_offset is None
+            and now_ms - state.last_timestamp >= self._expiration_ms
+        )
+
+    # --- snapshots ---------------------------------------------------------------------------
+
+    def take_snapshot(self) -> None:
+        """Save the state as of `map_end_offset`, unless that is saved already."""
+        offset = self.map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return
+        data = encode_snapshot(state.to_snapshot() for state in self.producers.values())
+        path = self._path(offset)
+        file = self._disk.open(path, create=True)
+        if file.size():
+            file.truncate(0)
+        file.append([data])
+        file.close()
+        if offset not in self.snapshots:
+            self.snapshots.append(offset)
+            self.snapshots.sort()
+        self._not_durable.append(offset)
+        self._last_snapshot_offset = offset
+
+    def add_to_flush(self, files: list[DiskFile]) -> None:
+        """Add the snapshots that are not durable yet; their directory is the caller's."""
+        there = [offset for offset in self._not_durable if offset in self.snapshots]
+        files += [self._disk.open(self._path(offset)) for offset in there]
+        self._not_durable.clear()
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """The log now spans [start, end): drop what does not belong to it.
+
+        Unless the state ends there already it is loaded from the best snapshot: the caller then
+        brings it from `map_end_offset` up to the end.
+        """
+        self.delete_snapshots_outside(log_start_offset, log_end_offset)
+        if log_end_offset == self.map_end_offset:
+            self.truncate_head(log_start_offset)
+        else:
+            self.load_best_snapshot(log_start_offset, log_end_offset, now_ms)
+
+    def delete_snapshots_outside(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Remove snapshots of offsets that the log does not have; those beyond its end would
+        lie once it grows again."""
+        for offset in self.snapshots[:]:
+            if not log_start_offset <= offset <= log_end_offset:
+                self._delete_snapshot(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything; the log is empty and goes on at `offset`."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        for snapshot in self.snapshots[:]:
+            self._delete_snapshot(snapshot)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def truncate_head(self, log_start_offset: int) -> None:
+        """The log's start rose: older snapshots go. Producers stay until they expire."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        self.delete_snapshots_before(log_start_offset)
+        self._last_snapshot_offset = self.snapshots[-1] if self.snapshots else log_start_offset
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Remove the files of snapshots below `offset`."""
+        for snapshot in self.snapshots[:]:
+            if snapshot < offset:
+                self._delete_snapshot(snapshot)
+
+    def renamed_directory(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        self._directory = directory
+
+    def load_best_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
+        """Forget the state and take that of the latest readable snapshot up to `end_offset`."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self._last_snapshot_offset = self.map_end_offset = min(log_start_offset, end_offset)
+        for offset in reversed(self.snapshots[:]):
+            if log_start_offset <= offset <= end_offset and self._load_snapshot(offset, now_ms):
+                return
+
+    def _load_snapshot(self, offset: int, now_ms: int) -> bool:
+        path = self._path(offset)
+        try:
+            entries = decode_snapshot(self._disk.read_file(path), path)
+        except CorruptDataError as error:
+            self._trace.warning(f"{error}; it is removed")
+            self._delete_snapshot(offset)
+            return False
+        open_from: list[tuple[int, int]] = []
+        for entry in entries:
+            state = ProducerState.from_snapshot(entry)
+            if not self._is_expired(state, now_ms):
+                self.producers[state.producer_id] = state
+                if state.current_txn_first_offset is not None:
+                    open_from.append((state.current_txn_first_offset, state.producer_id))
+        for first, producer_id in sorted(open_from):
+            self._ongoing[first] = OpenTransaction(producer_id, first)
+        self._last_snapshot_offset = self.map_end_offset = offset
+        return True
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._disk.remove(self._path(offset))
+        self.snapshots.remove(offset)
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"

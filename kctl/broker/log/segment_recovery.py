@@ -1,0 +1,236 @@
+"""Recovery of one segment: trust only what its batches prove, and rebuild all else from them.
+
+Batch by batch: whole, CRC right, offsets rising. At the first that is not, the damage is judged
+(`kctl.storage.damage`): a torn tail and a hole are cut, as Kafka does; rot is reported and nothing
+is cut. Indexes, producer state, leader epochs and aborted transactions come anew from the
+batches; index files are written only where they say something else.
+
+Kafka 2.7: kafka.log.LogSegment.recover; KIP-101, KAFKA-10207
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
+from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment
+from kctl.broker.log.log_segments import LogSegments
+from kctl.broker.log.producer_state import producer_batch_of
+from kctl.broker.log.producer_state_manager import ProducerStateManager
+from kctl.errors import CorruptDataError
+from kctl.records.control import ControlRecordType, EndTransactionMarker, read_marker
+from kctl.records.memory_records import Batch
+from kctl.records.record_batch import NO_TIMESTAMP, RecordBatch
+from kctl.storage.damage import Damage, DamageKind, classify_damage, has_lost_sector
+from kctl.storage.layout import LOG_SUFFIX
+from kctl.storage.offset_index import OffsetPosition
+from kctl.storage.time_index import TimestampOffset
+from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+
+class RotError(CorruptDataError):
+    """Records that were durable are damaged: the log must not be used, nor cut."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the valid batches so far say."""
+
+    position: int
+    # The lowest offset that the next batch may begin with.
+    next_offset: int
+    last_index_entry: int = 0
+    max_timestamp: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = 0
+    complaint: str = ""
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    offset_entries: list[OffsetPosition] = field(default_factory=list)
+    time_entries: list[TimestampOffset] = field(default_factory=list)
+
+    def add_index_entry(self, last_offset: int, position: int) -> None:
+        """As an append at `position` would have added it."""
+        self.offset_entries.append(OffsetPosition(last_offset, position))
+        self.add_time_entry()
+        self.last_index_entry = position
+
+    def add_time_entry(self) -> None:
+        """The largest timestamp so far, if it is beyond the last entry."""
+        last = self.time_entries[-1].timestamp if self.time_entries else NO_TIMESTAMP
+        if self.max_timestamp > last:
+            entry = TimestampOffset(self.max_timestamp, self.offset_of_max_timestamp)
+            self.time_entries.append(entry)
+
+
+def recover_segment(
+    segment: LogSegment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochFileCache,
+    index_interval_bytes: int,
+    *,
+    is_last: bool,
+    trusted_end: int,
+) -> int:
+    """Recover `segment`; how many bytes were cut. The offset behind its last batch is then
+    `producers.map_end_offset`.
+
+    RotError if cutting would lose what was durable: offsets below `trusted_end`, or a batch that
+    valid ones follow. `is_last`: no segment follows this one.
+    """
+    progress = _Progress(0, segment.base_offset)
+    batches = segment.records.batches()
+    while True:
+        try:
+            found = next(batches, None)
+            if found is None:
+                break
+            position, batch = found
+            _check(segment, batch, progress)
+        except CorruptDataError as error:
+            progress.complaint = str(error)
+            break
+        last_offset = batch.last_offset
+        if batch.max_timestamp > progress.max_timestamp:
+            progress.max_timestamp = batch.max_timestamp
+            progress.offset_of_max_timestamp = last_offset
+        if position - progress.last_index_entry > index_interval_bytes:
+            progress.add_index_entry(last_offset, position)
+        if isinstance(batch, RecordBatch):
+            _note_epoch(epochs, batch)
+            replay_batch(producers, batch, progress.aborted.append)
+        producers.map_end_offset = max(producers.map_end_offset, last_offset + 1)
+        progress.position = position + batch.size
+        progress.next_offset = last_offset + 1
+    cut = _cut(segment, progress, is_last=is_last, trusted_end=trusted_end)
+    progress.add_time_entry()
+    segment.offset_index.replace_entries(progress.offset_entries)
+    segment.time_index.replace_entries(progress.time_entries)
+    _replace_aborted(segment.transaction_index, progress.aborted)
+    segment.set_max_timestamp(progress.max_timestamp, progress.offset_of_max_timestamp)
+    producers.map_end_offset = max(producers.map_end_offset, progress.next_offset)
+    return cut
+
+
+def replay_batch(
+    producers: ProducerStateManager,
+    batch: RecordBatch,
+    on_aborted: Callable[[AbortedTransaction], object] | None = None,
+) -> None:
+    """Bring the producers' state over one batch that is in the log."""
+    if not batch.has_producer_id:
+        return
+    completed = producers.update(producer_batch_of(batch, marker_of(batch)))
+    if completed is not None:
+        last_stable_offset = producers.last_stable_offset(completed)
+        if completed.is_aborted and on_aborted is not None:
+            on_aborted(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    last_stable_offset,
+                )
+            )
+        producers.complete(completed)
+
+
+def replay_segments(
+    segments: LogSegments, producers: ProducerStateManager, end_offset: int
+) -> None:
+    """Bring the producers' state from where it ends over the batches below `end_offset`."""
+    start = producers.map_end_offset
+    if start >= end_offset or not len(segments):
+        return
+    for segment in segments.since(start):
+        if segment.base_offset >= end_offset:
+            break
+        position = segment.offset_index.lookup(start).position
+        for header in segment.records.headers(position):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start:
+                batch = segment.records.batch(header)
+                if isinstance(batch, RecordBatch):
+                    replay_batch(producers, batch)
+    producers.map_end_offset = end_offset
+
+
+def marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
+    """The marker in a control batch; None for data, an emptied batch, or another kind."""
+    if not batch.is_control:
+        return None
+    record = next(batch.records(), None)
+    if record is None:
+        return None
+    marker = read_marker(record)
+    is_end = marker.control_type in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+    return marker if is_end else None
+
+
+def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:
+    """CorruptDataError unless the batch belongs here."""
+    place = f"{segment.path(LOG_SUFFIX)}: at position {progress.position}"
+    if isinstance(batch, RecordBatch):
+        batch.ensure_valid()
+        first_offset = batch.base_offset
+    else:
+        if not batch.is_crc_valid():
+            raise CorruptDataError(f"{place}: message is corrupt (crc)")
+        first_offset = batch.last_offset
+    if first_offset < progress.next_offset or batch.last_offset < first_offset:
+        raise CorruptDataError(
+            f"{place}: offset {first_offset} where {progress.next_offset} or more was expected"
+        )
+    if batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise CorruptDataError(f"{place}: offset {batch.last_offset} does not fit the segment")
+
+
+def _note_epoch(epochs: LeaderEpochFileCache, batch: RecordBatch) -> None:
+    epoch = batch.partition_leader_epoch
+    if epoch > max(0, epochs.latest_epoch):
+        epochs.assign(epoch, batch.base_offset)
+
+
+def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end: int) -> int:
+    """Cut what is invalid, if it may be."""
+    if progress.position == segment.size:
+        return 0
+    path = segment.path(LOG_SUFFIX)
+    damage = classify_damage(segment.records, progress.position, progress.next_offset)
+    is_rot = damage.kind is DamageKind.ROT or progress.next_offset < trusted_end
+    if damage.kind is DamageKind.TORN_TAIL and not is_last and not is_rot:
+        # A segment that was rolled ends with a whole batch, unless a crash tore it.
+        is_rot = not _is_torn(segment, progress.position)
+    if is_rot:
+        raise RotError(
+            f"{path} is damaged at position {progress.position} (offset {progress.next_offset}): "
+            f"{progress.complaint or 'a batch is cut'}; {_what_follows(damage)}; nothing was "
+            "changed",
+            hint="restore this replica from another one, or remove the damaged files yourself",
+        )
+    return segment.cut(progress.position)
+
+
+def _is_torn(segment: LogSegment, position: int) -> bool:
+    """Whether the file ends inside the batch at `position`, or with sectors never written."""
+    try:
+        if segment.records.header_at(position) is None:
+            return True
+    except CorruptDataError:
+        pass
+    return has_lost_sector(segment.records, position, segment.size)
+
+
+def _what_follows(damage: Damage) -> str:
+    if damage.next_position is None:
+        return "records behind it were durable"
+    return f"valid records follow at position {damage.next_position} (offset {damage.next_offset})"
+
+
+def _replace_aborted(index: TransactionIndex, aborted: list[AbortedTransaction]) -> None:
+    try:
+        if index.entries() == aborted:
+            return
+    except CorruptDataError:
+        pass
+    index.reset()
+    for entry in aborted:
+        index.append(entry)

@@ -1,0 +1,627 @@
+"""UnifiedLog: one replica's log as the rest of the broker sees it.
+
+A LocalLog, and around it: validation of what is appended, producer state, leader epochs, the log
+start offset, the high watermark and the last stable offset.
+
+    log start <= last stable <= high watermark <= log end
+
+Append, in this order: check and number the records; refuse what the producer state forbids; note
+the leader epoch; write; then change memory. So an error before the write leaves all as it was,
+and a failed write leaves at most bytes that the next append overwrites.
+
+Invariants: the order above; every offset but the high watermark only rises, except when records
+are truncated; the state of producers ends at the log's end.
+
+Kafka 2.7: kafka.log.Log; KIP-98, KIP-101, KIP-107, KIP-279, KIP-360
+"""
+
+from collections.abc import Callable, Sequence
+
+from kctl.broker.log import retention
+from kctl.broker.log.fetch_data import (
+    FetchDataInfo,
+    FetchIsolation,
+    LogAppendInfo,
+    nothing_appended,
+)
+from kctl.broker.log.follower_records import check_follower_records
+from kctl.broker.log.local_log import FlushJob, LocalLog, LogOffsetMetadata
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_loader import LoadedLog
+from kctl.broker.log.log_segment import LogSegment
+from kctl.broker.log.log_validator import validate_records
+from kctl.broker.log.producer_state import ProducerBatch, producer_batch_of
+from kctl.broker.log.segment_recovery import marker_of, replay_segments
+from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.memory_records import Batch
+from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
+from kctl.runtime.clock import Clock
+from kctl.runtime.disk import Buffer
+from kctl.storage.transaction_index import AbortedTransaction
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+
+class UnifiedLog:
+    """See the module. Belongs to the broker's one thread."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        log_directory: str,
+        local: LocalLog,
+        loaded: LoadedLog,
+        clock: Clock,
+    ) -> None:
+        """Made by LogManager from what LogLoader found. `log_directory` is the broker's
+        directory that holds the partition's."""
+        self.topic_partition = topic_partition
+        self.log_directory = log_directory
+        self._local = local
+        self._clock = clock
+        self._producers = loaded.producers
+        self._epochs = loaded.epochs
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_start_offset
+        # Where the first transaction begins that committed readers must not pass, if any.
+        self.first_unstable_offset: int | None = None
+        # Set by LogManager: a segment was rolled; records were truncated.
+        self.on_rolled: Callable[[UnifiedLog], object] | None = None
+        self.on_truncated: Callable[[UnifiedLog], object] | None = None
+        self.last_flush_ms = clock.wall_ms()
+        self.is_closed = False
+        self._take_config(local.config)
+        self._refresh_first_unstable_offset()
+
+    # --- facts -------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """The partition's own directory."""
+        return self._local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings; assign a new one to change them."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._take_config(config)
+
+    def _take_config(self, config: LogConfig) -> None:
+        self._config = config
+        self._local.config = config
+        self._rules = config.validation_rules(self.topic_partition)
+        self._flush_messages = config.flush_messages
+        self._segment_bytes = config.segment_bytes
+        self._is_append_time = config.timestamp_type == LOG_APPEND_TIME
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._local.segments.size
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The segments as they are now, oldest first."""
+        return self._local.segments.all
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is durable."""
+        return self._local.recovery_point
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that the log knows, or -1."""
+        return self._epochs.latest_epoch
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where (exclusive) readers of committed data may read."""
+        first_unstable = self.first_unstable_offset
+        if first_unstable is not None and first_unstable < self.high_watermark:
+            return first_unstable
+        return self.high_watermark
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark and where it is."""
+        return self._local.locate(self.high_watermark)
+
+    @property
+    def producer_ids(self) -> list[int]:
+        """The producers that the log remembers."""
+        return sorted(self._producers.producers)
+
+    # --- append ------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        now_ms: int,
+    ) -> LogAppendInfo:
+        """Check, number and append a producer's records; the buffer is numbered in place.
+
+        ApiError with the code for the producer; StorageError if the disk refused.
+        """
+        first_offset = self.log_end_offset
+        found = validate_records(
+            records, self._rules,
+            origin=origin, next_offset=first_offset, leader_epoch=leader_epoch, now_ms=now_ms,
+        )  # fmt: skip
+        if not found.count:
+            return nothing_appended(self.log_start_offset)
+        producer = None
+        if found.producer_id >= 0:
+            producer = _producer_batch(found)
+            duplicate = self._check_producer(producer, origin)
+            if duplicate is not None:
+                return duplicate
+        data = found.records
+        length = len(data)
+        last_offset = found.last_offset
+        segment = self._segment_for(length, first_offset, last_offset, found.max_timestamp, now_ms)
+        magic = self._rules.magic
+        if magic < 2:
+            self._epochs.clear()
+            segment.forget_tail()
+        elif leader_epoch != self._epochs.latest_epoch:
+            self._epochs.assign(leader_epoch, first_offset)
+        position = self._local.append(
+            segment, (data,), length, last_offset, found.max_timestamp,
+            found.offset_of_max_timestamp,
+        )  # fmt: skip
+        self.log_end_offset = last_offset + 1
+        if magic == 2:
+            segment.remember(first_offset, last_offset, position)
+        if producer is not None:
+            self._update_producer(producer, segment)
+        self._producers.map_end_offset = last_offset + 1
+        if last_offset + 1 - self._local.recovery_point >= self._flush_messages:
+            self.flush()
+        return LogAppendInfo(
+            first_offset,
+            last_offset,
+            found.max_timestamp,
+            found.offset_of_max_timestamp,
+            now_ms if self._is_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+        )
+
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+        """Append a leader's batches as they are, numbers, epochs and all.
+
+        ApiError if they are damaged or the log has them already.
+        """
+        now_ms = self._clock.wall_ms()
+        found = check_follower_records(records, self.topic_partition, self.log_end_offset)
+        if not found.batches:
+            return nothing_appended(self.log_start_offset)
+        whole = memoryview(records)
+        if found.length <= self._segment_bytes:
+            self._append_batches(
+                whole[: found.length], found.batches, found.max_timestamp,
+                found.offset_of_max_timestamp, now_ms,
+            )  # fmt: skip
+        else:
+            for batch in found.batches:
+                data = whole[batch.position : batch.position + batch.size]
+                self._append_batches(data, [batch], batch.max_timestamp, batch.last_offset, now_ms)
+        if self.log_end_offset - self._local.recovery_point >= self._flush_messages:
+            self.flush()
+        return LogAppendInfo(
+            found.first_offset,
+            found.last_offset,
+            found.max_timestamp,
+            found.offset_of_max_timestamp,
+            NO_TIMESTAMP,
+            self.log_start_offset,
+        )
+
+    def _append_batches(
+        self,
+        data: memoryview,
+        batches: Sequence[Batch],
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        first = batches[0]
+        first_offset = first.base_offset if isinstance(first, RecordBatch) else self.log_end_offset
+        last_offset = batches[-1].last_offset
+        length = len(data)
+        segment = self._segment_for(length, first_offset, last_offset, max_timestamp, now_ms)
+        for batch in batches:
+            if batch.magic < 2:
+                self._epochs.clear()
+            else:
+                self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        position = self._local.append(
+            segment, (data,), length, last_offset, max_timestamp, offset_of_max_timestamp
+        )
+        self.log_end_offset = last_offset + 1
+        for batch in batches:
+            if isinstance(batch, RecordBatch):
+                segment.remember(batch.base_offset, batch.last_offset, position)
+                if batch.has_producer_id:
+                    self._update_producer(producer_batch_of(batch, marker_of(batch)), segment)
+            else:
+                segment.forget_tail()
+            position += batch.size
+        self._producers.map_end_offset = last_offset + 1
+
+    def _segment_for(
+        self, length: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> LogSegment:
+        """The segment to append to, rolled if it is time."""
+        if length > self._segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {length} bytes in append to partition "
+                f"{self.topic_partition}, which exceeds the maximum configured segment size of "
+                f"{self._segment_bytes}.",
+            )
+        segment = self._local.segment_for(length, last_offset, max_timestamp, now_ms)
+        return segment if segment is not None else self._roll(now_ms, first_offset)
+
+    def _check_producer(self, batch: ProducerBatch, origin: AppendOrigin) -> LogAppendInfo | None:
+        """The answer to a batch that is there already; ApiError for one that may not come."""
+        if origin is AppendOrigin.CLIENT:
+            known = self._producers.find_duplicate(batch)
+            if known is not None:
+                return LogAppendInfo(
+                    known.first_offset,
+                    known.last_offset,
+                    known.timestamp,
+                    known.last_offset,
+                    known.timestamp,
+                    self.log_start_offset,
+                    is_duplicate=True,
+                )
+        self._producers.check(batch, origin)
+        return None
+
+    def _update_producer(self, batch: ProducerBatch, segment: LogSegment) -> None:
+        """The batch is in `segment`: move its producer's state, and the first unstable offset."""
+        producers = self._producers
+        completed = producers.update(batch)
+        if completed is not None:
+            last_stable_offset = producers.last_stable_offset(completed)
+            if completed.is_aborted:
+                segment.transaction_index.append(
+                    AbortedTransaction(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        last_stable_offset,
+                    )
+                )
+            producers.complete(completed)
+        if completed is not None or batch.is_transactional:
+            self._refresh_first_unstable_offset()
+
+    # --- read --------------------------------------------------------------------------------
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        isolation: FetchIsolation,
+        min_one_message: bool = True,
+    ) -> FetchDataInfo:
+        """Records from the batch that holds `start_offset` on, as a slice of the file.
+
+        ApiError (OFFSET_OUT_OF_RANGE) outside [log start, log end]. At most `max_bytes`, but
+        with `min_one_message` at least one batch.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {start_offset} for partition "
+                f"{self.topic_partition}, but we only have log segments in the range "
+                f"{self.log_start_offset} to {self.log_end_offset}.",
+            )
+        is_committed = isolation is FetchIsolation.TXN_COMMITTED
+        if isolation is FetchIsolation.LOG_END:
+            bound = self.log_end_offset
+        elif is_committed:
+            bound = self.last_stable_offset
+        else:
+            bound = self.high_watermark
+        if start_offset >= bound:
+            return self._nothing(start_offset, start_offset, is_committed=is_committed)
+        return self._read_segments(
+            start_offset, max_bytes, bound, min_one_message=min_one_message,
+            is_committed=is_committed,
+        )  # fmt: skip
+
+    def _read_segments(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        bound: int,
+        *,
+        min_one_message: bool,
+        is_committed: bool,
+    ) -> FetchDataInfo:
+        segments = self._local.segments
+        end = None if bound == self.log_end_offset else self._local.locate(bound)
+        for segment in segments.since(start_offset):
+            size = segment.size
+            if end is not None and end.segment_base_offset == segment.base_offset:
+                size = end.relative_position
+            found = segment.read(start_offset, max_bytes, size, min_one_message=min_one_message)
+            if found is not None:
+                position, records, is_incomplete = found
+                where = LogOffsetMetadata(start_offset, segment.base_offset, position)
+                info = FetchDataInfo(start_offset, where, records, is_incomplete)
+                if is_committed:
+                    info.aborted_transactions = self._aborted(segment, start_offset, info)
+                return info
+            if end is not None and end.segment_base_offset == segment.base_offset:
+                break
+        # Compaction removed all from here on; the log goes on at its end.
+        return self._nothing(start_offset, self.log_end_offset, is_committed=is_committed)
+
+    def _nothing(self, start_offset: int, offset: int, *, is_committed: bool) -> FetchDataInfo:
+        """No records; the reader waits at `offset`."""
+        aborted = () if is_committed else None
+        return FetchDataInfo(
+            start_offset, self._local.locate(offset), None, aborted_transactions=aborted
+        )
+
+    def _aborted(
+        self, segment: LogSegment, start_offset: int, info: FetchDataInfo
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap what was read."""
+        later = self._local.segments.since(segment.base_offset)
+        length = len(info.records) if info.records is not None else 0
+        upper = segment.upper_bound_offset(info.position.relative_position, length)
+        if upper is None:
+            upper = later[1].base_offset if len(later) > 1 else self.log_end_offset
+        found: list[AbortedTransaction] = []
+        for candidate in later:
+            if candidate.transaction_index.collect(start_offset, upper, found):
+                break
+        return found
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at least as young; None if there
+        is none. LATEST_TIMESTAMP is the log's end, EARLIEST_TIMESTAMP its start."""
+        if timestamp == EARLIEST_TIMESTAMP:
+            first = self._epochs.earliest
+            is_known = first is not None and first.start_offset <= self.log_start_offset
+            epoch = self._epochs.epoch_at(self.log_start_offset) if is_known else -1
+            return NO_TIMESTAMP, self.log_start_offset, epoch
+        if timestamp == LATEST_TIMESTAMP:
+            return NO_TIMESTAMP, self.log_end_offset, self._epochs.latest_epoch
+        if self._rules.magic < 1:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"Cannot search offsets based on timestamp because message format version for "
+                f"partition {self.topic_partition} is {self._config.message_format_version} "
+                "which is earlier than the minimum required version 0.10.0-IV0",
+            )
+        for segment in self._local.segments.all:
+            if segment.largest_timestamp >= timestamp:
+                return segment.find_by_timestamp(timestamp, self.log_start_offset)
+        return None
+
+    # --- leader epochs -----------------------------------------------------------------------
+
+    def maybe_assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """A leader of `leader_epoch` begins at `start_offset` (KIP-101)."""
+        if self._rules.magic == 2:
+            self._epochs.assign(leader_epoch, start_offset)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
+        """(the largest epoch not beyond `leader_epoch`, its end offset); None: unknown."""
+        return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # --- high watermark and log start --------------------------------------------------------
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, within the log; what it is now."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self.first_unstable_offset is not None:
+            self._producers.on_high_watermark(offset)
+            self._refresh_first_unstable_offset()
+        return offset
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Raise the high watermark to `offset`; whether it rose."""
+        before = self.high_watermark
+        return offset > before and self.update_high_watermark(offset) > before
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Raise the log start offset (DeleteRecords, or what the leader says); whether it rose.
+
+        ApiError (OFFSET_OUT_OF_RANGE) beyond the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition "
+                f"{self.topic_partition} since it is larger than the high watermark "
+                f"{self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self._epochs.truncate_from_start(offset)
+        self.log_start_offset = offset
+        self._local.recovery_point = max(self._local.recovery_point, offset)
+        self._producers.truncate_head(offset)
+        self._refresh_first_unstable_offset()
+        return True
+
+    def _refresh_first_unstable_offset(self) -> None:
+        first = self._producers.first_unstable_offset
+        self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that have been silent for too long."""
+        self._producers.remove_expired(now_ms)
+
+    # --- roll, flush, retention --------------------------------------------------------------
+
+    def roll(self, now_ms: int | None = None) -> LogSegment:
+        """Begin a new segment at the log's end."""
+        return self._roll(self._clock.wall_ms() if now_ms is None else now_ms, 0)
+
+    def _roll(self, now_ms: int, expected_offset: int) -> LogSegment:
+        before = self._local.segments.active
+        segment = self._local.roll(now_ms, expected_offset)
+        if segment is not before:
+            # Recovery of the new segment then needs no batch of the old ones.
+            self._producers.map_end_offset = max(
+                self._producers.map_end_offset, segment.base_offset
+            )
+            self._producers.take_snapshot()
+            if self.on_rolled is not None:
+                self.on_rolled(self)
+        return segment
+
+    def prepare_flush(self, *, is_closing: bool = False) -> FlushJob:
+        """A job that makes all up to now durable; run it anywhere, then `complete_flush`.
+
+        `is_closing`: the active segment's indexes too, which recovery would rebuild.
+        """
+        job = self._local.prepare_flush(is_closing=is_closing)
+        self._producers.add_to_flush(job.files)
+        self._epochs.add_to_flush(job.files, job.directories)
+        return job
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """The job has run without an error."""
+        self._local.complete_flush(job)
+        self.last_flush_ms = self._clock.wall_ms()
+
+    def flush(self) -> None:
+        """Make everything durable now; StorageError is final: never retry a failed fsync."""
+        job = self.prepare_flush()
+        job.run()
+        self.complete_flush(job)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Drop segments that are beyond the topic's limits or below the log start offset; how
+        many. Only such as are wholly below the high watermark."""
+        count = 0
+        if self._config.is_deleted:
+            count += self._delete_due(retention.too_old(self._config, now_ms), now_ms)
+            count += self._delete_due(retention.over_size(self._config, self.size), now_ms)
+        return count + self._delete_due(retention.below_start(self.log_start_offset), now_ms)
+
+    def _delete_due(self, is_due: retention.IsDue, now_ms: int) -> int:
+        segments = self._local.segments.all
+        due = retention.deletable(segments, self.log_end_offset, self.high_watermark, is_due)
+        if due:
+            if len(due) == len(segments):
+                self._roll(now_ms, 0)
+            self._local.delete_segments(due)
+            self.maybe_increment_log_start_offset(self._local.segments.all[0].base_offset)
+        return len(due)
+
+    # --- truncation --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut off all records from `offset` on; whether there were any."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
+        if offset >= self.log_end_offset:
+            # An epoch may have begun here without records: the new leader knows better.
+            self._epochs.truncate_from_end(offset)
+            return False
+        if self._local.segments.all[0].base_offset > offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._local.truncate_to(offset, self._clock.wall_ms())
+        self._epochs.truncate_from_end(offset)
+        self._truncated(min(offset, self.log_start_offset), offset)
+        self._reload_producers()
+        self._refresh_first_unstable_offset()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all records and go on at `offset`."""
+        self._local.truncate_fully_and_start_at(offset, self._clock.wall_ms())
+        self._epochs.clear()
+        self._producers.truncate_fully_and_start_at(offset)
+        self._truncated(offset, offset)
+        self._refresh_first_unstable_offset()
+
+    def _truncated(self, log_start_offset: int, log_end_offset: int) -> None:
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
+        if self.on_truncated is not None:
+            self.on_truncated(self)
+
+    def _reload_producers(self) -> None:
+        """Bring the producers' state back to the new end."""
+        end = self.log_end_offset
+        producers = self._producers
+        producers.truncate_and_reload(self.log_start_offset, end, self._clock.wall_ms())
+        replay_segments(self._local.segments, producers, end)
+
+    # --- end ---------------------------------------------------------------------------------
+
+    def delete_old_snapshots(self) -> None:
+        """Once the recovery point is on disk: drop snapshots that no recovery will ask for."""
+        segments = self._local.segments
+        before_active = segments.lower(segments.active.base_offset) or segments.active
+        before_recovery = segments.lower(self._local.recovery_point)
+        needed = before_active.base_offset
+        if before_recovery is not None:
+            needed = min(needed, before_recovery.base_offset)
+        self._producers.delete_snapshots_before(needed)
+
+    def close(self) -> None:
+        """Save indexes and producers, make all durable, close the files."""
+        if self.is_closed:
+            return
+        self._producers.take_snapshot()
+        self._local.complete_indexes()
+        job = self.prepare_flush(is_closing=True)
+        job.run()
+        self.complete_flush(job)
+        self._local.close()
+        self.is_closed = True
+
+    def abandon(self) -> None:
+        """Let go of the files without writing: the directory failed, or goes away."""
+        self._local.abandon()
+        self.is_closed = True
+
+    def renamed_directory(self, directory: str) -> None:
+        """The partition's directory has another name now."""
+        self._local.renamed_directory(directory)
+        self._producers.renamed_directory(directory)
+        self._epochs.renamed_directory(directory)
+
+
+def _producer_batch(found: ValidatedRecords) -> ProducerBatch:
+    batch = RecordBatch(found.records)
+    return producer_batch_of(batch, marker_of(batch) if found.is_control else None)
+
+
+__all__ = [
+    "AppendOrigin",
+    "FetchDataInfo",
+    "FetchIsolation",
+    "LogAppendInfo",
+    "UnifiedLog",
+]
