@@ -21,12 +21,12 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"group reset-offsets:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
-            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
             "consume:--group"|"consume:-g") offer="@groups";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "group reset-offsets:--topic"|"group reset-offsets:-t") offer="@topics";;
@@ -45,10 +45,10 @@ _kctl() {
             "topic delete") offer="--bootstrap-server --command-config --dry-run --help --if-exists --output --profile --property --timeout --yes";;
             "config describe") offer="--all --bootstrap-server --command-config --help --output --profile --property --timeout";;
             "config alter") offer="--append --bootstrap-server --command-config --config --delete-config --dry-run --help --output --profile --property --subtract --timeout --yes";;
+            "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
             "group list") offer="--bootstrap-server --command-config --help --output --profile --property --state --timeout";;
             "group describe") offer="--bootstrap-server --command-config --help --members --output --profile --property --timeout";;
             "group delete") offer="--bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --yes";;
-            "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
             "cluster describe") offer="--bootstrap-server --command-config --help --output --profile --property --timeout";;
             *) offer="--help --version";;
         esac
@@ -57,7 +57,7 @@ _kctl() {
             ":0") offer="serve topic config group produce consume cluster dump-log completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
-            group:0) offer="list describe delete reset-offsets";;
+            group:0) offer="reset-offsets list describe delete";;
             cluster:0) offer="describe";;
             "produce:"0) offer="@topics";;
             "consume:"*) offer="@topics";;
@@ -70,10 +70,10 @@ _kctl() {
             "config describe:"1) offer="@topics";;
             "config alter:"0) offer="topic broker logger";;
             "config alter:"1) offer="@topics";;
+            "group reset-offsets:"0) offer="@groups";;
             "group list:"*) offer="@groups";;
             "group describe:"*) offer="@groups";;
             "group delete:"*) offer="@groups";;
-            "group reset-offsets:"0) offer="@groups";;
         esac
     fi
     case "$offer" in

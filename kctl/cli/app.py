@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from kctl import __version__
+from kctl.cli import quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,12 @@ def hoist_shared_options(words: Sequence[str]) -> list[str]:
 def run(words: Sequence[str]) -> int:
     """Run the command line `words`; the exit status."""
     arguments = hoist_shared_options(words)
+    app = build_app(arguments)
+    status = quick.run(app, arguments)
+    if status is not None:
+        return status
     try:
-        build_app(arguments)(args=arguments, prog_name="kctl")
+        app(args=arguments, prog_name="kctl")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     return 0

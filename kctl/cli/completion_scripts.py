@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from kctl.cli.spec import HELP_OPTIONS, CommandSpec, ParameterSpec
 
 # Words whose values are names in a cluster, by metavar.
-_NAMES = {
-    "TOPIC": "topics", "TOPIC...": "topics", "TOPIC[:P,P]": "topics", "NAME...": "topics",
-    "[NAME]...": "topics", "GROUP": "groups", "GROUP...": "groups", "[GROUP]...": "groups",
-}  # fmt: skip
+_NAMES = {"TOPIC": "topics", "TOPIC[:P,P]": "topics", "GROUP": "groups"}
 _FILES = ("FILE", "DIR", "PATH")
 _CONNECT = ("-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config")
 FILES = "@files"
@@ -26,7 +23,7 @@ def source_of(parameter: ParameterSpec, path: tuple[str, ...]) -> str:
     metavar = parameter.metavar
     if "--profile" in parameter.options:
         return "@profiles"
-    if metavar in ("NAME", "[PATTERN]..."):
+    if metavar in ("NAME", "PATTERN"):
         kind = {"topic": "topics", "group": "groups", "config": "topics"}.get(path[0])
         return f"@{kind}" if kind and path[-1] != "create" else ""
     if metavar in _NAMES and path[-1] != "create":

@@ -43,7 +43,7 @@ def describe(
     entity: EntityArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help=_NAME_HELP)],
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY]...", help="Only these settings.")
+        list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Settings at their defaults too.")

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kctl.cli.units import parse_duration_ms
 from kctl.errors import UsageError
@@ -120,16 +121,20 @@ def _read_properties(path: str) -> dict[str, str]:
     return parse_properties(text)
 
 
-def _read_profile(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    path = config_file(environment)
+def read_config(path: Path) -> dict[str, Any]:
+    """The file of profiles; UsageError if it cannot be understood."""
+
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        document = {}
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
+
+
+def _read_profile(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    path = config_file(environment)
+    document = read_config(path) if path.exists() else {}
     profiles = document.get("profiles", {})
     name = name or document.get("default_profile")
     if name is None:

@@ -21,6 +21,50 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")]
+FromBeginningOption = Annotated[
+    bool, typer.Option("--from-beginning", "-B", help="The same as --offset earliest.")
+]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-O",
+        metavar="START[..END]",
+        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
+    ),
+]
+PartitionOption = Annotated[
+    list[str] | None,
+    typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="GROUP", help="As a member of it, committing."),
+]
+ExitAtEndOption = Annotated[
+    bool, typer.Option("--exit", "-e", help="Stop at the end; starts at the beginning then.")
+]
+MaxMessagesOption = Annotated[
+    int | None, typer.Option("--max-messages", "-m", metavar="N", help="Stop after N records.")
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="TEMPLATE",
+        help=r"e.g. '{partition} {offset} {time} {key} {value}\n'; also topic, timestamp, "
+        "headers, key_size, value_size.",
+    ),
+]
+ShowKeyOption = Annotated[bool, typer.Option("--show-key", "-K", help="Key, a tab, and the value.")]
+ReadCommittedOption = Annotated[
+    bool,
+    typer.Option("--read-committed", help="No records of open or aborted transactions."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     remote_command(app, "consume", READS)(consume)
@@ -28,50 +72,16 @@ def register(app: typer.Typer) -> None:
 
 def consume(
     session: Session,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", "-B", help="The same as --offset earliest.")
-    ] = False,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset",
-            "-O",
-            metavar="START[..END]",
-            help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
-        ),
-    ] = None,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="As a member of it, committing."),
-    ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end; starts at the beginning then.")
-    ] = False,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-m", metavar="N", help="Stop after N records.")
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="TEMPLATE",
-            help=r"e.g. '{partition} {offset} {time} {key} {value}\n'; also topic, timestamp, "
-            "headers, key_size, value_size.",
-        ),
-    ] = None,
-    show_key: Annotated[
-        bool, typer.Option("--show-key", "-K", help="Key, a tab, and the value.")
-    ] = False,
-    read_committed: Annotated[
-        bool,
-        typer.Option("--read-committed", help="No records of open or aborted transactions."),
-    ] = False,
+    topics: TopicsArgument,
+    from_beginning: FromBeginningOption = False,
+    offset: OffsetOption = None,
+    partition: PartitionOption = None,
+    group: GroupOption = None,
+    exit_at_end: ExitAtEndOption = False,
+    max_messages: MaxMessagesOption = None,
+    template: TemplateOption = None,
+    show_key: ShowKeyOption = False,
+    read_committed: ReadCommittedOption = False,
 ) -> int:
     """Read records; by default new ones as they come, and their values, one a line.
 

@@ -7,25 +7,24 @@ import typer
 
 from kctl.cli.command import DANGEROUS, READS, remote_command
 from kctl.cli.failures import DONE, FAILED
+from kctl.cli.group_reset import reset_offsets
 from kctl.cli.items import did_you_mean, is_pattern, matching, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Session
-from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.groups import GroupDescription, GroupList, GroupListing, PartitionLag
-    from kctl.admin.offset_reset import ResetStep, ResetTarget
-    from kctl.model import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
+remote_command(app, "reset-offsets", DANGEROUS)(reset_offsets)
 
 
 @remote_command(app, "list", READS)
 def list_groups(
     session: Session,
     patterns: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATTERN]...", help="Names or globs.")
+        list[str] | None, typer.Argument(metavar="PATTERN", help="Names or globs.")
     ] = None,
     state: Annotated[
         list[str] | None,
@@ -58,7 +57,7 @@ def describe(
     session: Session,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP]...", help="Names or globs. [default: all]"),
+        typer.Argument(metavar="GROUP", help="Names or globs. [default: all]"),
     ] = None,
     members: Annotated[
         bool, typer.Option("--members", help="The members and what each was assigned.")
@@ -94,7 +93,7 @@ def describe(
 @remote_command(app, "delete", DANGEROUS)
 def delete(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names or globs.")],
+    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names or globs.")],
 ) -> int:
     """Delete groups that have no members, and with them what they committed.
 
@@ -130,96 +129,10 @@ def delete(
     return DONE if rows is None else show_results(session, rows, "group")
 
 
-@remote_command(app, "reset-offsets", DANGEROUS)
-def reset_offsets(
-    session: Session,
-    name: Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", "-t", metavar="TOPIC[:P,P]", help="A topic, or some of its partitions."
-        ),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has committed.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the beginning.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed, if it still exists.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="N", help="To an offset.")
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="On by N records; back if N < 0.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To a time, e.g. 2026-01-31T08:00."),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To so long ago, e.g. 1h or PT1H."),
-    ] = None,
-) -> int:
-    """Set where a group goes on reading. The plan is shown first.
-
-    \b
-    Examples:
-      kctl group reset-offsets billing -t orders --to-earliest --dry-run
-      kctl group reset-offsets billing -t orders:0,1 --to-offset 4200 --yes
-      kctl group reset-offsets billing --all-topics --by-duration 2h -y
-    """
-    target = _target(
-        session,
-        {
-            "--to-earliest": to_earliest or None,
-            "--to-latest": to_latest or None,
-            "--to-current": to_current or None,
-            "--to-offset": to_offset,
-            "--shift-by": shift_by,
-            "--to-datetime": to_datetime,
-            "--by-duration": by_duration,
-        },
-    )
-    if bool(topic) == all_topics:
-        raise UsageError("Say which topics to reset", hint="either --topic (-t) or --all-topics")
-
-    async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
-        from kctl.admin.offset_reset import why_not_resettable
-        from kctl.errors import KctlError
-
-        [group] = await admin.groups.describe([name])
-        reason = why_not_resettable(group)
-        if reason:
-            raise KctlError(reason, hint="stop its consumers first: they would overwrite it")
-        partitions = await _scope(admin, topic or []) if topic else None
-        steps = await admin.offset_reset.plan(name, partitions, target)
-        if session.dry_run:
-            return [_step_row(step, "would reset") for step in steps]
-        possible = [step for step in steps if step.error is None and step.new_offset is not None]
-        plan = Table(_STEP_COLUMNS, [_step_row(step, "") for step in steps])
-        question = f"Reset {len(possible)} partitions of group {name}?"
-        if possible and not session.confirm(plan, question):
-            return None
-        results = await admin.offset_reset.carry_out(name, possible)
-        errors = {result.partition: result.error for result in results}
-        return [_step_row(step, "reset", errors.get(step.partition)) for step in steps]
-
-    rows = session.run(work)
-    if rows is None:
-        return DONE
-    if not rows:
-        session.output.say(f"Group {name} has committed nothing.")
-    return show_results(session, rows, "partition_name", hidden=["partition_name"])
-
-
 _LAG_COLUMNS = (
     "topic", "partition", "committed_offset", "end_offset", "lag", "member", "host", "client",
 )  # fmt: skip
 _MEMBER_COLUMNS = ("member", "instance", "client", "host", "partition_count", "assignment")
-_STEP_COLUMNS = ("topic", "partition", "current_offset", "new_offset", "note")
 
 
 class _Described:
@@ -332,64 +245,3 @@ def _heading(document: dict[str, Any]) -> str:
 def _would_delete(group: "GroupDescription") -> dict[str, Any]:
     error = "the group has members" if group.members else None
     return row("group", group.group_id, "would delete", error)
-
-
-def _step_row(step: "ResetStep", status: str, error: object = None) -> dict[str, Any]:
-    moved = status if step.new_offset is not None else "left alone"
-    return {
-        "topic": step.partition.topic,
-        "partition": step.partition.partition,
-        "current_offset": step.current_offset,
-        "new_offset": step.new_offset,
-        "note": step.note or None,
-        **row("partition_name", str(step.partition), moved, step.error or error),
-    }
-
-
-def _target(session: Session, given: dict[str, Any]) -> "ResetTarget":
-    from kctl.admin.offset_reset import ResetKind, ResetTarget
-    from kctl.admin.offsets import Position, PositionKind
-    from kctl.cli.units import parse_instant_ms
-
-    chosen = {option: value for option, value in given.items() if value is not None}
-    if len(chosen) != 1:
-        raise UsageError("Say where to reset to, in one way", hint=f"one of {', '.join(given)}")
-    [(option, value)] = chosen.items()
-    if option == "--to-current":
-        return ResetTarget(ResetKind.CURRENT)
-    if option == "--shift-by":
-        return ResetTarget(ResetKind.SHIFT, shift=value)
-    if option == "--to-offset":
-        position = Position(PositionKind.OFFSET, value)
-    elif option == "--to-datetime":
-        position = Position(PositionKind.TIME, parse_instant_ms(value, session.now_ms()))
-    elif option == "--by-duration":
-        position = Position(PositionKind.TIME, parse_instant_ms(f"-{value}", session.now_ms()))
-    else:
-        is_start = option == "--to-earliest"
-        position = Position(PositionKind.EARLIEST if is_start else PositionKind.LATEST)
-    return ResetTarget(ResetKind.POSITION, position)
-
-
-async def _scope(admin: "AdminClient", topics: Sequence[str]) -> "list[TopicPartition]":
-    """The partitions that `TOPIC` and `TOPIC:P,P` stand for; all must exist."""
-    from kctl.model import TopicPartition
-
-    wanted: dict[str, list[int] | None] = {}
-    for text in topics:
-        name, colon, numbers = text.partition(":")
-        if colon and not all(number.isdigit() for number in numbers.split(",")):
-            raise UsageError(f"Not partitions of a topic: {text}", hint="e.g. orders:0,1")
-        wanted[name] = [int(number) for number in numbers.split(",")] if colon else None
-    partitions = []
-    for topic in await admin.topics.describe(wanted):
-        if topic.error is not None:
-            names = [it.name for it in await admin.topics.list_topics()]
-            raise UsageError(f"No topic {topic.name}", hint=did_you_mean(topic.name, names))
-        known = [partition.partition for partition in topic.partitions]
-        chosen = wanted[topic.name]
-        for number in known if chosen is None else chosen:
-            if number not in known:
-                raise UsageError(f"{topic.name} has no partition {number}, only {len(known)}")
-            partitions.append(TopicPartition(topic.name, number))
-    return partitions

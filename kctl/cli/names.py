@@ -64,12 +64,9 @@ async def _groups(admin: "AdminClient") -> list[str]:
 
 
 def _profiles() -> list[str]:
-    import tomllib
+    from kctl.cli.connect import config_file, read_config
 
-    from kctl.cli.connect import config_file
-
-    document = tomllib.loads(config_file(os.environ).read_text(encoding="utf-8"))
-    return sorted(document.get("profiles", {}))
+    return sorted(read_config(config_file(os.environ)).get("profiles", {}))
 
 
 def _connect_options(words: Sequence[str]) -> "ConnectOptions":

@@ -51,6 +51,45 @@ class Codec(StrEnum):
     ZSTD = "zstd"
 
 
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; it must exist.")]
+ValuesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="VALUE", help="Values. [default: lines of standard input]"),
+]
+FileOption = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="FILE", help="Read it instead.")
+]
+InputFormatOption = Annotated[
+    InputFormat,
+    typer.Option("--input", "-i", help="One record a line, a JSON object, or the file."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")
+]
+KeySeparatorOption = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-S", metavar="TEXT", help="Divides key and value."),
+]
+NullOption = Annotated[
+    str | None, typer.Option("--null", metavar="TEXT", help="Stands for a null key or value.")
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", metavar="N", help="[default: by the key, or in turn]"),
+]
+TimestampOption = Annotated[
+    str | None, typer.Option("--timestamp", metavar="TIME", help="[default: now]")
+]
+AcksOption = Annotated[Acks, typer.Option("--acks", help="Who must have it.")]
+CompressionOption = Annotated[
+    Codec, typer.Option("--compression", "-z", help="Codec of the batches.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     remote_command(app, "produce", CHANGES)(produce)
@@ -58,43 +97,18 @@ def register(app: typer.Typer) -> None:
 
 def produce(
     session: Session,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; it must exist.")],
-    values: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[VALUE]...", help="Values. [default: lines of standard input]"),
-    ] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", "-f", metavar="FILE", help="Read it instead.")
-    ] = None,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option("--input", "-i", help="One record a line, a JSON object, or the file."),
-    ] = InputFormat.LINES,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")
-    ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", "-S", metavar="TEXT", help="Divides key and value."),
-    ] = None,
-    null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="Stands for a null key or value.")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", metavar="N", help="[default: by the key, or in turn]"),
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="TIME", help="[default: now]")
-    ] = None,
-    acks: Annotated[Acks, typer.Option("--acks", help="Who must have it.")] = Acks.ALL,
-    compression: Annotated[
-        Codec, typer.Option("--compression", "-z", help="Codec of the batches.")
-    ] = Codec.NONE,
+    topic: TopicArgument,
+    values: ValuesArgument = None,
+    file: FileOption = None,
+    input_format: InputFormatOption = InputFormat.LINES,
+    key: KeyOption = None,
+    key_separator: KeySeparatorOption = None,
+    null: NullOption = None,
+    header: HeaderOption = None,
+    partition: PartitionOption = None,
+    timestamp: TimestampOption = None,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Codec.NONE,
 ) -> int:
     """Write records to a topic: arguments, lines of standard input or a file, or JSON objects.
 

@@ -7,15 +7,14 @@ import typer
 from kctl.cli.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.connect import parse_pairs
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import did_you_mean, is_pattern, matching, positive, row, show_results
+from kctl.cli.items import did_you_mean, matching, positive, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Session
+from kctl.cli.topic_view import PARTITION_COLUMNS, DescribedTopics, find, heading, known
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
-    from kctl.admin.topics import PartitionDescription, TopicDescription
-    from kctl.model import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -28,7 +27,7 @@ ConfigOption = Annotated[
 @remote_command(app, "create", CHANGES)
 def create(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics to create.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Topics to create.")],
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", "-p", metavar="N", help="[default: the broker's]"),
@@ -86,8 +85,8 @@ def create(
         elif result.error and result.error.code == ErrorCode.INVALID_CONFIG:
             error = explain_bad_config(result.error, configs)
         numbers = {
-            "partitions": _known(result.partitions),
-            "replication_factor": _known(result.replication_factor),
+            "partitions": known(result.partitions),
+            "replication_factor": known(result.replication_factor),
         }
         rows.append(row("topic", result.name, status, error, **numbers))
     return show_results(session, rows, "topic")
@@ -97,7 +96,7 @@ def create(
 def list_topics(
     session: Session,
     patterns: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATTERN]...", help="Names or globs.")
+        list[str] | None, typer.Argument(metavar="PATTERN", help="Names or globs.")
     ] = None,
     internal: Annotated[
         bool, typer.Option("--internal", help="Internal topics, such as __consumer_offsets, too.")
@@ -132,7 +131,7 @@ def describe(
     session: Session,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Names or globs. [default: all]"),
+        typer.Argument(metavar="NAME", help="Names or globs. [default: all]"),
     ] = None,
     internal: Annotated[
         bool, typer.Option("--internal", help="Internal topics too, if no names are given.")
@@ -155,9 +154,9 @@ def describe(
       kctl topic describe --under-replicated
     """
 
-    async def work(admin: "AdminClient") -> "_Described":
-        topics, missing = await _find(admin, names or [], internal=internal)
-        found = _Described(topics, missing)
+    async def work(admin: "AdminClient") -> "DescribedTopics":
+        topics, missing = await find(admin, names or [], internal=internal)
+        found = DescribedTopics(topics, missing)
         await found.look_up(admin, with_offsets=offsets)
         return found
 
@@ -176,8 +175,8 @@ def describe(
             continue
         document = found.topic_document(topic, kept)
         documents.append(document)
-        columns = list(_PARTITION_COLUMNS) + (["start_offset", "end_offset"] if offsets else [])
-        tables.append(Table(columns, kept, _heading(document)))
+        columns = list(PARTITION_COLUMNS) + (["start_offset", "end_offset"] if offsets else [])
+        tables.append(Table(columns, kept, heading(document)))
     session.output.show(documents, name="name", tables=tables)
     for name, hint in found.missing.items():
         session.output.say(f"error: No topic {name}" + (f"\nhint: {hint}" if hint else ""))
@@ -240,7 +239,7 @@ def alter(
 @remote_command(app, "delete", DANGEROUS)
 def delete(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or globs.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names or globs.")],
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that does not exist is fine.")
     ] = False,
@@ -254,7 +253,7 @@ def delete(
     """
 
     async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
-        topics, missing = await _find(admin, names)
+        topics, missing = await find(admin, names)
         found = [topic.name for topic in topics]
         rows = [] if if_exists else [_missing_row(name, hint) for name, hint in missing.items()]
         if session.dry_run:
@@ -269,110 +268,6 @@ def delete(
 
     rows = session.run(work)
     return DONE if rows is None else show_results(session, rows, "topic")
-
-
-_PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "isr")
-
-
-class _Described:
-    """Topics, with what is looked up beside them."""
-
-    def __init__(self, topics: "list[TopicDescription]", missing: dict[str, str | None]) -> None:
-        self.topics = topics
-        self.missing = missing
-        self._configs: dict[str, dict[str, str | None]] = {}
-        self._starts: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, int] = {}
-
-    async def look_up(self, admin: "AdminClient", *, with_offsets: bool) -> None:
-        """Settings that differ from the defaults and, if asked for, offsets."""
-        from kctl.admin.configs import ConfigResource, ConfigSource, ResourceType
-        from kctl.model import TopicPartition
-        from kctl.protocol.api_keys import ApiKey
-
-        if self.topics and await admin.router.max_version(ApiKey.DESCRIBE_CONFIGS) >= 0:
-            resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in self.topics]
-            for found in await admin.configs.describe(resources):
-                self._configs[found.resource.name] = {
-                    entry.name: entry.value
-                    for entry in found.entries
-                    if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
-                }
-        if with_offsets:
-            led = [
-                TopicPartition(topic.name, partition.partition)
-                for topic in self.topics
-                for partition in topic.partitions
-                if not partition.is_offline
-            ]
-            starts, ends = await admin.offsets.earliest(led), await admin.offsets.latest(led)
-            self._starts = {p: found.offset for p, found in starts.items() if not found.error}
-            self._ends = {p: found.offset for p, found in ends.items() if not found.error}
-
-    def partition_document(self, partition: "PartitionDescription") -> dict[str, Any]:
-        """A partition as `-o json` shows it."""
-        from kctl.model import TopicPartition
-
-        document = {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "leader": None if partition.is_offline else partition.leader,
-            "leader_epoch": _known(partition.leader_epoch),
-            "replicas": partition.replicas,
-            "isr": partition.isr,
-            "offline_replicas": partition.offline_replicas,
-        }
-        key = TopicPartition(partition.topic, partition.partition)
-        if self._ends:
-            document["start_offset"] = self._starts.get(key)
-            document["end_offset"] = self._ends.get(key)
-        return document
-
-    def topic_document(
-        self, topic: "TopicDescription", partitions: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        """A topic as `-o json` shows it."""
-        return {
-            "name": topic.name,
-            "internal": topic.is_internal,
-            "partition_count": len(topic.partitions),
-            "replication_factor": topic.replication_factor,
-            "configs": self._configs.get(topic.name, {}),
-            "partitions": partitions,
-        }
-
-
-def _heading(document: dict[str, Any]) -> str:
-    configs = ", ".join(f"{name}={value}" for name, value in document["configs"].items())
-    return (
-        f"{document['name']}: {document['partition_count']} partitions, "
-        f"replication factor {document['replication_factor']}" + (f", {configs}" if configs else "")
-    )
-
-
-async def _find(
-    admin: "AdminClient", names: list[str], *, internal: bool = False
-) -> "tuple[list[TopicDescription], dict[str, str | None]]":
-    """The topics that `names` (globs among them) stand for, and those that are not there with a
-    hint each. No names: all topics."""
-    if names and not any(map(is_pattern, names)):
-        described = await admin.topics.describe(names)
-        topics = [topic for topic in described if topic.error is None]
-        if len(topics) == len(described):
-            return topics, {}
-    everything = {topic.name: topic for topic in await admin.topics.list_topics()}
-    if not names:
-        return [t for t in everything.values() if internal or not t.is_internal], {}
-    missing = {
-        name: did_you_mean(name, everything)
-        for name in dict.fromkeys(names)
-        if not is_pattern(name) and name not in everything
-    }
-    # A glob leaves internal topics alone: 'a*' or '*' must not take __consumer_offsets with it.
-    globs = [name for name in names if is_pattern(name)]
-    own = [topic.name for topic in everything.values() if not topic.is_internal]
-    wanted = {*names, *(matching(own, globs) if globs else [])}
-    return [topic for topic in everything.values() if topic.name in wanted], missing
 
 
 def _missing_row(name: str, hint: str | None) -> dict[str, Any]:
@@ -401,10 +296,6 @@ def _parse_assignment(
     except ValueError:
         raise UsageError(f"Not a replica assignment: {text}", hint="e.g. 0:1,1:2") from None
     return dict(enumerate(lists))
-
-
-def _known(number: int) -> int | None:
-    return None if number < 0 else number
 
 
 def _count(items: list[str], noun: str) -> str:
