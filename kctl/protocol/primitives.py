@@ -1,7 +1,7 @@
 """Variable-length integers and tagged fields: what `struct` has no format letter for.
 
-Unsigned varints carry seven bits a byte, lowest first, at most five bytes (KIP-482); signed
-ones are zigzag-folded first. Readers take a buffer and a position, and return the value and the
+Unsigned varints carry seven bits a byte, lowest first, at most five bytes (KIP-482); the signed
+ones of records are in `kctl.records.varint`. Readers take a buffer and a position, and return the value and the
 position behind it; a buffer that ends too early shows as IndexError, which the codec translates.
 """
 
@@ -54,17 +54,6 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
         if byte < 128:
             return value & UVARINT_MAX, position
     raise CorruptDataError(f"a varint of more than {UVARINT_BYTES_MAX} bytes")
-
-
-def write_varint(value: int) -> bytes:
-    """A signed 32-bit `value`, zigzag-folded."""
-    return write_uvarint((value << 1) ^ (value >> 31))
-
-
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """A signed 32-bit varint."""
-    folded, position = read_uvarint(buffer, position)
-    return (folded >> 1) ^ -(folded & 1), position
 
 
 def write_tags(tags: Sequence[UnknownTag]) -> bytes:

@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.errors import CorruptDataError
-from kctl.protocol.primitives import read_uvarint, read_varint, write_uvarint, write_varint
+from kctl.protocol.primitives import read_uvarint, write_uvarint
 
 
 @pytest.mark.parametrize(
@@ -22,16 +22,6 @@ from kctl.protocol.primitives import read_uvarint, read_varint, write_uvarint, w
 def test_unsigned_varints(value, encoded):
     assert write_uvarint(value).hex() == encoded
     assert read_uvarint(b"xx" + bytes.fromhex(encoded), 2) == (value, 2 + len(encoded) // 2)
-
-
-@pytest.mark.parametrize(
-    ("value", "encoded"),
-    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101"),
-     (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f")],
-)  # fmt: skip
-def test_signed_varints_are_folded(value, encoded):
-    assert write_varint(value).hex() == encoded
-    assert read_varint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
 def test_a_varint_of_six_bytes_is_corrupt():
