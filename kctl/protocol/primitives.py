@@ -1,8 +1,9 @@
 """Variable-length integers and tagged fields: what `struct` has no format letter for.
 
 Unsigned varints carry seven bits a byte, lowest first, at most five bytes (KIP-482); the signed
-ones of records are in `kctl.records.varint`. Readers take a buffer and a position, and return the value and the
-position behind it; a buffer that ends too early shows as IndexError, which the codec translates.
+ones of records are in `kctl.records.varint`. Readers take a buffer and a position, and return
+the value and the position behind it; a buffer that ends too early shows as IndexError, which the
+codec translates.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the coordinator asks partition leaders to write COMMIT or ABORT markers (KIP-98).
+"""WriteTxnMarkers: ask partition leaders to write COMMIT or ABORT markers (KIP-98).
 
 API 27, v0.
 """
