@@ -7,8 +7,9 @@ The states of partitions are the very objects that came with the request: nobody
 Kafka 2.7: kafka.server.MetadataCache.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.messages.update_metadata import (
@@ -29,7 +30,7 @@ TopicsListener = Callable[[list[str]], object]
 class Snapshot:
     """One moment of the cluster."""
 
-    # Counts the updates: a key for anything that is computed from a snapshot.
+    # Counts the updates.
     version: int = 0
     controller_id: int | None = None
     # Ascending by id.
@@ -38,6 +39,8 @@ class Snapshot:
     endpoints: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
     # Topic -> partition -> state.
     topics: Mapping[str, PartitionStates] = field(default_factory=dict)
+    # What readers computed from this snapshot and want to find again; goes when it goes.
+    memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 class MetadataCache:

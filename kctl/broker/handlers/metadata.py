@@ -33,6 +33,8 @@ from kctl.protocol.messages.metadata import (
 from kctl.protocol.messages.update_metadata import UpdateMetadataPartitionState
 
 NO_ID = -1
+# What stands for the operations that were not asked for.
+NOT_ASKED = -(1 << 31)
 # Bit n: operation n of Kafka's AclOperation.
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -88,18 +90,13 @@ def _response(
 ) -> MetadataResponse:
     body: MetadataRequest = request.body
     cache = services.metadata_cache
-    describe = TopicDescriber(cache, request.context.listener_name, request.api_version)
-    topics = [
-        MetadataResponseTopic(
-            error_code=errors[name], name=name, is_internal=is_internal(name), partitions=[]
-        )
-        if name in errors
-        else describe.topic(name)
-        for name in names
-    ]
-    if body.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    describe = TopicDescriber(
+        cache,
+        request.context.listener_name,
+        request.api_version,
+        ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else NOT_ASKED,
+    )
+    topics = [describe.topic(name, errors.get(name)) for name in names]
     response = MetadataResponse(
         brokers=describe.brokers(),
         cluster_id=services.cluster_id,
@@ -112,11 +109,15 @@ def _response(
 
 
 class TopicDescriber:
-    """What clients of one listener are told in one version of the answer."""
+    """What clients of one listener are told in one version of the answer; a topic once told is
+    remembered with the snapshot."""
 
-    def __init__(self, cache: MetadataCache, listener_name: str, version: int) -> None:
+    def __init__(
+        self, cache: MetadataCache, listener_name: str, version: int, operations: int
+    ) -> None:
         self._snapshot = cache.snapshot
         self._listener = listener_name
+        self._operations = operations
         self._leaves_out_dead = version == 0
         self._unknown_listener_error = (
             ErrorCode.LISTENER_NOT_FOUND
@@ -142,13 +143,33 @@ class TopicDescriber:
             if (endpoint := self._snapshot.endpoints[broker.broker_id].get(self._listener))
         ]
 
-    def topic(self, name: str) -> MetadataResponseTopic:
-        """A known topic."""
-        partitions = self._snapshot.topics.get(name, {})
+    def topic(self, name: str, error: ErrorCode | None) -> MetadataResponseTopic:
+        """A topic, with what went wrong or with its partitions; not to be changed."""
+        if error is not None:
+            return self._topic(name, error, [])
+        key = (
+            name,
+            self._listener,
+            self._operations,
+            self._leaves_out_dead,
+            self._unknown_listener_error,
+        )
+        known: MetadataResponseTopic | None = self._snapshot.memo.get(key)
+        if known is None:
+            states = self._snapshot.topics.get(name, {})
+            partitions = [self._partition(states[number]) for number in sorted(states)]
+            known = self._snapshot.memo[key] = self._topic(name, ErrorCode.NONE, partitions)
+        return known
+
+    def _topic(
+        self, name: str, error: ErrorCode, partitions: list[MetadataResponsePartition]
+    ) -> MetadataResponseTopic:
         return MetadataResponseTopic(
+            error_code=error,
             name=name,
             is_internal=is_internal(name),
-            partitions=[self._partition(partitions[number]) for number in sorted(partitions)],
+            partitions=partitions,
+            topic_authorized_operations=self._operations,
         )
 
     def _partition(self, state: UpdateMetadataPartitionState) -> MetadataResponsePartition:
