@@ -1,4 +1,4 @@
-"""Decoders: what the records of internal topics, and control records, say.
+"""Decoders: what the records of internal topics say.
 
 Kafka 2.7: GroupMetadataManager.formatRecordKeyAndValue, TransactionLog.formatRecordKeyAndValue
 """
@@ -6,6 +6,7 @@ Kafka 2.7: GroupMetadataManager.formatRecordKeyAndValue, TransactionLog.formatRe
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kctl.dump.control_records import ControlRecord
 from kctl.errors import CorruptDataError
 from kctl.protocol.internal.consumer_offsets import (
     GroupMetadataKey,
@@ -16,12 +17,6 @@ from kctl.protocol.internal.consumer_offsets import (
 )
 from kctl.protocol.internal.transaction_state import TransactionLogKey, TransactionLogValue
 from kctl.protocol.internal.versioned import decode_versioned
-from kctl.records.control import (
-    ControlRecordType,
-    control_record_type,
-    control_type_id,
-    read_marker,
-)
 from kctl.records.record import Record
 
 
@@ -47,23 +42,6 @@ class StoredTransaction:
 
     key: TransactionLogKey
     value: TransactionLogValue | None
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """A marker, or a control record that a later Kafka wrote."""
-
-    type_id: int
-    # Of a transaction's end; None for other types.
-    coordinator_epoch: int | None
-
-    @property
-    def type_name(self) -> str:
-        """ABORT, COMMIT, LEADER_CHANGE or UNKNOWN."""
-        try:
-            return ControlRecordType(self.type_id).name
-        except ValueError:
-            return ControlRecordType.UNKNOWN.name
 
 
 Decoded = CommittedOffset | StoredGroup | StoredTransaction | ControlRecord
@@ -96,12 +74,3 @@ def decode_transaction_record(record: Record) -> StoredTransaction:
     return StoredTransaction(
         key, None if value is None else decode_versioned(TransactionLogValue, value)
     )
-
-
-def decode_control_record(record: Record) -> ControlRecord:
-    """A record of a control batch; CorruptDataError if it is none."""
-    type_id = control_type_id(record.key)
-    kind = control_record_type(record.key)
-    if kind not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
-        return ControlRecord(type_id, None)
-    return ControlRecord(type_id, read_marker(record).coordinator_epoch)

@@ -8,8 +8,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from kctl.dump.decoders import CommittedOffset, ControlRecord, Decoded, StoredGroup
-from kctl.dump.kafka_format import TIMESTAMP_TYPES, TRANSACTION_STATES
+from kctl.dump.control_records import ControlRecord
+from kctl.dump.kafka_format import TIMESTAMP_TYPES
 from kctl.dump.values import (
     CheckpointedOffset,
     DumpDamage,
@@ -19,14 +19,6 @@ from kctl.dump.values import (
     DumpItem,
     TrailingBytes,
 )
-from kctl.errors import CorruptDataError
-from kctl.protocol.internal.consumer_offsets import GroupMetadataValue, MemberMetadata
-from kctl.protocol.internal.consumer_protocol import (
-    PROTOCOL_TYPE,
-    ConsumerProtocolAssignment,
-    decode_blob,
-)
-from kctl.protocol.internal.transaction_state import TransactionLogValue
 from kctl.records.record_batch import RecordBatch
 from kctl.storage.checkpoint import EpochEntry
 from kctl.storage.meta_properties import MetaProperties
@@ -107,7 +99,9 @@ def _record(item: DumpedRecord, *, with_data: bool) -> Document:
             {"name": name, **_content("value", value)} for name, value in record.headers
         ]
     if isinstance(item.decoded, ControlRecord) or (with_data and item.decoded is not None):
-        found["decoded"] = _decoded(item.decoded)
+        from kctl.dump.decoded_format import decoded_document
+
+        found["decoded"] = decoded_document(item.decoded)
     return found
 
 
@@ -118,96 +112,6 @@ def _content(name: str, data: bytes | None) -> Document:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def _decoded(decoded: Decoded) -> Document:
-    if isinstance(decoded, ControlRecord):
-        return {
-            "type": "control",
-            "control_type": decoded.type_name,
-            "control_type_id": decoded.type_id,
-            "coordinator_epoch": decoded.coordinator_epoch,
-        }
-    if isinstance(decoded, CommittedOffset):
-        key, value = decoded.key, decoded.value
-        return {
-            "type": "offset_commit",
-            "group": key.group,
-            "topic": key.topic,
-            "partition": key.partition,
-            "is_tombstone": value is None,
-            "offset": None if value is None else value.offset,
-            "leader_epoch": None if value is None else value.leader_epoch,
-            "metadata": None if value is None else value.metadata,
-            "commit_timestamp": None if value is None else value.commit_timestamp,
-            "expire_timestamp": None if value is None else value.expire_timestamp,
-        }
-    if isinstance(decoded, StoredGroup):
-        group = {} if decoded.value is None else _group(decoded.value)
-        name = decoded.key.group
-        tombstone = decoded.value is None
-        return {"type": "group_metadata", "group": name, "is_tombstone": tombstone, **group}
-    transaction = {} if decoded.value is None else _transaction(decoded.value)
-    return {
-        "type": "transaction_metadata",
-        "transactional_id": decoded.key.transactional_id,
-        "is_tombstone": decoded.value is None,
-        **transaction,
-    }
-
-
-def _group(group: GroupMetadataValue) -> Document:
-    return {
-        "protocol_type": group.protocol_type,
-        "generation": group.generation,
-        "protocol": group.protocol,
-        "leader": group.leader,
-        "current_state_timestamp": group.current_state_timestamp,
-        "members": [_member(member, group.protocol_type) for member in group.members],
-    }
-
-
-def _member(member: MemberMetadata, protocol_type: str) -> Document:
-    found: Document = {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rebalance_timeout": member.rebalance_timeout,
-        "session_timeout": member.session_timeout,
-        "subscription_base64": base64.b64encode(member.subscription).decode(),
-        "assignment_base64": base64.b64encode(member.assignment).decode(),
-    }
-    if protocol_type != PROTOCOL_TYPE:
-        return found
-    try:
-        assignment = decode_blob(ConsumerProtocolAssignment, member.assignment)
-    except CorruptDataError:
-        return found  # The bytes are there as they are.
-    found["assigned_partitions"] = [
-        f"{topic.topic}-{partition}"
-        for topic in assignment.assigned_partitions
-        for partition in topic.partitions
-    ]
-    return found
-
-
-def _transaction(value: TransactionLogValue) -> Document:
-    status = value.transaction_status
-    is_known = 0 <= status < len(TRANSACTION_STATES)
-    return {
-        "producer_id": value.producer_id,
-        "producer_epoch": value.producer_epoch,
-        "state": TRANSACTION_STATES[status] if is_known else str(status),
-        "timeout_ms": value.transaction_timeout_ms,
-        "partitions": [
-            f"{topic.topic}-{partition}"
-            for topic in value.transaction_partitions or ()
-            for partition in topic.partition_ids
-        ],
-        "last_update_timestamp": value.transaction_last_update_timestamp_ms,
-        "start_timestamp": value.transaction_start_timestamp_ms,
-    }
 
 
 def _checkpointed(item: CheckpointedOffset) -> Document:

@@ -7,8 +7,8 @@ Kafka 2.7: kafka.tools.DumpLogSegments (`main`)
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from kctl.dump.decoders import Decode, decode_group_record, decode_transaction_record
 from kctl.dump.index_dump import dump_offset_index, dump_time_index, dump_transaction_index
 from kctl.dump.log_dump import dump_log
 from kctl.dump.state_dump import (
@@ -22,6 +22,9 @@ from kctl.errors import CorruptDataError, UsageError
 from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.file_records import FileRecords
+
+if TYPE_CHECKING:
+    from kctl.dump.decoders import Decode
 
 # In the order in which a directory's files are dumped.
 _BY_SUFFIX = {
@@ -42,11 +45,6 @@ _BY_NAME = {
 _KIND_ORDER = {kind: place for place, kind in enumerate(FileKind)}
 # A file on its way in or out is read as what it is or was.
 _PASSING_SUFFIXES = (layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX)
-_DECODERS: dict[Decoder, Decode | None] = {
-    Decoder.NONE: None,
-    Decoder.OFFSETS: decode_group_record,
-    Decoder.TRANSACTIONS: decode_transaction_record,
-}
 _INTERNAL_TOPICS = {
     "__consumer_offsets": Decoder.OFFSETS,
     "__transaction_state": Decoder.TRANSACTIONS,
@@ -131,7 +129,7 @@ def _contents(
     if kind is FileKind.LOG:
         records = FileRecords.open(disk, path)
         try:
-            decode = _decoder_for(path, options.decoder)
+            decode = _decoder_for(path, options.decoder) if options.with_records else None
             yield from dump_log(
                 records, base_offset, with_records=options.with_records, decode=decode
             )
@@ -153,12 +151,17 @@ def _contents(
         yield from dump_meta_properties(disk, path)
 
 
-def _decoder_for(path: str, decoder: Decoder) -> Decode | None:
+def _decoder_for(path: str, decoder: Decoder) -> "Decode | None":
     if decoder is Decoder.AUTO:
         directory = layout.parse_directory_name(_name(path.rpartition("/")[0]))
         topic = directory.topic_partition.topic if directory else ""
         decoder = _INTERNAL_TOPICS.get(topic, Decoder.NONE)
-    return _DECODERS[decoder]
+    if decoder is Decoder.NONE:
+        return None
+    # The codec of messages is loaded only where it is needed: a short dump is done before that.
+    from kctl.dump.decoders import decode_group_record, decode_transaction_record
+
+    return decode_group_record if decoder is Decoder.OFFSETS else decode_transaction_record
 
 
 def _name(path: str) -> str:

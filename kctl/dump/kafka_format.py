@@ -10,13 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from kctl.dump.decoders import (
-    CommittedOffset,
-    ControlRecord,
-    StoredGroup,
-    StoredTransaction,
-)
-from kctl.dump.scala_order import in_hash_order, string_hash, topic_partition_hash
+from kctl.dump.control_records import ControlRecord
 from kctl.dump.values import (
     DumpedBatch,
     DumpedFile,
@@ -25,14 +19,6 @@ from kctl.dump.values import (
     FileKind,
     TrailingBytes,
 )
-from kctl.errors import CorruptDataError
-from kctl.protocol.internal.consumer_offsets import GroupMetadataValue, MemberMetadata
-from kctl.protocol.internal.consumer_protocol import (
-    PROTOCOL_TYPE,
-    ConsumerProtocolAssignment,
-    decode_blob,
-)
-from kctl.protocol.internal.transaction_state import TransactionLogValue
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import SEQUENCE_MAX, RecordBatch
 from kctl.storage.offset_index import OffsetPosition
@@ -42,16 +28,6 @@ from kctl.storage.transaction_index import AbortedTransaction
 
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 CODECS = ("NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD", "5", "6", "7")
-TRANSACTION_STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _KNOWN_KINDS = {
     FileKind.LOG,
@@ -180,6 +156,8 @@ def record_line(item: DumpedRecord, contents: Contents) -> str:
     if isinstance(item.decoded, ControlRecord):
         line += _control(item.decoded)
     elif contents is Contents.DECODED and item.decoded is not None:
+        from kctl.dump.decoded_format import decoded_texts
+
         key, payload = decoded_texts(item.decoded)
         line += f" key: {key} payload: {payload}"
     elif contents is Contents.AS_TEXT:
@@ -216,76 +194,3 @@ def _control(control: ControlRecord) -> str:
     if control.coordinator_epoch is None:
         return f" controlType: {control.type_name}({control.type_id})"
     return f" endTxnMarker: {control.type_name} coordinatorEpoch: {control.coordinator_epoch}"
-
-
-def decoded_texts(
-    decoded: CommittedOffset | StoredGroup | StoredTransaction | ControlRecord,
-) -> tuple[str, str]:
-    """Key and payload of an internal topic's record, in Kafka's words."""
-    if isinstance(decoded, CommittedOffset):
-        key = decoded.key
-        name = f"offset_commit::group={key.group},partition={key.topic}-{key.partition}"
-        if decoded.value is None:
-            return name, "<DELETE>"
-        metadata = f",metadata={decoded.value.metadata}" if decoded.value.metadata else ""
-        return name, f"offset={decoded.value.offset}{metadata}"
-    if isinstance(decoded, StoredGroup):
-        name = f"group_metadata::group={decoded.key.group}"
-        return name, "<DELETE>" if decoded.value is None else _group(decoded.value)
-    if isinstance(decoded, StoredTransaction):
-        name = f"transaction_metadata::transactionalId={decoded.key.transactional_id}"
-        return name, "<DELETE>" if decoded.value is None else _transaction(decoded.value)
-    return "", _control(decoded).strip()
-
-
-def _group(group: GroupMetadataValue) -> str:
-    import json
-
-    members = in_hash_order(group.members, lambda member: string_hash(member.member_id))
-    assignment = ",".join([_member(member, group.protocol_type) for member in members])
-    document = {
-        "protocolType": group.protocol_type,
-        "protocol": group.protocol,
-        "generationId": group.generation,
-        "assignment": f"{{{assignment}}}",
-    }
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-
-
-def _member(member: MemberMetadata, protocol_type: str) -> str:
-    if protocol_type != PROTOCOL_TYPE:
-        return f"{member.member_id}={_hex(member.assignment)}"
-    try:
-        assignment = decode_blob(ConsumerProtocolAssignment, member.assignment)
-    except CorruptDataError:
-        return f"{member.member_id}={_hex(member.assignment)}"
-    partitions = ", ".join(
-        f"{topic.topic}-{partition}"
-        for topic in assignment.assigned_partitions
-        for partition in topic.partitions
-    )
-    user_data = _hex(assignment.user_data or b"")
-    return f"{member.member_id}=[{partitions}]" + (f":{user_data}" if user_data else "")
-
-
-def _hex(data: bytes | memoryview) -> str:
-    """As a number: leading zeros are lost."""
-    return f"{int.from_bytes(data, 'big'):X}" if len(data) else ""
-
-
-def _transaction(value: TransactionLogValue) -> str:
-    named = {
-        f"{topic.topic}-{partition}": topic_partition_hash(topic.topic, partition)
-        for topic in value.transaction_partitions or ()
-        for partition in topic.partition_ids
-    }
-    partitions = ",".join(in_hash_order(named, named.__getitem__))
-    status = value.transaction_status
-    is_known = 0 <= status < len(TRANSACTION_STATES)
-    return (
-        f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},"
-        f"state={TRANSACTION_STATES[status] if is_known else status},"
-        f"partitions=[{partitions}],"
-        f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
-        f"txnTimeoutMs={value.transaction_timeout_ms}"
-    )

@@ -7,8 +7,9 @@ Kafka 2.7: kafka.tools.DumpLogSegments.dumpLog
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from kctl.dump.decoders import Decode, Decoded, decode_control_record
+from kctl.dump.control_records import decode_control_record
 from kctl.dump.values import (
     DumpDamage,
     DumpedBatch,
@@ -24,11 +25,14 @@ from kctl.records.record_batch import NO_SEQUENCE, RecordBatch, increment_sequen
 from kctl.storage.damage import find_valid_batch
 from kctl.storage.file_records import FileRecords
 
+if TYPE_CHECKING:
+    from kctl.dump.decoders import Decode, Decoded
+
 _PADDING_STEP_BYTES = 1024 * 1024
 
 
 def dump_log(
-    records: FileRecords, base_offset: int, *, with_records: bool, decode: Decode | None
+    records: FileRecords, base_offset: int, *, with_records: bool, decode: "Decode | None"
 ) -> Iterator[DumpItem]:
     """Every batch of the file in order, each followed by its records if they are wanted;
     `decode` tells what a record says that is not a control record."""
@@ -59,7 +63,7 @@ def dump_log(
 
 
 def _dump_batch(
-    path: str, position: int, batch: Batch, with_records: bool, decode: Decode | None
+    path: str, position: int, batch: Batch, with_records: bool, decode: "Decode | None"
 ) -> Iterator[DumpItem]:
     is_valid = batch.is_crc_valid()
     yield DumpedBatch(position, batch, is_valid)
@@ -86,7 +90,7 @@ def _dump_batch(
 
 
 def _dump_messages(
-    path: str, position: int, batch: LegacyBatch, decode: Decode | None
+    path: str, position: int, batch: LegacyBatch, decode: "Decode | None"
 ) -> Iterator[DumpItem]:
     for message in batch.messages():
         key, value = message.key_and_value()
@@ -98,8 +102,8 @@ def _dump_messages(
 
 
 def _decode(
-    path: str, position: int, record: Record, decode: Decode | None
-) -> tuple[Decoded | None, DumpDamage | None]:
+    path: str, position: int, record: Record, decode: "Decode | None"
+) -> "tuple[Decoded | None, DumpDamage | None]":
     if decode is None:
         return None, None
     try:

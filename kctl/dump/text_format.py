@@ -7,9 +7,9 @@ wider. Control characters are escaped, so that a record cannot move the reader's
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from kctl.dump.decoders import ControlRecord
+from kctl.dump.control_records import ControlRecord
 from kctl.dump.documents import document
-from kctl.dump.kafka_format import CODECS, decoded_texts
+from kctl.dump.kafka_format import CODECS
 from kctl.dump.values import (
     CheckpointedOffset,
     DumpDamage,
@@ -91,6 +91,8 @@ def _record(item: DumpedRecord, *, with_data: bool) -> str:
     if not with_data:
         return f"{head}  key {_size(record.key)}  value {_size(record.value)}\n"
     if item.decoded is not None:
+        from kctl.dump.decoded_format import decoded_texts
+
         key, value = decoded_texts(item.decoded)
         return f"{head}  {_escaped(key)}  {_escaped(value)}\n"
     names = (f"  {_escaped(name)}={_shown(value)}" for name, value in record.headers)

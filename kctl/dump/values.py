@@ -8,8 +8,8 @@ Kafka 2.7: kafka.tools.DumpLogSegments
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from kctl.dump.decoders import Decoded
 from kctl.model import TopicPartition
 from kctl.records.legacy import LegacyBatch
 from kctl.records.memory_records import Batch
@@ -20,6 +20,9 @@ from kctl.storage.offset_index import OffsetPosition
 from kctl.storage.producer_snapshot import ProducerSnapshotEntry
 from kctl.storage.time_index import TimestampOffset
 from kctl.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kctl.dump.decoders import Decoded
 
 
 class FileKind(Enum):
@@ -83,7 +86,7 @@ class DumpedRecord:
     # -1 without an idempotent producer.
     sequence: int
     message: LegacyBatch | None = None
-    decoded: Decoded | None = None
+    decoded: "Decoded | None" = None
 
 
 @dataclass(frozen=True, slots=True)
