@@ -6,7 +6,7 @@ Kafka 2.7: kafka.server.AdminManager (`alterConfigs`, `prepareIncrementalConfigs
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kctl.broker.config import BrokerConfig
 from kctl.broker.config_key import ConfigKey, ConfigType
@@ -50,7 +50,7 @@ def replaced(changes: Iterable[ConfigChange]) -> dict[str, str]:
 
 def incremented(
     overrides: Mapping[str, str],
-    defaults: Mapping[str, object],
+    defaults: Mapping[str, Any],
     keys: Mapping[str, ConfigKey],
     changes: Iterable[ConfigChange],
 ) -> dict[str, str]:

@@ -102,6 +102,10 @@ class Network(Protocol):
         KctlError naming host and port if they cannot be bound."""
         ...
 
+    def local_host_name(self) -> str:
+        """What this machine calls itself: advertised when a listener names no host."""
+        ...
+
     def connect(
         self, host: str, port: int, on_connection: Callable[[Transport], Receiver],
         timeout_ms: int,

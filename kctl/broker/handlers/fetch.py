@@ -18,12 +18,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kctl.broker.fetch_session import FetchContext, Key
-from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation
-from kctl.broker.replication.delayed import FetchParams, FetchResult
+from kctl.broker.replication.replica_manager import (
+    FetchDataInfo,
+    FetchIsolation,
+    FetchParams,
+    FetchResult,
+)
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError
-from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
     AbortedTransaction,
     FetchablePartitionResponse,
@@ -32,7 +36,7 @@ from kctl.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from kctl.records.down_convert import UnsupportedCompressionError, down_convert
+from kctl.records.down_convert import down_convert
 
 READ_COMMITTED = 1
 _EMPTY = b""
@@ -158,7 +162,7 @@ def _down_converted(request: FetchPartition, data: FetchDataInfo, magic: int) ->
     raw = data.records.file.pread(data.records.length, data.records.position)
     try:
         return ErrorCode.NONE, down_convert(raw, magic, request.fetch_offset).data
-    except UnsupportedCompressionError:
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _EMPTY
+    except ApiError as error:
+        return error.code, _EMPTY
     except CorruptDataError:
         return ErrorCode.CORRUPT_MESSAGE, _EMPTY

@@ -14,7 +14,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleListOffsetRequest.
 
 from collections import Counter
 
-from kctl.broker.log.unified_log import FetchIsolation
+from kctl.broker.replication.replica_manager import FetchIsolation
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -85,13 +85,9 @@ def _list_segments(
     services: Services, topic: str, asked: ListOffsetPartition, answer: ListOffsetPartitionResponse
 ) -> None:
     partition = services.replica_manager.partition(topic, asked.partition_index)
-    log = partition.leader_log()
-    offsets = log.legacy_offsets_before(asked.timestamp, asked.max_num_offsets)
-    high_watermark = log.high_watermark
-    if any(offset > high_watermark for offset in offsets):
-        offsets = [high_watermark, *(o for o in offsets if o <= high_watermark)]
-        offsets = list(dict.fromkeys(offsets))[: asked.max_num_offsets]
-    answer.old_style_offsets = offsets
+    answer.old_style_offsets = partition.segment_offsets_before(
+        asked.timestamp, asked.max_num_offsets
+    )
 
 
 def _code_for_version(code: int, version: int) -> int:

@@ -117,7 +117,6 @@ def _answer(request: Request, acks: int, results: list[AppendResult]) -> None:
 def _partition_response(result: AppendResult) -> PartitionProduceResponse:
     info = result.info
     if result.error_code or info is None:
-        errors = info.record_errors if info is not None else ()
         return PartitionProduceResponse(
             partition_index=result.partition,
             error_code=result.error_code,
@@ -126,7 +125,7 @@ def _partition_response(result: AppendResult) -> PartitionProduceResponse:
                 BatchIndexAndErrorMessage(
                     batch_index=error.batch_index, batch_index_error_message=error.message
                 )
-                for error in errors
+                for error in result.record_errors
             ],
             error_message=result.error_message,
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation, LogAppendInfo, UnifiedLog
+from kctl.broker.log.validation_rules import RecordError
 from kctl.broker.purgatory import DelayedOperation
 from kctl.broker.replication.partition import Partition, Role
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -25,6 +26,8 @@ class AppendResult:
     partition: int
     error_code: int = 0
     error_message: str | None = None
+    # Which records of the batch are to blame (KIP-467).
+    record_errors: Sequence[RecordError] = ()
     # None when nothing was appended.
     info: LogAppendInfo | None = None
 

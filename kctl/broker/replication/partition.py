@@ -214,6 +214,23 @@ class Partition:
             return None
         return found
 
+    def segment_offsets_before(self, timestamp: int, count_max: int) -> list[int]:
+        """ListOffsets v0: where segments begin that hold nothing younger than `timestamp`, and
+        the end of what may be read, newest first."""
+        log = self.leader_log()
+        if timestamp == EARLIEST_TIMESTAMP:
+            return [log.log_start_offset][:count_max]
+        bound = log.high_watermark
+        is_latest = timestamp == LATEST_TIMESTAMP
+        offsets = [bound] if is_latest else []
+        offsets += [
+            max(log.log_start_offset, segment.base_offset)
+            for segment in reversed(log.segments)
+            if is_latest or segment.largest_timestamp <= timestamp
+        ]
+        readable = [offset for offset in offsets if offset <= bound]
+        return list(dict.fromkeys(readable))[:count_max]
+
     def end_offset_for_epoch(
         self, leader_epoch: int, current_leader_epoch: int
     ) -> tuple[int, int] | None:

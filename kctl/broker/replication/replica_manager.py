@@ -9,10 +9,17 @@ Kafka 2.7: kafka.server.ReplicaManager.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from kctl.broker.config import BrokerConfig
 from kctl.broker.log.log_manager import LogManager
-from kctl.broker.log.unified_log import AppendOrigin, FetchIsolation, UnifiedLog
+from kctl.broker.log.unified_log import (
+    AppendOrigin,
+    FetchDataInfo,
+    FetchIsolation,
+    UnifiedLog,
+)
+from kctl.broker.log.validation_rules import RecordValidationError
 from kctl.broker.replication.delayed import (
     CONSUMER_REPLICA_ID,
     AppendResult,
@@ -40,6 +47,24 @@ Records = bytearray | memoryview
 AppendEntry = tuple[str, int, Records]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """One replica in a log directory; sizes in bytes, the lag in offsets."""
+
+    topic_partition: TopicPartition
+    size: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory."""
+
+    path: str
+    error_code: int = 0
+    replicas: list[ReplicaInfo] = field(default_factory=list)
+
+
 class ReplicaManager:
     """The partitions of one broker."""
 
@@ -57,6 +82,7 @@ class ReplicaManager:
         self._produces = PurgatoryTimer(runtime)
         self._fetches = PurgatoryTimer(runtime)
         self._deletes = PurgatoryTimer(runtime)
+        log_manager.failure_channel.on_failure(self._log_dir_failed)
 
     # --- partitions --------------------------------------------------------------------------
 
@@ -126,6 +152,10 @@ class ReplicaManager:
             return result
         try:
             info = partition.append_as_leader(records, origin, required_acks, now_ms)
+        except RecordValidationError as error:
+            result.error_code = error.code
+            result.error_message = error.reason
+            result.record_errors = error.record_errors
         except ApiError as error:
             result.error_code = error.code
             result.error_message = error.reason
@@ -299,18 +329,40 @@ class ReplicaManager:
                 code = error.code
         return topic, number, -1, code
 
+    # --- log directories ---------------------------------------------------------------------
+
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        """Each log directory with the replicas in it; the failed ones last."""
+        manager = self.log_manager
+        found = {path: LogDirDescription(path) for path in manager.live_log_dirs}
+        for log in manager.all_logs():
+            lag = max(0, log.high_watermark - log.log_end_offset)
+            found[log.log_directory].replicas.append(
+                ReplicaInfo(log.topic_partition, log.size, lag)
+            )
+        failed = [
+            LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
+            for path in manager.offline_log_dirs
+        ]
+        return [*found.values(), *failed]
+
     # --- failures ----------------------------------------------------------------------------
 
     def handle_storage_failure(self, partition: Partition, error: StorageError) -> None:
-        """A file operation failed: the partition's directory is offline from now on."""
-        log = partition.log
-        self._trace.warning(f"{partition.topic_partition}: {error}; its log directory is offline")
-        failed = log.log_directory if log is not None else None
-        for other in self.partitions.values():
-            if other is partition or (other.log is not None and other.log.log_directory == failed):
-                other.mark_offline()
-        if failed is not None:
-            self.log_manager.handle_log_dir_failure(failed)
+        """A file operation failed: the partition's directory is offline from now on. A partition
+        without a log (its files are damaged) is offline alone."""
+        if partition.log is not None:
+            self.log_manager.handle_log_dir_failure(partition.log.log_directory, str(error))
+        else:
+            self._trace.warning(f"{partition.topic_partition} is offline: {error}")
+        partition.mark_offline()
+
+    def _log_dir_failed(self, log_dir: str, _reason: str) -> None:
+        """KIP-112: what lies in the directory is offline; the rest is served on."""
+        for partition in self.partitions.values():
+            if partition.log is not None and partition.log.log_directory == log_dir:
+                partition.mark_offline()
+                self.wake(partition.topic_partition)
 
 
 def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
@@ -330,9 +382,11 @@ __all__ = [
     "CONSUMER_REPLICA_ID",
     "INTERNAL_TOPICS",
     "AppendResult",
+    "FetchDataInfo",
     "FetchIsolation",
     "FetchParams",
     "FetchResult",
+    "LogDirDescription",
     "ReplicaManager",
     "readable_end",
 ]

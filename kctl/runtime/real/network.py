@@ -197,6 +197,10 @@ class RealNetwork:
         self._scheduler = scheduler
         self._trace = trace or NullTrace()
 
+    def local_host_name(self) -> str:
+        """The canonical name that the resolver knows, as Java has it."""
+        return socket.getfqdn()
+
     def listen(self, host: str, port: int, on_connection: OnAccept) -> RealListener:
         """Accept connections at `host` ("" or "0.0.0.0": everywhere) and `port` (0: any)."""
         name = name_of(host, port)

@@ -1,0 +1,367 @@
+"""Broker: builds every part of a Kafka 2.7 broker, starts them in order, stops them in reverse.
+
+Start: the metadata store and the cluster's id; settings from the store; the logs (recovering what
+a crash left); replicas, coordinators, controller; the listeners; the registration in the store;
+the controller's election. It is ready once it knows the controller and has been told of itself.
+
+Stop: the listeners; controller and coordinators; the logs (flushed, checkpointed, marked clean);
+the session with the store, which takes the registration with it.
+
+Kafka 2.7: kafka.server.KafkaServer.
+"""
+
+import base64
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.config import BrokerConfig
+from kctl.broker.config_entries import BrokerConfigView
+from kctl.broker.controller.controller import Controller
+from kctl.broker.coordinator.group_coordinator_service import (
+    GROUP_METADATA_TOPIC,
+    GroupCoordinatorService,
+)
+from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
+from kctl.broker.fetch_session import FetchSessionCache
+from kctl.broker.handlers import HANDLERS
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_directory import read_meta_properties
+from kctl.broker.log.log_manager import LogManager, LogManagerOptions
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.network.limits import NetworkLimits
+from kctl.broker.network.server import SocketServer
+from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.leadership import Leadership, RoleChange
+from kctl.broker.replication.partition import Role
+from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.request import Request, RequestContext
+from kctl.broker.services import Services
+from kctl.broker.topic_configs import TOPIC_CONFIGS
+from kctl.broker.topic_creation import NewTopic, TopicCreator
+from kctl.broker.topic_waits import TopicWaits
+from kctl.errors import TimedOutError, UsageError
+from kctl.model import BrokerInfo, Endpoint
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+from kctl.storage.layout import META_PROPERTIES
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.embedded import EmbeddedStore
+from kctl.store.interface import MetadataStore
+
+CLUSTER_ID_BYTES = 16
+READY_TIMEOUT_MS = 60_000
+READY_POLL_MS = 5
+SEED_TOPIC_TIMEOUT_MS = 30_000
+
+
+class Broker:
+    """One broker in this process; a runtime's worth of them can live side by side."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig, store_directory: str | None) -> None:
+        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked."""
+        self.runtime = runtime
+        self.config = config
+        self.services: Services | None = None
+        self.endpoints: list[Endpoint] = []
+        self._store_directory = store_directory
+        self._store: MetadataStore | None = None
+        self._server: SocketServer | None = None
+        # What to do at shutdown, the last first.
+        self._undo: list[Callable[[], Awaitable[object] | None]] = []
+
+    # --- start -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every part; ready to serve when it returns. KctlError names what is wrong."""
+        store = self._store = await self._open_store()
+        self._undo.append(store.close)
+        cluster_store = ClusterStore(store)
+        await cluster_store.ensure_persistent_paths()
+        cluster_id = await cluster_store.create_or_get_cluster_id(self._proposed_cluster_id())
+        dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
+        await dynamic_configs.start()
+        broker_id = await self._broker_id(cluster_store)
+        log_manager = self._open_logs(broker_id, cluster_id, dynamic_configs)
+        services = self._build(broker_id, cluster_store, cluster_id, dynamic_configs, log_manager)
+        self.services = services
+        self._listen()
+        await services.controller.register_broker()
+        services.controller.start()
+        self._undo.append(services.controller.shutdown)
+        await self._until_ready(services)
+
+    async def _open_store(self) -> MetadataStore:
+        if self._store_directory is not None:
+            is_durable = self.config.log_flush_interval_messages == 1
+            return EmbeddedStore.open(self.runtime, self._store_directory, fsync=is_durable)
+        if not self.config.zookeeper_connect:
+            raise UsageError("zookeeper.connect is not set")
+        # kazoo takes 70 ms to load: only who needs it pays.
+        from kctl.store.zookeeper import ZooKeeperStore
+
+        return await ZooKeeperStore.open(
+            self.runtime,
+            self.config.zookeeper_connect,
+            session_timeout_ms=self.config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=self.config.zookeeper_connection_timeout_ms or 18_000,
+        )
+
+    def _proposed_cluster_id(self) -> str:
+        raw = self.runtime.entropy.random_bytes(CLUSTER_ID_BYTES)
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    async def _broker_id(self, cluster_store: ClusterStore) -> int:
+        """broker.id; if it is not set, the one that the log directories know, or a new one."""
+        config = self.config
+        if config.broker_id >= 0:
+            return config.broker_id
+        disk = self.runtime.disk
+        for log_dir in config.log_dir_list:
+            found = read_meta_properties(disk, f"{log_dir}/{META_PROPERTIES}")
+            if found is not None and found.broker_id >= 0:
+                return found.broker_id
+        if not config.broker_id_generation_enable:
+            raise UsageError("broker.id is not set and broker.id.generation.enable is false")
+        return config.reserved_broker_max_id + await cluster_store.generate_broker_sequence_id()
+
+    def _open_logs(
+        self, broker_id: int, cluster_id: str, dynamic_configs: DynamicConfigs
+    ) -> LogManager:
+        config = self.config
+        manager = LogManager(
+            self.runtime,
+            config.log_dir_list,
+            LogConfig.from_values(config.topic_defaults()),
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            topic_config=lambda topic: self._log_config(dynamic_configs, topic),
+            options=LogManagerOptions(
+                retention_check_interval_ms=config.log_retention_check_interval_ms,
+                checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+                high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                producer_expiration_ms=config.transactional_id_expiration_ms,
+            ),
+        )
+        self._undo.append(manager.close)
+        manager.start()
+        return manager
+
+    def _build(
+        self,
+        broker_id: int,
+        cluster_store: ClusterStore,
+        cluster_id: str,
+        dynamic_configs: DynamicConfigs,
+        log_manager: LogManager,
+    ) -> Services:
+        runtime, config = self.runtime, self.config
+        metadata_cache = MetadataCache(broker_id)
+        topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime.entropy)
+        replica_manager = ReplicaManager(runtime, config, broker_id, log_manager)
+        controller = Controller(
+            runtime, cluster_store, broker_id, self._broker_info, config, self._deliver
+        )
+        group_coordinator = GroupCoordinatorService(
+            runtime,
+            config,
+            ReplicatedPartitionWriter(replica_manager, config.offsets_commit_timeout_ms),
+            lambda: (
+                metadata_cache.partition_count(GROUP_METADATA_TOPIC)
+                or config.offsets_topic_num_partitions
+            ),
+        )
+        group_coordinator.start()
+        leadership = Leadership(
+            replica_manager,
+            runtime.clock,
+            lambda topic: self._log_config(dynamic_configs, topic),
+            lambda: controller.broker_epoch,
+        )
+        services = Services(
+            runtime=runtime,
+            config=config,
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            metadata_cache=metadata_cache,
+            replica_manager=replica_manager,
+            log_manager=log_manager,
+            cluster_store=cluster_store,
+            controller=controller,
+            group_coordinator=group_coordinator,
+            auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
+            topic_creator=topic_creator,
+            topic_waits=TopicWaits(runtime, metadata_cache),
+            producer_ids=ProducerIdManager(runtime.scheduler, cluster_store, broker_id),
+            dynamic_configs=dynamic_configs,
+            fetch_sessions=FetchSessionCache(
+                config.max_incremental_fetch_session_cache_slots, runtime.entropy.random_below
+            ),
+            leadership=leadership,
+            served=tuple(HANDLERS),
+        )
+        leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
+        dynamic_configs.on_change(self._config_changed)
+        self._undo.append(group_coordinator.shutdown)
+        return services
+
+    def _listen(self) -> None:
+        config = self.config
+        self._server = SocketServer(
+            self.runtime,
+            config.listener_list,
+            {int(key): (key.min_version, key.max_version) for key in HANDLERS},
+            self._handle,
+            NetworkLimits(
+                request_bytes_max=config.socket_request_max_bytes,
+                connections_max=config.max_connections,
+                connections_per_ip_max=config.max_connections_per_ip,
+                connections_per_ip_overrides=_overrides(config.max_connections_per_ip_overrides),
+                idle_ms_max=config.connections_max_idle_ms,
+            ),
+        )
+        self.endpoints = self._server.start()
+        self._undo.append(self._server.close)
+
+    async def _until_ready(self, services: Services) -> None:
+        """Wait for the first UpdateMetadata that names a controller and this broker."""
+        cache = services.metadata_cache
+        clock = self.runtime.clock
+        deadline_ms = clock.monotonic_ms() + READY_TIMEOUT_MS
+        while cache.controller_id is None or not cache.is_broker_alive(services.broker_id):
+            if clock.monotonic_ms() > deadline_ms:
+                raise TimedOutError(
+                    f"no controller has spoken to this broker in {READY_TIMEOUT_MS // 1000} s",
+                    hint="look at the log of the broker that /controller names",
+                )
+            await self._sleep(READY_POLL_MS)
+
+    def _sleep(self, delay_ms: int) -> Awaitable[None]:
+        future = self.runtime.scheduler.future()
+        self.runtime.scheduler.call_later(delay_ms, future.set_result, None)
+        return future
+
+    # --- running -----------------------------------------------------------------------------
+
+    def _handle(self, request: Request) -> None:
+        services = self.services
+        assert services is not None
+        HANDLERS[request.api_key](services, request)  # type: ignore[index]
+
+    def _deliver(self, message: Message) -> Future[Message]:
+        """The controller of this very process speaks to its broker: as if by a socket."""
+        answer: Future[Message] = self.runtime.scheduler.future()
+        key = message.api
+        assert key is not None
+        self._handle(
+            Request(
+                api_key=key,
+                api_version=key.max_version,
+                correlation_id=0,
+                client_id=None,
+                body=message,
+                context=RequestContext("controller", "", self.config.inter_broker_listener),
+                received_ms=self.runtime.clock.monotonic_ms(),
+                send=answer.set_result,  # type: ignore[arg-type]  # the controller is answered
+                close=lambda: None,
+            )
+        )
+        return answer
+
+    def _broker_info(self) -> BrokerInfo:
+        assert self.services is not None
+        return BrokerInfo(
+            self.services.broker_id, tuple(self.advertised_endpoints()), self.config.broker_rack
+        )
+
+    def advertised_endpoints(self) -> list[Endpoint]:
+        """What clients are told: a port 0 is the one in fact bound, no host is this machine."""
+        bound = {endpoint.listener_name: endpoint for endpoint in self.endpoints}
+        advertised = []
+        for wanted in self.config.advertised_listener_list:
+            port = wanted.port or bound[wanted.listener_name].port
+            advertised.append(
+                Endpoint(
+                    wanted.host or self.runtime.network.local_host_name(),
+                    port,
+                    wanted.listener_name,
+                    wanted.security_protocol,
+                )
+            )
+        return advertised
+
+    def _effective_config(self, dynamic_configs: DynamicConfigs) -> BrokerConfig:
+        broker_id = self.services.broker_id if self.services else self.config.broker_id
+        return BrokerConfigView(
+            self.config,
+            dynamic_configs.overrides(BROKERS, str(broker_id)),
+            dynamic_configs.overrides(BROKERS, DEFAULT),
+        ).effective()
+
+    def _log_config(self, dynamic_configs: DynamicConfigs, topic: str) -> LogConfig:
+        values = self._effective_config(dynamic_configs).topic_defaults()
+        for name, text in dynamic_configs.topic(topic).items():
+            if name in TOPIC_CONFIGS:
+                values[name] = TOPIC_CONFIGS[name].key.parse(text)
+        return LogConfig.from_values(values)
+
+    def _config_changed(self, entity_type: str, entity_name: str) -> None:
+        """Logs take their new settings at once."""
+        services = self.services
+        assert services is not None
+        for log in services.log_manager.all_logs():
+            topic = log.topic_partition.topic
+            if entity_type == BROKERS or (entity_type == TOPICS and topic == entity_name):
+                log.config = self._log_config(services.dynamic_configs, topic)
+
+    async def create_topics(self, topics: Iterable[tuple[str, int]]) -> None:
+        """Create those of `topics` (name, partitions) that are not there; KctlError."""
+        services = self.services
+        assert services is not None
+        names = []
+        for name, partitions in topics:
+            try:
+                await services.topic_creator.create(NewTopic(name, partitions, 1))
+            except ApiError as error:
+                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise UsageError(f"seed topic {name}: {error}") from None
+            names.append((name, partitions))
+        cache = services.metadata_cache
+        await services.topic_waits.wait(
+            [name for name, _ in names],
+            lambda: all(not cache.missing_leader_count(n, range(p)) for n, p in names),
+            SEED_TOPIC_TIMEOUT_MS,
+        )
+
+    # --- stop --------------------------------------------------------------------------------
+
+    async def shutdown(self) -> None:
+        """Stop what was started, the last first; harmless when nothing was."""
+        while self._undo:
+            result = self._undo.pop()()
+            if result is not None:
+                await result
+
+
+def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
+    """Who leads a partition of __consumer_offsets coordinates the groups kept there."""
+    coordinator = services.group_coordinator
+    for change in changes:
+        topic, partition = change.topic_partition
+        if topic == GROUP_METADATA_TOPIC:
+            if change.role is Role.LEADER:
+                coordinator.on_elected(partition, change.leader_epoch)
+            else:
+                gone = change.role is Role.NONE
+                coordinator.on_resigned(partition, None if gone else change.leader_epoch)
+    deleted = [change.topic_partition for change in changes if change.is_deleted]
+    if deleted:
+        coordinator.on_partitions_deleted(deleted)
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`host:number,...` of max.connections.per.ip.overrides."""
+    pairs = (item.rpartition(":") for item in text.split(",") if item.strip())
+    return {host.strip(): int(number) for host, _, number in pairs}
