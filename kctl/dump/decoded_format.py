@@ -52,7 +52,6 @@ def decoded_texts(decoded: Decoded) -> tuple[str, str]:
 
 
 def _group(group: GroupMetadataValue) -> str:
-
     members = in_hash_order(group.members, lambda member: string_hash(member.member_id))
     assignment = ",".join([_member(member, group.protocol_type) for member in members])
     document = {
@@ -104,6 +103,7 @@ def _transaction(value: TransactionLogValue) -> str:
 
 
 def decoded_document(decoded: Decoded) -> Document:
+    """The same with every field; what a tombstone lacks is null or absent."""
     if isinstance(decoded, ControlRecord):
         return {
             "type": "control",
