@@ -60,7 +60,7 @@ class ControllerChannelManager:
         runtime: Runtime,
         broker_id: int,
         deliver_local: DeliverLocal,
-        open_link: OpenLink | None,
+        open_link: OpenLink,
         on_response: Callable[[ResponseReceived], object],
     ) -> None:
         self._runtime = runtime
@@ -74,11 +74,6 @@ class ControllerChannelManager:
         """Make a queue for a broker that came up; its address is taken from its registration."""
         if broker.broker_id == self._broker_id:
             link: BrokerLink = LocalLink(self._runtime, self._deliver_local)
-        elif self._open_link is None:
-            self._runtime.trace.warning(
-                f"Cannot reach broker {broker.broker_id}: this controller serves one broker"
-            )
-            return
         else:
             link = self._open_link(broker)
         self._queues[broker.broker_id] = BrokerQueue(

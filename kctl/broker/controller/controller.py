@@ -24,6 +24,7 @@ from typing import Any
 
 from kctl.broker.config import BrokerConfig
 from kctl.broker.controller import events, preferred_balance
+from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import (
     ControllerChannelManager,
     DeliverLocal,
@@ -75,7 +76,7 @@ class Controller:
         self._broker_info = broker_info_supplier
         self._config = config
         self._channels = ControllerChannelManager(
-            runtime, broker_id, deliver_local, open_link, self._put
+            runtime, broker_id, deliver_local, open_link or self._open_link, self._put
         )
         # This broker's epoch: the czxid of its registration (KIP-380), -1 before it.
         self.broker_epoch = -1
@@ -232,6 +233,15 @@ class Controller:
     def _send(self) -> None:
         for request in self._batch.take():
             self._channels.send(request)
+
+    def _open_link(self, broker: BrokerInfo) -> ChannelLink:
+        return ChannelLink(
+            self._runtime,
+            broker,
+            self._config.inter_broker_listener,
+            controller_id=self._broker_id,
+            timeout_ms=self._config.controller_socket_timeout_ms,
+        )
 
     def _turn(self) -> Awaitable[None]:
         future = self._runtime.scheduler.future()

@@ -1,0 +1,67 @@
+"""ChannelLink: the controller's connection to another broker, opened when needed, again if lost.
+
+Kafka 2.7: kafka.controller.RequestSendThread (`brokerReady`).
+"""
+
+from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.errors import UnreachableError
+from kctl.model import BrokerInfo
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+
+
+class ChannelLink:
+    """A BrokerLink over the network; one request at a time."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker: BrokerInfo,
+        listener_name: str,
+        *,
+        controller_id: int,
+        timeout_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._broker = broker
+        self._listener = listener_name
+        self._client_id = str(controller_id)
+        self._timeout_ms = timeout_ms
+        self._channel: BrokerChannel | None = None
+        self._is_closed = False
+
+    def send(self, request: Message) -> Future[Message]:
+        """Ask; UnreachableError or TimedOutError through the Future."""
+        return self._runtime.scheduler.spawn(self._ask(request), "controller-request")
+
+    def close(self) -> None:
+        """Close the connection, if there is one; what is under way fails."""
+        self._is_closed = True
+        if self._channel is not None:
+            self._channel.close()
+
+    async def _ask(self, request: Message) -> Message:
+        channel = self._channel
+        if channel is None or channel.state is not ChannelState.READY:
+            channel = self._channel = self._new_channel()
+            await channel.connect()
+        answer: Message = await channel.send(request)
+        return answer
+
+    def _new_channel(self) -> BrokerChannel:
+        if self._is_closed:
+            raise UnreachableError(f"broker {self._broker.broker_id} was given up")
+        for endpoint in self._broker.endpoints:
+            if endpoint.listener_name == self._listener:
+                return BrokerChannel(
+                    self._runtime,
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=self._client_id,
+                    request_timeout_ms=self._timeout_ms,
+                )
+        raise UnreachableError(
+            f"broker {self._broker.broker_id} has no listener {self._listener} "
+            "(inter.broker.listener.name)"
+        )
