@@ -17,7 +17,7 @@ SERVED = {
 }
 
 
-@pytest.fixture()
+@pytest.fixture
 def other_broker(cluster):
     """A broker that remembers which controllers' epochs it heard, and from whom."""
     heard = []
