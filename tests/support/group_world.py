@@ -33,31 +33,33 @@ class MemoryLog:
         self.is_leader = True
         # Appends wait for `release`.
         self.is_holding = False
-        # Error codes for the next appends.
+        # Error codes for the next appends; what timed out is in the log all the same.
         self.failures = []
         self._held = []
         self.reads = 0
 
     def append(self, topic_partition, records, on_committed):
-        if self.failures:
-            code = self.failures.pop(0)
+        code = self.failures.pop(0) if self.failures else 0
+        if code not in (0, ErrorCode.REQUEST_TIMED_OUT):
             on_committed(code, -1)
             return
         base_offset = self.log_end_offset(topic_partition)
         (batch,) = batches(records)
         batch.set_base_offset(base_offset)
         self.batches.setdefault(topic_partition, []).append(records)
-        if self.is_holding:
+        if code:
+            on_committed(code, -1)
+        elif self.is_holding:
             self._held.append((on_committed, base_offset))
         else:
             on_committed(0, base_offset)
 
-    def release(self, code=0):
-        """Settle what is held; with an error it is taken out of the log's end again."""
+    def release(self):
+        """Settle what is held."""
         held, self._held = self._held, []
         self.is_holding = False
         for on_committed, base_offset in held:
-            on_committed(code, base_offset if code == 0 else -1)
+            on_committed(0, base_offset)
 
     def read(self, topic_partition, offset, max_bytes):
         self._check()

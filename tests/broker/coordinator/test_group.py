@@ -83,7 +83,7 @@ def test_on_a_tie_the_protocol_of_the_earlier_vote_is_selected():
 )
 def test_who_joins_must_share_a_protocol_with_all(protocol_type, names, fits):
     group = make_group(["range", "sticky"], ["range"], state=GroupState.STABLE)
-    assert group.supports(protocol_type, {name: b"" for name in names}) is fits
+    assert group.supports(protocol_type, dict.fromkeys(names, b"")) is fits
 
 
 def test_an_empty_group_takes_any_protocol_but_none():

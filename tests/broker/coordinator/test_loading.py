@@ -1,0 +1,340 @@
+"""Coordinators come and go: loading, failover, and late news of either."""
+
+import pytest
+
+from kctl.protocol.error_codes import ErrorCode
+from kctl.records.builder import RecordBatchBuilder
+from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
+from kctl.records.memory_records import batches
+from tests.support.golden import golden_segments
+from tests.support.group_invariants import check_groups
+from tests.support.group_world import SESSION_MS, GroupWorld, MemoryLog
+
+TP = ("t", 0)
+TOPIC = ("__consumer_offsets", 0)
+
+
+def golden_world():
+    """The groups of Apache Kafka 2.7.2's log directory, all four partitions led here."""
+    log = MemoryLog()
+    for partition in range(4):
+        log.batches[("__consumer_offsets", partition)] = [
+            bytearray(batch.to_bytes())
+            for segment in golden_segments(f"__consumer_offsets-{partition}")
+            for batch in batches(segment)
+        ]
+    world = GroupWorld(log=log, partition_count=4)
+    for partition in range(4):
+        world.elect(partition)
+    return world
+
+
+def takeover(world, **options):
+    """Another broker that has the same log."""
+    return GroupWorld(log=world.log, seed=2, **options).elect()
+
+
+def test_kafkas_groups_are_read():
+    world = golden_world()
+    code, groups = world.service.list_groups()
+    assert code == 0
+    assert {(g.group_id, g.protocol_type, g.group_state) for g in groups} == {
+        ("g-simple", "", "Empty"),
+        ("g-static", "consumer", "Stable"),
+        ("g-coop", "consumer", "Empty"),
+        ("g-live", "consumer", "Empty"),
+        ("tx-group", "", "Empty"),
+    }
+    for host in world.service._shards.active_hosts():
+        check_groups(host.shard)
+
+
+def test_kafkas_offsets_are_read():
+    world = golden_world()
+    assert world.committed(group_id="g-simple") == {("v2-none", 0): 40}
+    assert world.committed(group_id="g-live") == {
+        ("tx", 0): 287,
+        ("tx", 1): 153,
+        ("v2-none", 0): 300,
+    }
+    # Committed inside transactions; the one for tx-1 was aborted.
+    assert world.committed(group_id="tx-group") == {("tx", 0): 11}
+    assert world.committed(group_id="g-deleted") == {}
+
+
+def test_kafkas_static_member_may_come_back():
+    world = golden_world()
+    (member,) = world.service.describe("g-static").members
+    assert member.group_instance_id == "instance-1"
+    assert member.member_assignment
+    back = world.join(
+        group_id="g-static",
+        instance_id="instance-1",
+        protocols={"range": member.member_metadata},
+    )
+    assert back.error is ErrorCode.NONE
+    new = back.response.member_id
+    synced = world.sync(new, 1, group_id="g-static", instance_id="instance-1")
+    assert synced.response.assignment == member.member_assignment
+
+
+def test_a_stable_group_goes_on_at_its_next_coordinator():
+    first = GroupWorld().elect()
+    (one, two), generation_id = first.form_group(2)
+    first.commit({TP: 5}, member_id=one, generation_id=generation_id)
+    second = takeover(first)
+    assert second.state() == "Stable"
+    assert second.committed() == {TP: 5}
+    assert second.heartbeat(one, generation_id) is ErrorCode.NONE
+    assert second.sync(two, generation_id).response.assignment == b"part of 1"
+    assert second.join(one).responses == []  # the leader is still the leader
+    check_groups(second.shard)
+
+
+def test_members_have_a_whole_session_to_find_their_new_coordinator():
+    first = GroupWorld().elect()
+    (one, _), _ = first.form_group(2)
+    second = takeover(first)
+    second.advance(SESSION_MS - 1)
+    assert second.heartbeat(one, 1) is ErrorCode.NONE
+    second.advance(1)
+    assert list(second.group().members) == [one]
+
+
+def test_dynamic_members_that_were_loaded_are_dropped_when_they_do_not_rejoin():
+    """Apache Kafka 2.7.2 takes loaded members for static ones, and waits for their sessions."""
+    first = GroupWorld().elect()
+    (one, two), _ = first.form_group(2, session_ms=60_000, rebalance_ms=20_000)
+    second = takeover(first)
+    answer = second.join(one)
+    second.advance(20_000)
+    assert [m.member_id for m in answer.response.members] == [one]
+    assert second.heartbeat(two, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_now_too_large_rebalances():
+    first = GroupWorld().elect()
+    (one, two, three), _ = first.form_group(3)
+    second = takeover(first, settings={"group.max.size": "2"})
+    assert second.state() == "PreparingRebalance"
+    answers = [second.join(member_id) for member_id in (one, two, three)]
+    assert answers[2].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert {answer.response.generation_id for answer in answers[:2]} == {2}
+    check_groups(second.shard)
+
+
+def test_a_deleted_group_stays_deleted():
+    first = GroupWorld().elect()
+    (one,), generation_id = first.form_group(1)
+    first.commit({TP: 5}, member_id=one, generation_id=generation_id)
+    first.leave(one)
+    first.delete_groups("g")
+    assert takeover(first).service.list_groups() == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(ControlRecordType.COMMIT, {TP: 9}), (ControlRecordType.ABORT, {TP: 5})],
+)
+def test_a_transaction_that_ended_before_the_failover_is_settled(kind, expected):
+    first = GroupWorld().elect()
+    first.commit({TP: 5})
+    first.commit({TP: 9}, producer_id=3)
+    marker = EndTransactionMarker(kind, 0)
+    batch = marker_batch(marker, producer_id=3, producer_epoch=0, timestamp=0)
+    first.log.append(TOPIC, batch, lambda code, offset: None)
+    assert takeover(first).committed(stable=True) == expected
+
+
+def test_a_transaction_that_was_open_at_the_failover_can_be_ended_after_it():
+    first = GroupWorld().elect()
+    first.commit({TP: 9}, producer_id=3)
+    second = takeover(first)
+    assert second.committed(TP) == {TP: -1}
+    second.service.on_transaction_ended(3, [0], is_commit=True)
+    assert second.committed(TP, stable=True) == {TP: 9}
+
+
+def test_nothing_is_answered_while_loading():
+    first = GroupWorld().elect()
+    (one,), _ = first.form_group(1)
+    first.commit({TP: 5}, group_id="simple")
+    world = GroupWorld(log=first.log)
+    world.service.on_elected(0, 0)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    describe, fetch = world.service.describe, world.service.fetch_offsets
+    assert describe("g").error_code == loading
+    assert fetch("simple", None)[0] == loading
+    assert world.service.list_groups() == (loading, [])
+    # These two would confuse clients, or make them give up their membership for nothing.
+    assert world.heartbeat(one, 1) is ErrorCode.NONE
+    world.scheduler.settle()
+    assert describe("g").error_code == 0
+
+
+def test_joins_and_syncs_while_loading():
+    world = GroupWorld()
+    world.service.on_elected(0, 0)
+    answers = []
+    from kctl.protocol.messages.join_group import JoinGroupRequest
+    from kctl.protocol.messages.sync_group import SyncGroupRequest
+
+    body = JoinGroupRequest(group_id="g", session_timeout_ms=SESSION_MS)
+    world.service.join(body, "c", "/h", answers.append, is_member_id_required=True)
+    world.service.sync(SyncGroupRequest(group_id="g"), answers.append)
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    ]
+
+
+def test_a_big_partition_is_loaded_in_pieces():
+    first = GroupWorld().elect()
+    for number in range(2_000):
+        first.commit({("t", number % 50): number}, metadata="x" * 300)
+    world = GroupWorld(log=first.log)
+    world.service.on_elected(0, 0)
+    first.log.reads = 0
+    turns = 0
+    while world.service.list_groups()[0]:
+        before = first.log.reads
+        world.scheduler.turn()
+        assert first.log.reads - before <= 1
+        turns += 1
+    assert turns > 5
+    assert world.committed() == first.committed()
+
+
+def test_who_does_not_coordinate_says_so():
+    world = GroupWorld()
+    assert world.join().error is ErrorCode.NOT_COORDINATOR
+    assert world.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
+    assert world.commit({TP: 1}).response == [ErrorCode.NOT_COORDINATOR]
+    assert world.delete_groups("g").response == {"g": ErrorCode.NOT_COORDINATOR}
+    assert world.service.list_groups() == (0, [])
+
+
+def test_who_waits_is_sent_away_when_the_coordinator_moves():
+    world = GroupWorld().elect()
+    (one, _), _ = world.form_group(2)
+    joining = world.join(one)
+    (three, _), (four, _) = world.enter(group_id="h"), world.enter(group_id="h")
+    world.advance(6_000)
+    syncing = world.sync(four, 1, group_id="h")
+    world.log.is_holding = True
+    committing = world.commit({TP: 5}, group_id="simple")
+    world.service.on_resigned(0, 1)
+    not_coordinator = ErrorCode.NOT_COORDINATOR
+    assert joining.error is syncing.error is not_coordinator
+    assert committing.response == [not_coordinator]
+    assert world.heartbeat(three, 1, group_id="h") is not_coordinator
+    world.log.release()  # too late: nobody is told twice
+    world.advance(100_000)
+    assert world.scheduler.timer_count == 1  # that of expiry
+
+
+def test_the_shutdown_sends_everybody_away():
+    world = GroupWorld().elect()
+    _, joining = world.enter()
+    world.service.shutdown()
+    assert joining.error is ErrorCode.NOT_COORDINATOR
+    assert world.join().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.scheduler.timer_count == 0
+
+
+def test_news_of_older_epochs_are_no_news():
+    """KAFKA-10614: an election and a resignation may be heard of in the wrong order."""
+    world = GroupWorld().elect(epoch=5)
+    world.commit({TP: 5})
+    world.service.on_resigned(0, 4)
+    assert world.committed() == {TP: 5}
+    shard = world.shard
+    world.elect(epoch=5)  # the controller says it again
+    world.elect(epoch=3)
+    assert world.shard is shard
+    world.service.on_resigned(0, 6)
+    world.elect(epoch=5)
+    assert world.commit({TP: 6}).response == [ErrorCode.NOT_COORDINATOR]
+    world.elect(epoch=7)
+    assert world.committed() == {TP: 5}
+
+
+def test_a_replica_that_is_gone_coordinates_nothing_but_may_come_back():
+    world = GroupWorld().elect(epoch=5)
+    world.service.on_resigned(0, None)
+    assert world.commit({TP: 6}).response == [ErrorCode.NOT_COORDINATOR]
+    world.elect(epoch=6)
+    assert world.commit({TP: 6}).response == [0]
+
+
+def test_a_coordinator_that_cannot_read_its_log_coordinates_nothing():
+    log = MemoryLog()
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=0, key=b"\0", value=b"")
+    log.append(TOPIC, builder.build(), lambda code, offset: None)
+    world = GroupWorld(log=log).elect()
+    assert world.join().error is ErrorCode.NOT_COORDINATOR
+    assert "__consumer_offsets-0" in world.trace.warnings[0]
+
+
+def test_a_coordinator_that_lost_its_partition_while_loading_coordinates_nothing():
+    first = GroupWorld().elect()
+    first.commit({TP: 5})
+    world = GroupWorld(log=first.log)
+    world.service.on_elected(0, 0)
+    first.log.is_leader = False
+    world.scheduler.settle()
+    assert world.join().error is ErrorCode.NOT_COORDINATOR
+
+
+def test_records_of_later_kafkas_are_passed_over():
+    log = MemoryLog()
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=0, key=b"\0\x05future", value=b"\0\0")
+    log.append(TOPIC, builder.build(), lambda code, offset: None)
+    world = GroupWorld(log=log).elect()
+    assert world.commit({TP: 5}).response == [0]
+    assert ("group_records_skipped", {"partition": 0, "count": 1}) in world.trace.events
+
+
+def test_batches_are_compressed_as_the_config_says():
+    world = GroupWorld({"offsets.topic.compression.codec": "1"}).elect()
+    world.commit({("t", number): number for number in range(100)})
+    (batch,) = batches(world.log.batches[TOPIC][0])
+    assert batch.compression_type == 1
+    assert takeover(world).committed() == world.committed()
+
+
+@pytest.mark.parametrize(
+    ("ibp", "offset_version", "group_version"),
+    [("0.10.0", 1, 0), ("0.11.0", 1, 1), ("2.1-IV0", 2, 2), ("2.2", 3, 2), ("2.7", 3, 3)],
+)
+def test_values_have_the_version_that_all_brokers_can_read(ibp, offset_version, group_version):
+    world = GroupWorld({"inter.broker.protocol.version": ibp}).elect()
+    (one,), generation_id = world.form_group(1)
+    world.commit({TP: 5}, member_id=one, generation_id=generation_id)
+    versions = [int.from_bytes(value[:2]) for _, value in world.log.records(TOPIC)]
+    assert versions == [group_version, offset_version]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "hash_code"),
+    [
+        ("", 0),
+        ("g-coop", 1301546765),
+        ("tx-group", 815736310),
+        ("ключ", 33309882),
+        ("𝄞", 1772394),
+        ("polygenelubricants", 0),  # Java's hash is the one number without an absolute value
+    ],
+)
+def test_groups_hash_as_java_strings_do(group_id, hash_code):
+    from kctl.broker.coordinator.group_coordinator_service import abs_java_hash
+
+    assert abs_java_hash(group_id) == hash_code
+
+
+def test_a_group_is_where_kafka_put_it():
+    world = golden_world()
+    places = {"g-simple": 0, "g-static": 0, "g-coop": 1, "g-live": 2, "tx-group": 2, "g-deleted": 3}
+    assert {group_id: world.service.partition_for(group_id) for group_id in places} == places
