@@ -59,6 +59,21 @@ class VirtualScheduler:
     def future(self):
         return Future(self.call_soon)
 
+    def background(self, job):
+        """The job runs on a later turn of the same loop; its outcome arrives after that."""
+        future = Future(self.call_soon)
+
+        def run():
+            try:
+                result = job()
+            except Exception as error:  # noqa: BLE001 - as the real scheduler hands it over
+                future.set_error(error)
+            else:
+                future.set_result(result)
+
+        self.call_soon(run)
+        return future
+
     @property
     def timer_count(self):
         return sum(timer.callback is not None for _, _, timer in self._timers)

@@ -1,0 +1,25 @@
+import dataclasses
+
+import pytest
+
+from kctl.runtime.real.disk import RealDisk
+from tests.support import golden_logs
+from tests.support.virtual_runtime import virtual_runtime
+
+
+@pytest.fixture
+def runtime():
+    """A runtime over real files whose time the test moves."""
+    return dataclasses.replace(virtual_runtime(), disk=RealDisk())
+
+
+@pytest.fixture
+def clean_logs(tmp_path):
+    """A fresh copy of the golden log directory after a clean stop."""
+    return golden_logs.unpack("clean", tmp_path)
+
+
+@pytest.fixture
+def unclean_logs(tmp_path):
+    """A fresh copy of the golden log directory right after `kill -9`."""
+    return golden_logs.unpack("unclean", tmp_path)
