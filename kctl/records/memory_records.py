@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
-from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.records.compression import ZSTD
 from kctl.records.legacy import RECORD_OVERHEAD_V0, LegacyBatch
 from kctl.records.record import Record
 from kctl.records.record_batch import (
@@ -27,8 +25,6 @@ Buffer = bytes | bytearray | memoryview
 Batch = RecordBatch | LegacyBatch
 
 CURRENT_MAGIC = 2
-PRODUCE_VERSION_WITH_V2 = 3
-PRODUCE_VERSION_WITH_ZSTD = 7
 
 
 class BatchLocation(NamedTuple):
@@ -108,37 +104,6 @@ def valid_end(buffer: Buffer) -> int:
     for found in locations(buffer):
         end = found.position + found.size
     return end
-
-
-def check_produced(buffer: Buffer, version: int) -> None:
-    """What Produce `version` asks of its records before anybody looks for their partition:
-    since v3 one v2 batch, and zstd only since v7. ApiError otherwise; CorruptDataError where the
-    first batch's size or magic make no sense (Kafka 2.7 closes the connection then)."""
-    if version < PRODUCE_VERSION_WITH_V2:
-        return
-    found = locate(buffer)
-    if found is None or found.size > len(buffer):
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} must have at least one record batch",
-        )
-    if found.magic != CURRENT_MAGIC:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain record batches "
-            f"with magic version 2",
-        )
-    if version < PRODUCE_VERSION_WITH_ZSTD and RecordBatch(buffer).compression_type == ZSTD:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {version} are not allowed to use ZStandard compression",
-        )
-    if found.size < len(buffer) and next(locations(buffer, found.size), None) is not None:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {version} are only allowed to contain exactly one "
-            f"record batch",
-        )
 
 
 def first_batch_size(buffer: Buffer) -> int | None:

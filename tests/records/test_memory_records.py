@@ -5,7 +5,6 @@ import struct
 import pytest
 
 from kctl.errors import CorruptDataError
-from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import build_batch
 from kctl.records.compression import CompressionType
 from kctl.records.control import ControlRecordType, control_record_type, read_marker
@@ -13,7 +12,6 @@ from kctl.records.legacy import LegacyBatch
 from kctl.records.legacy_builder import MessageSetBuilder, encode_message
 from kctl.records.memory_records import (
     batches,
-    check_produced,
     first_batch_size,
     locate,
     records,
@@ -134,24 +132,6 @@ def test_wrappers_that_make_no_sense(batch, words):
 
 def test_cut_message_at_the_end_of_a_wrapper_is_ignored():
     assert [r.offset for r in wrapper(a_set(1)[:-3], offset=0).records()] == [0]
-
-
-def test_produce_v3_wants_exactly_one_batch_of_format_v2():
-    check_produced(a_batch(), 3)
-    check_produced(a_set(0), 2)
-    check_produced(b"", 2)
-    for data in (a_set(1), b"", a_batch()[:70], a_batch() + a_batch(2)):
-        with pytest.raises(ApiError) as raised:
-            check_produced(data, 3)
-        assert raised.value.code is ErrorCode.INVALID_RECORD
-
-
-def test_produce_takes_zstd_only_since_v7():
-    data = a_batch(compression_type=CompressionType.ZSTD)
-    check_produced(data, 7)
-    with pytest.raises(ApiError) as raised:
-        check_produced(data, 6)
-    assert raised.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_control_keys_of_later_kafkas_are_unknown_not_damage():

@@ -26,7 +26,7 @@ from kctl.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kctl.records.compression import CompressionType
-from kctl.records.memory_records import CURRENT_MAGIC, locate
+from kctl.records.memory_records import CURRENT_MAGIC, locate, locations
 from kctl.records.record_batch import ATTRIBUTES_OFFSET, COMPRESSION_MASK
 
 _VALID_ACKS = (-1, 0, 1)
@@ -73,8 +73,8 @@ def _refusal(
     if records is None:
         raise CorruptDataError("produce request without records")
     found = locate(records)
-    if found is None:
-        return ErrorCode.INVALID_RECORD, f"{prefix} must have at least one record batch"
+    if found is None or found.size > len(records):
+        raise CorruptDataError(f"{prefix} must have at least one record batch")
     if found.magic != CURRENT_MAGIC:
         return (
             ErrorCode.INVALID_RECORD,
@@ -86,12 +86,25 @@ def _refusal(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"{prefix} are not allowed to use ZStandard compression",
         )
-    if found.position + found.size < len(records):
-        return (
-            ErrorCode.INVALID_RECORD,
-            f"{prefix} are only allowed to contain exactly one record batch",
-        )
+    if found.size < len(records):
+        return _trailing_refusal(records, found.size, prefix)
     return ErrorCode.NONE, None
+
+
+def _trailing_refusal(
+    records: memoryview | bytearray, position: int, prefix: str
+) -> tuple[int, str | None]:
+    """What is wrong with bytes behind the first batch: a cut batch there is ignored."""
+    try:
+        second = next(locations(records, position), None)
+    except CorruptDataError as error:
+        return ErrorCode.CORRUPT_MESSAGE, str(error)
+    if second is None:
+        return ErrorCode.NONE, None
+    return (
+        ErrorCode.INVALID_RECORD,
+        f"{prefix} are only allowed to contain exactly one record batch",
+    )
 
 
 def _answer(request: Request, acks: int, results: list[AppendResult]) -> None:

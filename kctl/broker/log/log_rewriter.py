@@ -81,6 +81,10 @@ def validate_and_rewrite(
     found = _analyze(records, facts)
     if not found:
         return ValidatedRecords(records, next_offset, next_offset - 1, NO_TIMESTAMP, -1, 0)
+    end = found[-1].position + found[-1].size
+    if end < len(records):
+        # Behind the last whole batch lies a cut one.
+        records = memoryview(records)[:end]
     source = next((batch.compression_type for batch in found[::-1] if batch.compression_type), NONE)
     target = source if rules.compression_type is None else rules.compression_type
     _check_set(found, source, rules)

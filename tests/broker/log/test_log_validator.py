@@ -14,6 +14,7 @@ from kctl.broker.log.log_validator import (
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder, build_batch
 from kctl.records.compression import CompressionType
+from kctl.records.memory_records import valid_end
 from kctl.records.record import Record
 from kctl.records.record_batch import LOG_APPEND_TIME, RecordBatch
 from tests.support.append_cases import Case, cases, comparable
@@ -115,6 +116,7 @@ def test_answers_as_apache_kafka_does(case):
         assert comparable(bytes(validated.records)) == comparable(case.stored) or (
             case.stored == b"" and case.name in EMPTY
         )
+        assert valid_end(validated.records) == len(validated.records) or case.name in EMPTY
         last_offset = validated.last_offset
         facts = (last_offset, validated.max_timestamp, validated.offset_of_max_timestamp)
         if case.name in EMPTY:
