@@ -7,7 +7,7 @@ offsets do not count up from 0.
 In place or rewritten, as Kafka decides it:
 - format and codec as the topic wants them: in place; but compressed v0 is always rewritten, as
   its inner offsets are absolute, and so is a batch whose inner offsets are not 0, 1, 2, ...
-  (old librdkafka; Kafka rewrites compressed ones only);
+  (old clients; Kafka 2.7 rewrites v1 wrappers, fails on compressed v2, stores plain v2 as it is);
 - anything else: all records go into one new batch (uncompressed v0 and v1: one message each);
 - control batches are never compressed by the broker.
 

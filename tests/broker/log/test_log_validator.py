@@ -3,6 +3,8 @@
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kctl.broker.log.log_validator import (
     AppendOrigin,
@@ -11,15 +13,17 @@ from kctl.broker.log.log_validator import (
     ValidationRules,
     validate_records,
 )
+from kctl.broker.log.record_checks import FULLY_CHECKED_RECORDS
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder, build_batch
 from kctl.records.compression import CompressionType
-from kctl.records.memory_records import valid_end
+from kctl.records.memory_records import records, valid_end
 from kctl.records.record import Record
 from kctl.records.record_batch import LOG_APPEND_TIME, RecordBatch
 from tests.support.append_cases import Case, cases, comparable
 
 NOW = 1_600_000_100_000
+OLD = ["v0-none as it is", "v1-none as it is", "v0-lz4 as it is", "v1-gzip as it is"]
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MAGICS = {"0.9.0": 0, "0.10.0": 1}
 
@@ -202,16 +206,16 @@ def test_bomb_costs_little_memory(codec):
 
 
 def test_bomb_on_a_compacted_topic_is_refused():
-    records = [Record(number, NOW, b"k", bytes(11_000_000)) for number in range(10)]
-    bomb = build_batch(records, compression_type=CompressionType.ZSTD)
+    large = [Record(number, NOW, b"k", bytes(11_000_000)) for number in range(10)]
+    bomb = build_batch(large, compression_type=CompressionType.ZSTD)
     with pytest.raises(ApiError, match="more than 104857600 bytes"):
         append(bomb, ValidationRules("t-0", is_compacted=True))
 
 
 def test_many_bad_records_are_not_all_named():
-    records = [Record(number, NOW, None, b"v") for number in range(3000)]
+    keyless = [Record(number, NOW, None, b"v") for number in range(3000)]
     with pytest.raises(RecordValidationError) as raised:
-        append(build_batch(records), ValidationRules("t-0", is_compacted=True))
+        append(build_batch(keyless), ValidationRules("t-0", is_compacted=True))
     assert raised.value.code is ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in raised.value.record_errors] == list(range(1000))
 
@@ -223,3 +227,38 @@ def test_recompressed_batch_that_grows_too_large_is_refused():
     with pytest.raises(ApiError) as raised:
         append(data, rules)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@given(
+    position=st.integers(0, 10**6),
+    value=st.integers(0, 255),
+    codec=st.sampled_from([*CompressionType]),
+    is_compacted=st.booleans(),
+)
+def test_changed_byte_with_a_right_checksum_is_refused_or_readable(
+    position, value, codec, is_compacted
+):
+    data = some_records(FULLY_CHECKED_RECORDS, codec)
+    data[21 + position % (len(data) - 21)] = value
+    data[17:21] = RecordBatch(data).compute_crc().to_bytes(4, "big")
+    before = bytes(data)
+    try:
+        validated = append(data, ValidationRules("t-0", is_compacted=is_compacted))
+    except ApiError:
+        assert data == before
+        return
+    offsets = [record.offset for record in RecordBatch(validated.records).records()]
+    assert offsets == list(range(1000, 1000 + len(offsets)))
+
+
+@given(position=st.integers(0, 10**6), value=st.integers(0, 255), name=st.sampled_from(OLD))
+def test_changed_byte_of_old_messages_is_refused_or_readable(position, value, name):
+    case = next(case for case in cases("append") if case.name == name)
+    data = bytearray(case.data)
+    data[position % len(data)] = value
+    try:
+        validated = append(data)
+    except ApiError:
+        return
+    found = [record.offset for record in records(validated.records)]
+    assert found == list(range(1000, 1000 + validated.count))
