@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 # ListGroups from this version on tells and filters by state.
 _LIST_STATES_VERSION = 4
+# The broker compares states letter by letter: how it spells them.
+_STATES = {
+    name.lower(): name
+    for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+}
 # Groups described by one request.
 _DESCRIBE_MAX = 500
 
@@ -113,7 +118,8 @@ class GroupAdmin:
 
         version = await self._router.max_version(ApiKey.LIST_GROUPS)
         may_filter = version >= _LIST_STATES_VERSION
-        request = ListGroupsRequest(states_filter=list(states) if may_filter else [])
+        wanted = [_STATES.get(state.lower(), state) for state in states]
+        request = ListGroupsRequest(states_filter=wanted if may_filter else [])
         found = GroupList()
         view = await self._router.refresh(None)
         for broker_id in sorted(view.brokers):

@@ -4,7 +4,6 @@ What the command line says wins over the environment, that over the profile, tha
 `--command-config`, that over localhost:9092. Keys are those of Apache Kafka's clients.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +122,7 @@ def _read_properties(path: str) -> dict[str, str]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """The file of profiles; UsageError if it cannot be understood."""
+    import tomllib
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -72,7 +72,8 @@ def handle_describe_configs(services: Services, request: Request) -> None:
                 resource.configuration_keys,
             )
             result.configs = [
-                _describe(entry, resource.resource_type, body.include_synonyms) for entry in entries
+                _describe(entry, resource.resource_type, body.include_synonyms, request.api_version)
+                for entry in entries
             ]
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.reason
@@ -105,7 +106,7 @@ def _broker_view(services: Services) -> BrokerConfigView:
 
 
 def _describe(
-    entry: ConfigEntry, resource_type: int, include_synonyms: bool
+    entry: ConfigEntry, resource_type: int, include_synonyms: bool, version: int
 ) -> describe_configs.DescribeConfigsResourceResult:
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG
     is_default = (
@@ -123,7 +124,8 @@ def _describe(
         name=entry.key.name,
         value=entry.value,
         read_only=entry.is_read_only,
-        is_default=is_default,
+        # From version 1 on the source says it (KIP-226).
+        is_default=is_default and version == 0,
         config_source=entry.source,
         is_sensitive=entry.key.is_sensitive,
         synonyms=synonyms,

@@ -1,0 +1,102 @@
+"""kctl's commands, run in this process, against kctl itself and against Apache Kafka 2.7.2."""
+
+import json
+import uuid
+from dataclasses import dataclass
+
+import pytest
+from kctl.cli import app
+from tests.support import apache_kafka
+from tests.support.kctl_process import KctlBroker
+from tests.support.zookeeper import running_zookeeper
+
+
+@dataclass
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def documents(self):
+        return json.loads(self.out)
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+    @property
+    def ndjson(self):
+        return [json.loads(line) for line in self.lines]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch, tmp_path):
+    """No profile or variable of the machine may leak in."""
+    for name in ("KCTL_BOOTSTRAP_SERVER", "KCTL_PROFILE", "KCTL_DEBUG", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def kctl(capfdbinary):
+    """Runs a command line: `kctl("topic", "list")`."""
+
+    def run(*words):
+        capfdbinary.readouterr()
+        status = app.run([str(word) for word in words])
+        captured = capfdbinary.readouterr()
+        return Ran(status, captured.out.decode(), captured.err.decode())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kctl_broker(tmp_path_factory):
+    with KctlBroker(tmp_path_factory.mktemp("kctl")) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="session")
+def apache_broker(tmp_path_factory):
+    if apache_kafka.libs() is None:
+        pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
+    with (
+        running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
+        apache_kafka.apache_broker(
+            tmp_path_factory.mktemp("apache"), zookeeper.address,
+            settings={"group.initial.rebalance.delay.ms": "0"},
+        ) as address,
+    ):  # fmt: skip
+        yield address
+
+
+@pytest.fixture(params=["kctl", pytest.param("apache", marks=pytest.mark.kafka)], scope="session")
+def address(request):
+    """A broker of kctl's, then one of Apache Kafka 2.7.2."""
+    return request.getfixturevalue(f"{request.param}_broker")
+
+
+@pytest.fixture
+def on(kctl, address):
+    """Runs a command line against the broker: `on("topic", "list")`."""
+
+    def run(*words):
+        return kctl(*words, "-b", address)
+
+    return run
+
+
+@pytest.fixture
+def name():
+    """A name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def topic(on, name):
+    """A topic of three partitions."""
+    assert on("topic", "create", name, "-p", 3, "-r", 1).status == 0
+    return name

@@ -1,0 +1,156 @@
+"""kctl group."""
+
+import threading
+
+import pytest
+
+
+@pytest.fixture
+def group(on, topic, name):
+    """A group that has read two of three records of partition 0, and left."""
+    on("produce", topic, "a", "b", "c", "-p", 0)
+    ran = on("consume", topic, "-g", f"{name}-group", "--from-beginning", "-m", 2)
+    assert ran.lines == ["a", "b"], ran.err
+    return f"{name}-group"
+
+
+def test_an_idle_group_is_listed_with_its_state(on, group):
+    ran = on("group", "list", group, "-o", "json")
+
+    [document] = ran.documents
+    assert document["state"] == "Empty"
+    assert document["protocol_type"] == "consumer"
+    assert on("group", "list", group, "--state", "Stable", "-o", "name").lines == []
+    assert on("group", "list", group, "--state", "empty", "-o", "name").lines == [group]
+
+
+def test_describe_shows_the_lag(on, group, topic):
+    [document] = on("group", "describe", group, "-o", "json").documents
+
+    [partition] = [it for it in document["partitions"] if it["partition"] == 0]
+    assert partition["topic"] == topic
+    assert (partition["committed_offset"], partition["end_offset"], partition["lag"]) == (2, 3, 1)
+    assert document["total_lag"] == 1
+    assert document["members"] == []
+
+
+def test_a_group_that_is_not_there_is_an_error(on, group):
+    ran = on("group", "describe", group + "x")
+
+    assert ran.status == 1
+    assert f"hint: did you mean {group}?" in ran.err
+
+
+def test_a_dry_run_of_a_reset_only_shows_the_plan(on, group, topic):
+    words = ("group", "reset-offsets", group, "-t", topic, "--to-earliest")
+    ran = on(*words, "-n", "-o", "json")
+
+    assert ran.status == 0
+    [step] = [it for it in ran.documents if it["partition"] == 0]
+    assert (step["current_offset"], step["new_offset"], step["status"]) == (2, 0, "would reset")
+    assert on("consume", topic, "-g", group, "-e").lines == ["c"]
+
+
+def test_a_reset_needs_a_yes(on, group, topic):
+    ran = on("group", "reset-offsets", group, "-t", topic, "--to-earliest")
+
+    assert ran.status == 2
+    assert "--yes" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (["--to-earliest"], 0),
+        (["--to-latest"], 3),
+        (["--to-offset", "1"], 1),
+        (["--shift-by", "-1"], 1),
+        (["--shift-by=-9"], 0),
+        (["--to-current"], 2),
+        (["--by-duration", "1d"], 0),
+        (["--to-datetime", "2999-01-01"], 3),
+    ],
+)
+def test_a_reset_moves_the_group(on, group, topic, target, expected):
+    ran = on("group", "reset-offsets", group, "-t", f"{topic}:0", *target, "-y", "-o", "json")
+
+    assert ran.status == 0, ran.err
+    [step] = ran.documents
+    assert (step["new_offset"], step["status"]) == (expected, "reset")
+    [document] = on("group", "describe", group, "-o", "json").documents
+    committed = {it["partition"]: it["committed_offset"] for it in document["partitions"]}
+    assert committed[0] == expected
+
+
+def test_an_offset_beyond_the_end_is_cut_and_said_so(on, group, topic):
+    ran = on("group", "reset-offsets", group, "--all-topics", "--to-offset", 99, "-n", "-o", "json")
+
+    [step] = [it for it in ran.documents if it["partition"] == 0]
+    assert step["new_offset"] == 3
+    assert step["note"] == "99 is beyond the end"
+
+
+def test_a_reset_must_say_where_to_and_what(on, group):
+    assert on("group", "reset-offsets", group, "--all-topics", "-y").status == 2
+    assert on("group", "reset-offsets", group, "--to-latest", "-y").status == 2
+    both = on("group", "reset-offsets", group, "--all-topics", "--to-latest", "--to-earliest", "-y")
+    assert both.status == 2
+
+
+def test_a_group_is_deleted(on, group):
+    assert on("group", "delete", group).status == 2
+    assert on("group", "delete", group, "-n", "-o", "json").documents[0]["status"] == "would delete"
+    assert on("group", "delete", group, "-y", "-o", "name").lines == [group]
+    assert on("group", "list", group, "-o", "json").documents == []
+    assert on("group", "delete", group, "-y").status == 1
+
+
+def test_an_active_group_can_neither_be_reset_nor_deleted(on, address, topic, name):
+    """A member made by the library, as a command in this process would hold the terminal."""
+    with member_of(address, name, topic) as member_id:
+        [described] = on("group", "describe", name, "-o", "json").documents
+        assert described["state"] == "Stable"
+        assert [it["member"] for it in described["members"]] == [member_id]
+        assert len(described["members"][0]["assignment"]) == 3
+
+        reset = on("group", "reset-offsets", name, "-t", topic, "--to-latest", "-y")
+        assert reset.status == 1
+        assert "is Stable with 1 members" in reset.err
+        deleted = on("group", "delete", name, "-y", "-o", "json")
+        assert deleted.status == 1
+        assert deleted.documents[0]["status"] == "failed"
+
+
+class member_of:  # noqa: N801 - reads like a function
+    """A member of group `name` that heartbeats on a thread of its own."""
+
+    def __init__(self, address, name, topic):
+        host, _, port = address.partition(":")
+        self.address = (host, int(port))
+        self.name = name
+        self.topic = topic
+
+    def __enter__(self):
+        from kctl.admin.admin_client import AdminClient
+        from kctl.admin.group_member import GroupMember
+        from kctl.runtime.real import make_runtime
+        from kctl.runtime.trace import NullTrace
+
+        self.runtime = make_runtime(NullTrace())
+        self.admin = AdminClient.connect(self.runtime, [self.address], 20_000)
+        self.member = GroupMember(
+            self.admin.router, self.name, [self.topic], heartbeat_interval_ms=100
+        )
+        scheduler = self.runtime.scheduler
+        scheduler.run_until(scheduler.spawn(self.member.join()))
+        self.thread = threading.Thread(target=scheduler.run_forever)
+        self.thread.start()
+        return self.member.member_id
+
+    def __exit__(self, *_):
+        scheduler = self.runtime.scheduler
+        scheduler.call_soon_threadsafe(scheduler.stop)
+        self.thread.join()
+        scheduler.run_until(scheduler.spawn(self.member.leave()))
+        self.admin.close()
+        scheduler.close()
