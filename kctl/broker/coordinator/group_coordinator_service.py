@@ -333,15 +333,6 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
     )
 
 
-def offsets_topic_configs(config: BrokerConfig) -> dict[str, str]:
-    """The settings that __consumer_offsets is created with."""
-    return {
-        "cleanup.policy": "compact",
-        "segment.bytes": str(config.offsets_topic_segment_bytes),
-        "compression.type": "producer",
-    }
-
-
 def abs_java_hash(text: str) -> int:
     """The absolute value of Java's String.hashCode, over UTF-16 units; 0 for its one value
     that has none.

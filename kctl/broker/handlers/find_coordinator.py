@@ -2,8 +2,10 @@
 
 Behaviour:
 - It is the leader of the partition of __consumer_offsets that the group id hashes to.
-- The first to ask makes the topic; until it is there, and while its partition has no leader that
-  the asker's listener can reach, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
+- The first to ask makes the topic, and waits a little for it (Kafka does not, and its clients
+  come back after their back-off).
+- Without a leader that the asker's listener can reach it is COORDINATOR_NOT_AVAILABLE, which
+  clients retry.
 - Transactional ids: COORDINATOR_NOT_AVAILABLE, as transactions are not served yet.
 
 Versions: 0-3. v1 key type and error message; v3 flexible.
@@ -20,30 +22,46 @@ from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest, Find
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+# The connection is held up for so long at most while the topic is made.
+TOPIC_WAIT_MS_MAX = 500
 
 
 def handle_find_coordinator(services: Services, request: Request) -> None:
-    """Answer at once with what is known."""
+    """Answer at once with what is known, or when the topic is there."""
     body: FindCoordinatorRequest = request.body
-    if body.key_type == GROUP_KEY_TYPE:
-        request.reply(_find_group(services, request, body.key))
-    elif body.key_type == TRANSACTION_KEY_TYPE:
+    if body.key_type == TRANSACTION_KEY_TYPE:
+        request.reply(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    elif body.key_type != GROUP_KEY_TYPE:
+        request.reply(_error(ErrorCode.INVALID_REQUEST, "Unknown coordinator type"))
+    elif services.metadata_cache.contains(GROUP_METADATA_TOPIC):
+        _answer(services, request)
+    else:
+        services.runtime.scheduler.spawn(_create_topic(services, request), "find-coordinator")
+
+
+async def _create_topic(services: Services, request: Request) -> None:
+    code = await services.auto_topics.create_internal(GROUP_METADATA_TOPIC)
+    if code == ErrorCode.LEADER_NOT_AVAILABLE:  # it is coming
+        await services.topic_waits.wait(
+            [GROUP_METADATA_TOPIC], lambda: _find(services, request) is not None, TOPIC_WAIT_MS_MAX
+        )
+    _answer(services, request)
+
+
+def _answer(services: Services, request: Request) -> None:
+    found = _find(services, request)
+    if found is None:
         request.reply(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     else:
-        request.reply(_error(ErrorCode.INVALID_REQUEST, "Unknown coordinator type"))
+        request.reply(_node(*found))
 
 
-def _find_group(services: Services, request: Request, group_id: str) -> FindCoordinatorResponse:
-    if not services.metadata_cache.contains(GROUP_METADATA_TOPIC):
-        services.auto_topics.ensure_internal_topic(GROUP_METADATA_TOPIC)
-        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = services.group_coordinator.partition_for(group_id)
-    found = services.metadata_cache.leader_endpoint(
+def _find(services: Services, request: Request) -> tuple[int, Endpoint] | None:
+    body: FindCoordinatorRequest = request.body
+    partition = services.group_coordinator.partition_for(body.key)
+    return services.metadata_cache.leader_endpoint(
         TopicPartition(GROUP_METADATA_TOPIC, partition), request.context.listener_name
     )
-    if found is None:
-        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _node(*found)
 
 
 def _node(broker_id: int, endpoint: Endpoint) -> FindCoordinatorResponse:

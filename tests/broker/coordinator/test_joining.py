@@ -305,6 +305,19 @@ def test_an_assignment_that_is_stored_too_late_is_not_handed_out(world):
     assert world.state() == "PreparingRebalance"
 
 
+def test_an_assignment_that_is_stored_too_late_is_not_the_next_generations(world):
+    world.log.is_holding = True
+    one, _ = world.enter()
+    world.advance(DELAY_MS)
+    world.sync(one, 1, {one: b"late"})
+    two, joined = world.enter()
+    assert world.join(one).response.generation_id == joined.response.generation_id == 2
+    waiting = world.sync(two, 2)
+    world.log.release()
+    assert world.state() == "CompletingRebalance"
+    assert not waiting.is_there
+
+
 def test_members_that_never_ask_for_their_assignment_are_out(world):
     """KAFKA-12890: the group would wait for the leader for ever."""
     (one, _), (two, _) = world.enter(rebalance_ms=20_000), world.enter(rebalance_ms=20_000)

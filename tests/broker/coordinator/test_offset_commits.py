@@ -51,7 +51,7 @@ def test_while_a_commit_is_on_its_way_the_offset_is_not_stable(world):
     world.log.is_holding = True
     world.commit({TP: 9})
     _, (fetched,) = world.service.fetch_offsets(
-        "g", [pair for pair in world.group().offsets.in_flight], require_stable=True
+        "g", list(world.group().offsets.in_flight), require_stable=True
     )
     assert (fetched.offset, fetched.error_code) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     world.log.release()
@@ -88,7 +88,7 @@ def test_what_is_told_when_the_log_refuses_offsets(world, log_error, told):
 
 def test_members_commit_in_their_generation(world):
     (one,), generation_id = world.form_group(1)
-    commit = dict(member_id=one, generation_id=generation_id)
+    commit = {"member_id": one, "generation_id": generation_id}
     assert world.commit({TP: 5}, **commit).response == [0]
     assert world.committed() == {TP: 5}
 

@@ -80,9 +80,7 @@ def test_kafkas_records_are_written_with_the_same_bytes():
     ],
 )
 def test_older_versions_of_an_offset_lack_its_leader_epoch(version, kept):
-    made = offset_record(
-        "g", TopicPartition("t", 1), CommittedOffset(5, 7, "note", 1_000), version
-    )
+    made = offset_record("g", TopicPartition("t", 1), CommittedOffset(5, 7, "note", 1_000), version)
     assert made.value[:2] == version.to_bytes(2)
     assert read_record(made.key, made.value).committed == kept
 
