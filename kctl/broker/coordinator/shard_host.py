@@ -169,9 +169,8 @@ class ShardHost(Generic[S]):
             return False
         offset = self._load_offset
         for batch in batches(data):
-            if batch.next_offset > self._load_offset:
-                self.shard.load(batch)
-                offset = batch.next_offset
+            self.shard.load(batch)
+            offset = batch.next_offset
         is_progress = offset > self._load_offset
         self._load_offset = offset
         return is_progress

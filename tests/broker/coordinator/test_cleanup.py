@@ -129,6 +129,27 @@ def test_offsets_of_an_empty_group_are_deleted_and_the_group_with_the_last(world
     assert groups(world) == []
 
 
+def test_a_group_whose_offsets_are_not_all_deleted_keeps_its_record(world):
+    (one,), generation_id = world.form_group(1)
+    world.commit({TP: 5, OTHER: 6}, member_id=one, generation_id=generation_id)
+    world.leave(one)
+    world.delete_offsets(TP)
+    assert tombstones(world) == [key for key, _ in world.log.records(TOPIC) if b"t" in key][-1:]
+    assert GroupWorld(log=world.log).elect().group().generation_id == 2
+
+
+def test_a_group_that_is_committed_to_while_it_is_deleted_keeps_its_record(world):
+    (one,), _ = world.form_group(1)
+    world.leave(one)
+    world.log.is_holding = True
+    world.commit({TP: 5})
+    world.delete_groups("g")
+    world.log.release()
+    world.scheduler.settle()
+    assert tombstones(world) == []
+    assert groups(world) == ["g"]
+
+
 def test_offsets_of_other_groups_of_workers_are_not_deleted(world):
     world.form_group(1, protocol_type="connect")
     assert world.delete_offsets(TP).response == (ErrorCode.NON_EMPTY_GROUP, [])

@@ -59,7 +59,8 @@ def test_the_table_is_the_one_of_kafka():
 
 
 def test_the_protocol_that_most_put_first_is_selected():
-    assert make_group(["range", "sticky"], ["sticky", "range"], ["sticky", "range"]).select_protocol() == "sticky"  # fmt: skip
+    group = make_group(["range", "sticky"], ["sticky", "range"], ["sticky", "range"])
+    assert group.select_protocol() == "sticky"
 
 
 def test_only_protocols_that_all_know_are_voted_for():

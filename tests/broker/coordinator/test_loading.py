@@ -2,7 +2,10 @@
 
 import pytest
 
+from kctl.broker.coordinator.group_coordinator_service import abs_java_hash
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.join_group import JoinGroupRequest
+from kctl.protocol.messages.sync_group import SyncGroupRequest
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
 from kctl.records.memory_records import batches
@@ -91,6 +94,15 @@ def test_a_stable_group_goes_on_at_its_next_coordinator():
     check_groups(second.shard)
 
 
+def test_the_leader_of_a_loaded_group_is_the_one_it_had():
+    first = GroupWorld().elect()
+    first.form_static_group("i1", "i2")
+    leader = first.join(instance_id="i1").response.member_id
+    second = takeover(first)
+    assert next(iter(second.group().members)) != leader
+    assert second.group().leader_id == leader
+
+
 def test_members_have_a_whole_session_to_find_their_new_coordinator():
     first = GroupWorld().elect()
     (one, _), _ = first.form_group(2)
@@ -176,9 +188,6 @@ def test_joins_and_syncs_while_loading():
     world = GroupWorld()
     world.service.on_elected(0, 0)
     answers = []
-    from kctl.protocol.messages.join_group import JoinGroupRequest
-    from kctl.protocol.messages.sync_group import SyncGroupRequest
-
     body = JoinGroupRequest(group_id="g", session_timeout_ms=SESSION_MS)
     world.service.join(body, "c", "/h", answers.append, is_member_id_required=True)
     world.service.sync(SyncGroupRequest(group_id="g"), answers.append)
@@ -329,8 +338,6 @@ def test_values_have_the_version_that_all_brokers_can_read(ibp, offset_version, 
     ],
 )
 def test_groups_hash_as_java_strings_do(group_id, hash_code):
-    from kctl.broker.coordinator.group_coordinator_service import abs_java_hash
-
     assert abs_java_hash(group_id) == hash_code
 
 

@@ -2,7 +2,11 @@
 
 import pytest
 
+from kctl.broker.coordinator.group.offset_commits import OffsetCommit
+from kctl.broker.coordinator.group.offsets import CommittedOffset
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
+from kctl.records.memory_records import batches
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import DELAY_MS, GroupWorld
 
@@ -132,9 +136,6 @@ def test_members_may_not_commit_before_they_know_their_assignment(world):
 
 
 def test_commits_of_one_turn_of_the_loop_are_one_batch(world):
-    from kctl.broker.coordinator.group.offset_commits import OffsetCommit
-    from kctl.broker.coordinator.group.offsets import CommittedOffset
-    from kctl.model import TopicPartition
 
     replies = []
     for number in range(100):
@@ -149,9 +150,6 @@ def test_commits_of_one_turn_of_the_loop_are_one_batch(world):
 
 def test_a_commit_that_is_too_large_fails_alone(world):
     """What would make a batch too large is not in one batch with others."""
-    from kctl.broker.coordinator.group.offset_commits import OffsetCommit
-    from kctl.broker.coordinator.group.offsets import CommittedOffset
-    from kctl.model import TopicPartition
 
     small, large = [], []
 
@@ -195,11 +193,25 @@ def test_the_end_of_a_transaction_concerns_only_its_producer(world):
 
 
 def test_offsets_in_a_transaction_go_into_a_transactional_batch_of_their_own(world):
-    from kctl.records.memory_records import batches
 
     world.commit({TP: 5}, producer_id=PRODUCER)
     (batch,) = batches(world.log.batches[TOPIC][0])
     assert (batch.is_transactional, batch.producer_id, batch.base_sequence) == (True, PRODUCER, 0)
+
+
+def test_offsets_in_a_transaction_come_after_what_was_asked_before_them(world):
+    replies = []
+    for number, producer_id in enumerate((-1, PRODUCER, -1)):
+        offsets = [(TopicPartition("t", number), CommittedOffset(number, -1, "", 0))]
+        commit = OffsetCommit("g", "", None, -1, offsets, replies.append, producer_id, 0)
+        if producer_id == PRODUCER:
+            world.service.commit_offsets_in_transaction(commit)
+        else:
+            world.service.commit_offsets(commit)
+    world.scheduler.settle()
+    order = [key[-1] for key, _ in world.log.records(TOPIC)]
+    assert order == [0, 1, 2]
+    assert replies == [[0]] * 3
 
 
 def test_a_transaction_may_name_the_member_it_commits_for(world):
