@@ -11,8 +11,8 @@ in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the c
 A peer that only finished speaking still gets its answers (half-close).
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
-until that answer; what this connection has in memory is charged to the server's budget, and a new
-frame is begun only when the budget allows, whereas one that has begun is always finished.
+until that answer; a request's bytes are charged to the server's budget from its first byte to its answer;
+a new frame is begun only when the budget allows, whereas one that has begun is always finished.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
@@ -58,6 +58,7 @@ class ServerConnection:
         "_is_large",
         "_is_over",
         "_is_reading_paused",
+        "_is_sending",
         "_is_serving",
         "_is_speechless",
         "_is_waiting",
@@ -90,6 +91,8 @@ class ServerConnection:
         self._charged_bytes = 0
         self._is_serving = False
         self._is_reading_paused = False
+        # The last answer waits for the peer to read.
+        self._is_sending = False
         # Waits for the server's budget.
         self._is_waiting = False
         # The peer has said all it will say.
@@ -108,7 +111,7 @@ class ServerConnection:
         """Serve what is whole now, unless a request is in flight."""
         self._server.counters.bytes_in += count
         self._frames.buffer_updated(count)
-        if self._current is None:
+        if self._current is None and not self._is_sending:
             self._serve()
         self._settle()
 
@@ -156,9 +159,11 @@ class ServerConnection:
     def resume(self) -> None:
         """Go on after an answer, or once the budget allows."""
         self._is_waiting = False
-        if not self._is_over and self._current is None:
-            self._serve()
-            self._settle()
+        if self._is_over or self._current is not None or self._transport.unsent_bytes():
+            return
+        self._is_sending = False
+        self._serve()
+        self._settle()
 
     # Requests
 
@@ -195,9 +200,16 @@ class ServerConnection:
         self._is_large = type(frame) is memoryview
         self._dispatch(frame)
         if self._transport.unsent_bytes():
-            self._transport.when_sent(self.resume)
+            self._wait_for_reader()
             return False
-        return True
+        # Look again only if something is to be found or done: mostly nothing is.
+        return (
+            frames.buffered_bytes > 0
+            or self._is_large
+            or self._is_reading_paused
+            or self._is_speechless
+            or self._is_draining
+        )
 
     def _dispatch(self, frame: Buffer) -> None:
         server = self._server
@@ -267,13 +279,14 @@ class ServerConnection:
             self._go_on()
 
     def _post(self, parts: list[Part]) -> None:
-        self._server.counters.bytes_out += sum(map(len, parts))
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        self._server.counters.bytes_out += size
         self._transport.send(parts)
 
     def _go_on(self) -> None:
         """After a late answer: never in its caller's stack, which may be another connection."""
         if self._transport.unsent_bytes():
-            self._transport.when_sent(self.resume)
+            self._wait_for_reader()
         elif (
             self._is_large
             or self._is_speechless
@@ -282,7 +295,11 @@ class ServerConnection:
         ):
             self._server.call_soon(self.resume)
         if self._charged_bytes:
-            self._charge(self._frames.buffered_bytes)
+            self._charge(0)
+
+    def _wait_for_reader(self) -> None:
+        self._is_sending = True
+        self._transport.when_sent(self.resume)
 
     def _reject(self, words: str) -> None:
         server = self._server
@@ -301,14 +318,17 @@ class ServerConnection:
     def _settle(self) -> None:
         """Before the loop goes on: leave the scratch buffer, keep the books."""
         frames = self._frames
-        frames.release()
         held = frames.buffered_bytes
+        if held:
+            frames.release()
+        if held >= PIPELINED_BYTES_MAX and (self._current is not None or self._is_sending):
+            self._pause_reading()
+        # What waits for its turn is not charged: those who wait would keep each other waiting.
+        charged = held if self._has_begun_frame else 0
         if self._current is not None:
-            if held >= PIPELINED_BYTES_MAX:
-                self._pause_reading()
-            held += self._current_bytes
-        if held != self._charged_bytes:
-            self._charge(held)
+            charged += self._current_bytes
+        if charged != self._charged_bytes:
+            self._charge(charged)
 
     def _charge(self, held: int) -> None:
         change, self._charged_bytes = held - self._charged_bytes, held
