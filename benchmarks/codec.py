@@ -131,7 +131,9 @@ def main() -> None:
         compiled = compile_milliseconds(message, version)
         data = b"".join(encode(message, version))
         cls = message.__class__
-        decoding = microseconds(lambda c=cls, v=version, d=data: decode(c, v, d))  # type: ignore[misc]
+        decoding = microseconds(
+            lambda c=cls, v=version, d=data: decode(c, v, d)  # type: ignore[misc]
+        )
         encoding = microseconds(lambda m=message, v=version: encode(m, v))  # type: ignore[misc]
         figures = (decoding, encoding, *compiled)
         columns = (f"{value:>{len(title)}.2f}" for value, title in zip(figures, head, strict=True))

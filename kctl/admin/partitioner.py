@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by its key's hash as all of Kafka's clients agree, else by turns.
+"""Which partition a record goes to: by its key's hash, as Kafka's clients agree, or by turns.
 
 Kafka 2.7: org.apache.kafka.clients.producer.internals.DefaultPartitioner,
 org.apache.kafka.common.utils.Utils (`murmur2`); KIP-480

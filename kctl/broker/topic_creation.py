@@ -1,4 +1,4 @@
-"""TopicCreator: checks what a new topic, or new partitions, are to be, and writes them to the store.
+"""TopicCreator: checks what new topics and partitions are to be, and writes them to the store.
 
 The controller sees them there and does the rest. Refusals are ApiErrors in Kafka's words. What is
 refused here and not by Kafka: a manual assignment with no replica or a negative broker id for some

@@ -40,7 +40,8 @@ def bash(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
     lines = [
         "# Completion of kctl for bash; made by `kctl completion bash`.",
         "_kctl() {",
-        '    local line="${COMP_LINE:0:COMP_POINT}" cur="" path="" word="" option="" skip="" count=0',
+        '    local line="${COMP_LINE:0:COMP_POINT}"'
+        ' cur="" path="" word="" option="" skip="" count=0',
         "    local -a words=() connect=()",
         '    read -ra words <<< "$line"',
         '    [[ "$line" == *[[:space:]] ]] || { cur="${words[-1]}"; unset "words[-1]"; }',
@@ -82,8 +83,10 @@ def bash(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         "        esac",
         "    fi",
         '    case "$offer" in',
-        '        @files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return;;',
-        '        @*) offer="$("${words[0]}" __complete "${offer#@}" "$cur" "${connect[@]}" 2>/dev/null)";;',
+        "        @files) compopt -o filenames 2>/dev/null;"
+        ' mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return;;',
+        '        @*) offer="$("${words[0]}" __complete "${offer#@}" "$cur"'
+        ' "${connect[@]}" 2>/dev/null)";;',
         "    esac",
         '    mapfile -t COMPREPLY < <(compgen -W "$offer" -- "$cur")',
         "}",
@@ -110,7 +113,8 @@ def zsh(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         '        case "$word" in',
         f'            ({"|".join(_value_options(specs))}) skip="$word";;',
         "            (-*) ;;",
-        f'            (*) case "$found" in (""|{"|".join(groups)}) found="${{found:+$found }}$word";;',
+        f'            (*) case "$found" in (""|{"|".join(groups)})'
+        ' found="${found:+$found }$word";;',
         "                (*) (( count++ ));; esac;;",
         "        esac",
         "    done",
@@ -129,7 +133,8 @@ def zsh(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         '        case "$found:$count" in',
         f'            (":0") offers=({_described(tops)}); _describe command offers; return;;',
         *[
-            f"            ({name}:0) offers=({_described(children)}); _describe command offers; return;;"
+            f"            ({name}:0) offers=({_described(children)});"
+            " _describe command offers; return;;"
             for name, children in groups.items()
         ],
         *[line.replace("            ", "            (", 1) for line in _bash_argument_cases(specs)],
@@ -137,7 +142,8 @@ def zsh(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         "    fi",
         '    case "$offer" in',
         "        (@files) _files; return;;",
-        '        (@*) offers=(${(f)"$(${words[1]} __complete "${offer#@}" "$cur" "${connect[@]}" 2>/dev/null)"});;',
+        '        (@*) offers=(${(f)"$(${words[1]} __complete "${offer#@}" "$cur"'
+        ' "${connect[@]}" 2>/dev/null)"});;',
         "        (*) offers=(${=offer});;",
         "    esac",
         '    compadd -- "${offers[@]}"',

@@ -127,7 +127,8 @@ class ClusterView:
         for told in topic.partitions:
             number = told.partition_index
             before = old.partitions.get(number) if old else None
-            is_stale = before is not None and UNKNOWN_EPOCH < told.leader_epoch < before.leader_epoch
+            newest = before.leader_epoch if before else UNKNOWN_EPOCH
+            is_stale = UNKNOWN_EPOCH < told.leader_epoch < newest
             view.partitions[number] = before if before and is_stale else _partition_view(told)
         self.topics[topic.name] = view
 

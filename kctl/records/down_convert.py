@@ -42,8 +42,8 @@ def down_convert(
 ) -> DownConverted:
     """The whole batches in `buffer` in format `to_magic`, for a fetch from `first_offset`.
 
-    ApiError (UNSUPPORTED_COMPRESSION_TYPE) for zstd; CorruptDataError for damaged batches, `limit` as in
-    RecordBatch.records.
+    ApiError (UNSUPPORTED_COMPRESSION_TYPE) for zstd; CorruptDataError for damaged batches, `limit`
+    as in RecordBatch.records.
     """
     parts: list[bytes | bytearray] = []
     converted_count = 0

@@ -274,7 +274,7 @@ class LegacyBatch:
 
 
 def _last_inner_offset(data: bytes) -> int:
-    """The offset of the last whole message; the walk after this one tells what is wrong with the sizes."""
+    """The offset of the last whole message; the walk after this one says which size is wrong."""
     position = 0
     last: int | None = None
     while len(data) - position >= LOG_OVERHEAD:

@@ -118,7 +118,7 @@ def _check_tail(data: bytes, position: int, next_zxid: int, path: str) -> None:
         for start in _places_of_zxid(data, position, zxid):
             if start > position and _end_of_record(data, start) is not None:
                 raise CorruptDataError(
-                    f"{path}: the journal is damaged at byte {position}, but whole again at {start}",
+                    f"{path}: the journal is damaged at byte {position} and whole again at {start}",
                     hint="restore the file, or start with another data directory",
                 )
 

@@ -1,4 +1,4 @@
-"""ZnodeClient: pipelined, retried and fenced calls on a MetadataStore; what ClusterStore is made of.
+"""ZnodeClient: pipelined, retried and fenced calls on a MetadataStore; ClusterStore's base.
 
 Many calls go out before the first answer is awaited. A call whose answer was lost with the
 connection is made again once we are connected; expiry of the session goes to the caller.

@@ -1,4 +1,4 @@
-"""The embedded store: the contract, and what is its own: durability, order under fsync, restarts."""
+"""The embedded store: the contract, and its own: durability, order under fsync, restarts."""
 
 from typing import Any
 

@@ -2,7 +2,8 @@
 
 The nouns that `log_validator` (the short road) and `log_rewriter` (the long one) share.
 
-Kafka 2.7: kafka.log.LogValidator.validateBatch, AppendOrigin, kafka.server.RecordValidationException
+Kafka 2.7: kafka.log.LogValidator.validateBatch, AppendOrigin,
+kafka.server.RecordValidationException
 """
 
 from dataclasses import dataclass
