@@ -28,6 +28,7 @@ from kctl.protocol.messages.list_offsets import (
 
 CONSUMER_REPLICA_ID = -1
 READ_COMMITTED = 1
+_FIRST_VERSION_OF_LEADER_EPOCH = 4
 
 
 def handle_list_offsets(services: Services, request: Request) -> None:
@@ -50,7 +51,7 @@ def handle_list_offsets(services: Services, request: Request) -> None:
                 elif counts[topic.name, partition.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
                 else:
-                    _look_up(services, body, topic.name, partition, answer)
+                    _look_up(services, request, topic.name, partition, answer)
             except ApiError as error:
                 answer.error_code = _code_for_version(error.code, version)
             partitions.append(answer)
@@ -60,17 +61,19 @@ def handle_list_offsets(services: Services, request: Request) -> None:
 
 def _look_up(
     services: Services,
-    body: ListOffsetRequest,
+    request: Request,
     topic: str,
     asked: ListOffsetPartition,
     answer: ListOffsetPartitionResponse,
 ) -> None:
     partition = services.replica_manager.partition(topic, asked.partition_index)
     found = partition.fetch_offset_for_timestamp(
-        asked.timestamp, _isolation(body), asked.current_leader_epoch
+        asked.timestamp, _isolation(request.body), asked.current_leader_epoch
     )
     if found is not None:
-        answer.timestamp, answer.offset, answer.leader_epoch = found
+        answer.timestamp, answer.offset, leader_epoch = found
+        if request.api_version >= _FIRST_VERSION_OF_LEADER_EPOCH:
+            answer.leader_epoch = leader_epoch
 
 
 def _isolation(body: ListOffsetRequest) -> FetchIsolation | None:
