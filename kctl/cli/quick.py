@@ -79,8 +79,8 @@ def _split(spec: CommandSpec, words: Sequence[str]) -> tuple[dict[str, list[str]
         if option.is_flag:
             value = ""
         elif not equals:
-            value = next(rest, "-")
-            if value.startswith("-") and not _NUMBER.fullmatch(value):
+            value = next(rest, "--")
+            if value.startswith("-") and value != "-" and not _NUMBER.fullmatch(value):
                 raise _Unclear
         given.setdefault(option.name, []).append(value)
     return given, positional

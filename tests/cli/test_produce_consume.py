@@ -90,7 +90,13 @@ def test_the_same_key_always_goes_to_the_same_partition(on, topic):
 def test_a_template_shapes_the_output(on, topic):
     on("produce", topic, "v", "-k", "k", "-H", "a=1", "-p", 1, "--timestamp", "1769846400123")
 
-    ran = on("consume", topic, "-e", "-f", r"{topic}[{partition}]@{offset}\t{time} {key}={value} {headers}{{}}\n")  # noqa: E501
+    ran = on(
+        "consume",
+        topic,
+        "-e",
+        "-f",
+        r"{topic}[{partition}]@{offset}\t{time} {key}={value} {headers}{{}}\n",
+    )  # noqa: E501
 
     assert ran.out == f"{topic}[1]@0\t2026-01-31T08:00:00.123Z k=v a=1{{}}\n"
 

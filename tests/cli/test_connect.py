@@ -1,0 +1,126 @@
+"""Where to connect: what wins over what."""
+
+import pytest
+from kctl.cli.connect import ConnectOptions, parse_servers, resolve
+from kctl.errors import UsageError
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def write_config(tmp_path):
+    def write(text):
+        (tmp_path / "kctl").mkdir(exist_ok=True)
+        (tmp_path / "kctl" / "config.toml").write_text(text)
+
+    return write
+
+
+PROFILES = """
+[profiles.prod]
+bootstrap_servers = ["a:1", "b:2"]
+timeout = "7s"
+client.id = "ops"
+[profiles.prod.properties]
+"security.protocol" = "PLAINTEXT"
+"""
+
+
+def test_without_a_word_it_is_localhost(environment):
+    settings = resolve(ConnectOptions(), environment)
+
+    assert settings.bootstrap_servers == [("localhost", 9092)]
+    assert settings.timeout_ms == 30_000
+
+
+def test_a_profile_names_servers_and_settings(environment, write_config):
+    write_config(PROFILES)
+
+    settings = resolve(ConnectOptions(profile="prod"), environment)
+
+    assert settings.bootstrap_servers == [("a", 1), ("b", 2)]
+    assert settings.timeout_ms == 7_000
+    assert settings.properties == {"client.id": "ops", "security.protocol": "PLAINTEXT"}
+
+
+def test_a_default_profile_needs_no_option(environment, write_config):
+    write_config('default_profile = "prod"\n' + PROFILES)
+
+    assert resolve(ConnectOptions(), environment).bootstrap_servers[0] == ("a", 1)
+
+
+def test_the_command_line_wins_over_environment_over_profile_over_file(
+    environment, write_config, tmp_path
+):
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\nclient.id=from-file\n")
+    options = {"command_config": str(file)}
+
+    def server(**more):
+        settings = resolve(ConnectOptions(**options, **more), environment)
+        return settings.bootstrap_servers[0][0]
+
+    assert server() == "file"
+    write_config(PROFILES)
+    assert server(profile="prod") == "a"
+    environment["KCTL_BOOTSTRAP_SERVER"] = "variable:1"
+    assert server(profile="prod") == "variable"
+    assert server(properties=["bootstrap.servers=x:1"]) == "x"
+    assert server(properties=["bootstrap.servers=x:1"], bootstrap_server="option:1") == "option"
+
+
+def test_an_unknown_profile_names_those_there_are(environment, write_config):
+    write_config(PROFILES)
+
+    with pytest.raises(UsageError, match="No profile test") as caught:
+        resolve(ConnectOptions(profile="test"), environment)
+    assert caught.value.hint == "there are: prod"
+
+
+@pytest.mark.parametrize("text", ["profiles = 3\n[", "[profiles]\nprod = 3"])
+def test_nonsense_in_the_config_file_is_misuse(environment, write_config, text):
+    write_config(text)
+
+    with pytest.raises(UsageError):
+        resolve(ConnectOptions(profile="prod"), environment)
+
+
+def test_a_properties_file_that_is_not_there_is_misuse(environment, tmp_path):
+    with pytest.raises(UsageError, match="Cannot read"):
+        resolve(ConnectOptions(command_config=str(tmp_path / "none")), environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("host", [("host", 9092)]),
+        ("a:1, b:2,", [("a", 1), ("b", 2)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[::1]", [("::1", 9092)]),
+        ("PLAINTEXT://a:1", [("a", 1)]),
+    ],
+)
+def test_addresses(text, expected):
+    assert parse_servers(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "host:port", "host:0", "host:65536", ":9092"])
+def test_what_is_no_address(text):
+    with pytest.raises(UsageError):
+        parse_servers(text)
+
+
+@pytest.mark.parametrize("option", [{"properties": ["novalue"]}, {"timeout": "0s"}])
+def test_malformed_options_are_misuse(environment, option):
+    with pytest.raises(UsageError):
+        resolve(ConnectOptions(**option), environment)
+
+
+def test_encryption_is_refused_rather_than_ignored(kctl):
+    ran = kctl("topic", "list", "-X", "security.protocol=SSL")
+
+    assert ran.status == 2
+    assert "PLAINTEXT only" in ran.err

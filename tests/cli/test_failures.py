@@ -1,0 +1,124 @@
+"""What a failure tells and which exit status it has."""
+
+import errno
+import socket
+
+import pytest
+from kctl.cli import failures
+from kctl.errors import (
+    CorruptDataError,
+    KctlError,
+    StorageError,
+    TimedOutError,
+    UnreachableError,
+    UsageError,
+)
+from kctl.protocol.error_codes import ApiError, ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("x"), 2),
+        (UnreachableError("x"), 3),
+        (TimedOutError("x"), 3),
+        (ApiError(ErrorCode.INVALID_CONFIG), 1),
+        (KctlError("x"), 1),
+        (StorageError("x"), 1),
+        (CorruptDataError("x"), 1),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (BrokenPipeError(), 0),
+        (KeyboardInterrupt(), 130),
+        (ValueError("a bug"), 1),
+    ],
+)
+def test_exit_statuses(error, status):
+    assert failures.exit_status(error) == status
+
+
+def test_message_and_hint_have_a_line_each(capsys):
+    failures.report(KctlError("it broke\nbadly", hint="mend it"))
+
+    assert capsys.readouterr().err == "error: it broke badly\nhint: mend it\n"
+
+
+def test_a_full_disk_names_the_file_and_the_way_out(capsys):
+    failures.report(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
+
+    assert capsys.readouterr().err == (
+        "error: No space left on device: /data/x\n"
+        "hint: free some space on that file system and run it again\n"
+    )
+
+
+def test_a_bug_shows_no_traceback_unless_asked_for(capsys, monkeypatch):
+    failures.report(ValueError("a bug"))
+    quiet = capsys.readouterr().err
+    monkeypatch.setenv("KCTL_DEBUG", "1")
+    try:
+        raise ValueError("a bug")
+    except ValueError as error:
+        failures.report(error)
+    loud = capsys.readouterr().err
+
+    assert "Traceback" not in quiet
+    assert "KCTL_DEBUG=1" in quiet
+    assert "Traceback" in loud
+
+
+def test_nobody_listening_is_status_3_and_names_the_address(kctl):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+        ran = kctl("topic", "list", "-b", f"127.0.0.1:{port}")
+
+    assert ran.status == 3
+    assert ran.out == ""
+    assert f"127.0.0.1:{port}" in ran.err
+    assert ran.err.splitlines()[1].startswith("hint: ")
+
+
+def test_a_host_that_does_not_exist_is_status_3(kctl):
+    assert kctl("topic", "list", "-b", "no-such-host.invalid:1", "--timeout", "5s").status == 3
+
+
+def test_nobody_answering_in_time_is_status_3(kctl):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ran = kctl("topic", "list", "-b", f"127.0.0.1:{listener.getsockname()[1]}",
+                   "--timeout", "200ms")  # fmt: skip
+
+    assert ran.status == 3
+    assert ran.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topic", "list", "--nonsense"),
+        ("topic", "frobnicate"),
+        ("frobnicate",),
+        ("topic", "create"),
+        ("topic", "list", "-o", "nonsense"),
+        ("topic", "create", "x", "-p", "many"),
+        ("topic", "list", "-b"),
+    ],
+)
+def test_misuse_is_status_2_with_nothing_on_stdout(kctl, words):
+    ran = kctl(*words)
+
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err
+
+
+@pytest.mark.parametrize("words", [("--help",), ("topic", "--help"), ("topic", "list", "-h")])
+def test_help_is_no_failure(kctl, words):
+    ran = kctl(*words)
+
+    assert ran.status == 0
+    assert ran.out.startswith("Usage: kctl")
+
+
+def test_a_mistyped_command_is_answered_with_the_one_meant(kctl):
+    assert "'topic'" in kctl("topik", "list").err

@@ -1,0 +1,177 @@
+"""kctl serve: its settings, and the process as a whole."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from kctl.cli.serve import make_config
+from tests.support.kctl_process import KctlBroker
+
+
+def test_without_options_it_keeps_everything_in_the_data_directory(tmp_path):
+    config, store = make_config({}, None, str(tmp_path))
+
+    assert config.log_dir_list == [str(tmp_path / "logs")]
+    assert store == str(tmp_path / "metadata")
+    assert [(it.host, it.port) for it in config.listener_list] == [("127.0.0.1", 9092)]
+    assert config.broker_id == 0
+    assert config.offsets_topic_replication_factor == 1
+
+
+def test_a_server_properties_file_is_obeyed_and_flags_win(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=7\nlisteners=PLAINTEXT://:1234\nbroker.id=5\nlog.dirs=/x,/y\n")
+
+    config, _ = make_config({"num.partitions": "9"}, str(path), str(tmp_path))
+
+    assert config.num_partitions == 9
+    assert config.broker_id == 5
+    assert config.listener_list[0].port == 1234
+    assert config.log_dir_list == ["/x", "/y"]
+
+
+def test_with_zookeeper_nothing_is_embedded_and_kafkas_defaults_hold(tmp_path):
+    config, store = make_config({"zookeeper.connect": "z:2181/k"}, None, str(tmp_path))
+
+    assert store is None
+    assert config.zookeeper_connect == "z:2181/k"
+    assert config.offsets_topic_replication_factor == 3
+    assert config.broker_id == -1
+
+
+def test_logs_of_another_broker_keep_their_broker_id(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "meta.properties").write_text("broker.id=7\n")
+
+    config, _ = make_config({}, None, str(tmp_path))
+
+    assert config.broker_id == -1  # whatever meta.properties says
+
+
+def serve(*words, timeout_s=20):
+    """A `kctl serve` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "kctl", "serve", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def errors(ran):
+    """The lines of stderr that are not the broker's log."""
+    return [line for line in ran.stderr.splitlines() if not line.startswith("[")]
+
+
+def test_it_says_where_it_is_and_stops_cleanly(tmp_path):
+    ready = tmp_path / "ready"
+    words = ["--data-dir", tmp_path / "data", "--port", "0", "--ready-file", ready]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kctl", "serve", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        line = process.stdout.readline()
+        address = ready.read_text().strip()
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=20)
+
+    assert line.startswith(f"kctl ready on {address} ")
+    assert rest == ""
+    assert process.returncode == 0, errors
+    assert not ready.exists()
+    assert "Traceback" not in errors
+
+
+def test_seed_topics_are_there_when_it_is_ready_and_made_once(kctl, tmp_path):
+    broker = KctlBroker(tmp_path, "--seed-topic", "orders:3", "--seed-topic", "plain")
+    for _ in range(2):
+        with broker:
+            ran = kctl("topic", "list", "-b", broker.address, "-o", "json")
+            found = [(it["name"], it["partitions"]) for it in ran.documents]
+            assert found == [("orders", 3), ("plain", 1)]
+
+
+def test_records_survive_a_restart(kctl, tmp_path):
+    broker = KctlBroker(tmp_path, "--seed-topic", "t")
+    with broker:
+        assert kctl("produce", "t", "kept", "-b", broker.address).status == 0
+    with broker:
+        assert kctl("consume", "t", "-e", "-b", broker.address).lines == ["kept"]
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = serve("--data-dir", tmp_path, "--port", port)
+
+    assert ran.returncode == 1
+    assert errors(ran)[0].startswith("error: ")
+    assert f"127.0.0.1:{port}" in errors(ran)[0]
+    assert errors(ran)[1].startswith("hint: ")
+    assert ran.stdout == ""
+
+
+def test_a_data_directory_in_use_is_one_clear_line(tmp_path):
+    with KctlBroker(tmp_path):
+        ran = serve("--data-dir", tmp_path / "data", "--port", 0)
+
+    assert ran.returncode == 1
+    assert errors(ran)[0].startswith("error: ")
+    assert str(tmp_path / "data") in errors(ran)[0]
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_data_directory_of_another_cluster_is_one_clear_line(tmp_path):
+    for name in ("one", "two"):
+        with KctlBroker(tmp_path / name):
+            pass
+    data = tmp_path / "two" / "data"
+    shutil.rmtree(data / "logs")
+    (tmp_path / "one" / "data" / "logs").rename(data / "logs")
+
+    ran = serve("--data-dir", data, "--port", 0)
+
+    assert ran.returncode == 2
+    assert errors(ran)[0].startswith("error: ")
+    assert "cluster" in errors(ran)[0].lower()
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-c", "num.partitons=3"], "did you mean num.partitions?"),
+        (["-c", "num.partitions=many"], "num.partitions"),
+        (["-c", "nonsense"], "key=value"),
+        (["--port", "70000"], "70000"),
+        (["--port", "1", "--listener", "PLAINTEXT://:2"], "--listener"),
+        (["--listener", "nonsense"], "nonsense"),
+        (["--seed-topic", "t:0"], "t:0"),
+        (["--config", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_nonsense_is_misuse(kctl, tmp_path, words, told):
+    ran = kctl("serve", "--data-dir", tmp_path, *words)
+
+    assert ran.status == 2
+    assert told in ran.err
+    assert ran.out == ""
+
+
+def test_unknown_settings_of_a_file_are_only_warned_of(kctl, tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text("confluent.nonsense=1\nlisteners=nonsense\n")
+
+    ran = kctl("serve", "--config", path, "--data-dir", tmp_path)
+
+    assert ran.status == 2  # for the listeners
+    path.write_text("confluent.nonsense=1\nlisteners=PLAINTEXT://127.0.0.1:1\n")
+    ran = kctl("serve", "--config", path, "--data-dir", "/dev/null/x")
+    assert ran.status == 1
+    assert "unknown setting confluent.nonsense" in ran.err
