@@ -9,12 +9,14 @@ Invariant: `size` is where the next batch goes. A preallocated file is longer; i
 Kafka 2.7: org.apache.kafka.common.record.FileRecords, FileLogInputStream
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
-from kctl.records.memory_records import Batch, batch_at, locate
-from kctl.records.record_batch import HEADER, INT64, RECORD_BATCH_OVERHEAD
+from kctl.records.legacy import RECORD_OVERHEAD_V0
+from kctl.records.memory_records import CURRENT_MAGIC, Batch, batch_at, locate
+from kctl.records.record_batch import HEADER, INT64, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 from kctl.runtime.disk import Buffer, Disk, DiskFile, FileSlice
 
 WINDOW_BYTES = 64 * 1024
@@ -23,6 +25,8 @@ CONTENT_WINDOW_BYTES = 1024 * 1024
 # A search goes over few batches: from an index entry to the next.
 SEARCH_WINDOW_BYTES = 8 * 1024
 _TIMESTAMP_V1_OFFSET = 18
+# A v2 header up to lastOffsetDelta; the start is the same in v0 and v1.
+_SEARCH = struct.Struct(">qiibIhi")
 
 
 class FileBatch(NamedTuple):
@@ -140,11 +144,33 @@ class FileRecords:
                 yield position, self.batch(batch)
                 position += batch.size
 
-    def search_for_offset(self, offset: int, position: int) -> FileBatch | None:
-        """The first batch from `position` on whose last offset is at or above `offset`."""
-        for batch in self.headers(position, window_bytes=SEARCH_WINDOW_BYTES):
-            if batch.last_offset >= offset:
-                return batch
+    def search_for_offset(self, offset: int, position: int) -> tuple[int, int] | None:
+        """(position, size) of the first batch from `position` on whose last offset is at or
+        above `offset`. Errors as `headers`.
+
+        Every fetch that is not at the tail comes through here, over some dozens of batches: so
+        no more of each header is taken apart than the search needs.
+        """
+        unpack = _SEARCH.unpack_from
+        while self.size - position >= LOG_OVERHEAD:
+            window = self.file.pread(min(SEARCH_WINDOW_BYTES, self.size - position), position)
+            at, end = 0, len(window) - _SEARCH.size
+            while at <= end:
+                last_offset, length, _, magic, _, _, last_offset_delta = unpack(window, at)
+                if magic == CURRENT_MAGIC:
+                    last_offset += last_offset_delta
+                if length < RECORD_OVERHEAD_V0 or magic not in (0, 1, CURRENT_MAGIC):
+                    break
+                size = LOG_OVERHEAD + length
+                if last_offset >= offset:
+                    return (position, size) if position + size <= self.size else None
+                position += size
+                at += size
+            if at <= end or at == 0:
+                # Nonsense, or too near to the end: the careful way.
+                found = (b for b in self.headers(position) if b.last_offset >= offset)
+                batch = next(found, None)
+                return (batch.position, batch.size) if batch is not None else None
         return None
 
     def truncate_to(self, size: int) -> int:

@@ -111,7 +111,8 @@ class LogLoader:
         for base_offset in swaps:
             self._complete_swap(base_offset)
         log_end_offset = self._recover()
-        self._epochs.truncate_from_end(log_end_offset)
+        # An epoch that begins at the very end, without records yet, is as good as any.
+        self._epochs.truncate_from_end(log_end_offset + 1)
         self._epochs.truncate_from_start(self._log_start_offset)
         self._load_producers(log_end_offset)
         return LoadedLog(

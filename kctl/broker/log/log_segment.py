@@ -286,8 +286,7 @@ class LogSegment:
             end = positions[slot + 1] if slot + 1 < len(positions) else self.size
             return start, end - start
         start = max(self.offset_index.lookup(offset).position, position)
-        batch = self.records.search_for_offset(offset, start)
-        return (batch.position, batch.size) if batch is not None else None
+        return self.records.search_for_offset(offset, start)
 
     def read(
         self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool

@@ -412,9 +412,11 @@ class UnifiedLog:
                 f"partition {self.topic_partition} is {self._config.message_format_version} "
                 "which is earlier than the minimum required version 0.10.0-IV0",
             )
-        for segment in self._local.segments.all:
+        for segment in self._local.segments.since(self.log_start_offset):
             if segment.largest_timestamp >= timestamp:
-                return segment.find_by_timestamp(timestamp, self.log_start_offset)
+                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                if found is not None:
+                    return found
         return None
 
     # --- leader epochs -----------------------------------------------------------------------

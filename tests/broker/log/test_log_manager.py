@@ -1,0 +1,292 @@
+"""All logs of a broker: directories, flushing, checkpoints, deletion, failures."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_manager import LogManager
+from kctl.errors import StorageError, UsageError
+from kctl.model import TopicPartition
+from kctl.runtime.real.disk import RealDisk
+from tests.support.log_world import CLUSTER_ID, TP, append, values_of
+
+
+def tp(number):
+    return TopicPartition("topic", number)
+
+
+def open_as(runtime, path, *, broker_id=0, cluster_id=CLUSTER_ID):
+    manager = LogManager(
+        runtime, [str(path)], LogConfig(), broker_id=broker_id, cluster_id=cluster_id
+    )
+    manager.start()
+    return manager
+
+
+def test_directory_of_another_cluster_or_broker_is_refused_with_a_way_out(make_world, runtime):
+    world = make_world()
+    world.close()
+    for wrong in ({"cluster_id": "other"}, {"broker_id": 5}):
+        with pytest.raises(UsageError, match=r"belongs to (cluster AAAA|broker 0)") as caught:
+            open_as(runtime, world.log_dirs[0], **wrong)
+        assert caught.value.hint
+    # The refusal let go of the lock, and changed nothing.
+    open_as(runtime, world.log_dirs[0])
+
+
+def test_directory_in_use_is_refused(make_world, runtime):
+    world = make_world()
+    with pytest.raises(StorageError, match=r"\.lock is locked by another process"):
+        open_as(runtime, world.log_dirs[0])
+
+
+def test_logs_spread_over_directories(make_world):
+    world = make_world(log_dirs=3)
+    for number in range(6):
+        world.log(tp(number))
+    counts = [len(list(Path(path).glob("topic-*"))) for path in world.log_dirs]
+    assert counts == [2, 2, 2]
+    assert {log.log_directory for log in world.manager.all_logs()} == set(world.log_dirs)
+
+
+def test_partition_in_two_directories_takes_the_second_offline(make_world):
+    world = make_world(log_dirs=2)
+    world.log(tp(0))
+    world.log(tp(1))
+    world.close()
+    (Path(world.log_dirs[1]) / "topic-0").mkdir()
+    world.start()
+    assert world.manager.offline_log_dirs == [world.log_dirs[1]]
+    assert any("two log directories" in warning for warning in world.warnings)
+
+
+def test_clean_stop_leaves_the_marker_last_and_a_start_takes_it_first(make_world):
+    world = make_world()
+    append(world.log(), b"a")
+    marker = Path(world.log_dirs[0]) / ".kafka_cleanshutdown"
+    assert not marker.exists()
+    world.close()
+    assert marker.exists()
+    world.start()
+    assert not marker.exists()
+
+
+def test_checkpoints_are_written_every_minute_and_high_watermarks_more_often(make_world):
+    world = make_world()
+    root = Path(world.log_dirs[0])
+    log = world.log()
+    append(log, b"a", b"b")
+    log.flush()
+    world.runtime.scheduler.advance(5_000)
+    assert (root / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+    assert not (root / "recovery-point-offset-checkpoint").exists()
+    world.runtime.scheduler.advance(55_000)
+    assert (root / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+    assert (root / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_high_watermark_survives_a_crash(make_world):
+    world = make_world()
+    append(world.log(), b"a", b"b")
+    world.runtime.scheduler.advance(5_000)
+    assert world.restart().high_watermark == 2
+
+
+def test_unreadable_checkpoints_cost_time_not_data(make_world):
+    world = make_world()
+    append(world.log(), b"a")
+    world.close()
+    for path in Path(world.log_dirs[0]).glob("*-checkpoint"):
+        path.write_bytes(b"")
+    world.start()
+    assert values_of(world.log()) == [(0, b"a")]
+    assert len([warning for warning in world.warnings if "is empty" in warning]) == 3
+
+
+def test_flush_interval_makes_records_durable(make_world):
+    world = make_world(flush_ms=3_000)
+    log = world.log()
+    append(log, b"a")
+    world.runtime.scheduler.advance(2_000)
+    assert log.recovery_point == 0
+    world.runtime.scheduler.advance(2_000)
+    assert log.recovery_point == 1
+
+
+def test_rolled_segment_is_made_durable_in_the_background(make_world):
+    world = make_world(segment_bytes=200)
+    log = world.log()
+    append(log, bytes(80))
+    append(log, bytes(80))
+    assert len(log.segments) == 2
+    world.runtime.scheduler.settle()
+    assert log.recovery_point >= 1
+
+
+class CountingDisk(RealDisk):
+    """A real disk that counts how often something was made durable."""
+
+    __slots__ = ("fail", "fsyncs")
+
+    def __init__(self):
+        self.fsyncs = 0
+        self.fail = ""
+
+    def open(self, path, *, create=False, read_only=False):
+        return CountedFile(self, super().open(path, create=create, read_only=read_only))
+
+
+class CountedFile:
+    def __init__(self, disk, file):
+        self._disk = disk
+        self._file = file
+        self.path = file.path
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def append(self, parts):
+        if self._disk.fail and self._disk.fail in self.path:
+            raise StorageError(f"{self.path}: Input/output error")
+        return self._file.append(parts)
+
+    def fsync(self):
+        self._disk.fsyncs += 1
+        if self._disk.fail and self._disk.fail in self.path:
+            raise StorageError(f"{self.path}: Input/output error")
+        self._file.fsync()
+
+
+@pytest.fixture
+def runtime(runtime):
+    return dataclasses.replace(runtime, disk=CountingDisk())
+
+
+def test_flushes_asked_for_together_are_served_together(make_world):
+    """Group commit: ten producers, one fsync per log, and another round for the latecomer."""
+    world = make_world()
+    disk, log = world.runtime.disk, world.log()
+    append(log, b"a")
+    waiting = [world.manager.flush_soon(log) for _ in range(10)]
+    world.runtime.scheduler.settle()
+    first_round = disk.fsyncs
+    assert [future.result() for future in waiting] == [None] * 10
+    assert log.recovery_point == 1
+    append(log, b"b")
+    latecomer = world.manager.flush_soon(log)
+    world.runtime.scheduler.settle()
+    assert latecomer.done
+    assert disk.fsyncs == first_round + 1, "the new log's other files need it only once"
+    assert log.recovery_point == 2
+
+
+def test_failed_fsync_takes_the_directory_offline_and_is_never_tried_again(make_world):
+    world = make_world(log_dirs=2)
+    good, bad = world.log(tp(0)), world.log(tp(1))
+    heard = []
+    world.manager.failure_channel.on_failure(lambda path, reason: heard.append((path, reason)))
+    append(bad, b"a")
+    world.runtime.disk.fail = bad.log_directory
+
+    future = world.manager.flush_soon(bad)
+    world.runtime.scheduler.settle()
+
+    with pytest.raises(StorageError, match="Input/output error"):
+        future.result()
+    assert world.manager.offline_log_dirs == [bad.log_directory]
+    assert world.manager.live_log_dirs == [good.log_directory]
+    assert [path for path, _ in heard] == [bad.log_directory]
+    assert world.manager.get_log(tp(1)) is None
+    before = world.runtime.disk.fsyncs
+    world.runtime.scheduler.advance(120_000)
+    world.close()
+    assert not (Path(bad.log_directory) / ".kafka_cleanshutdown").exists()
+    assert (Path(good.log_directory) / ".kafka_cleanshutdown").exists()
+    assert world.runtime.disk.fsyncs > before
+
+
+def test_new_logs_go_to_the_directories_that_are_left(make_world):
+    world = make_world(log_dirs=2)
+    world.manager.handle_log_dir_failure(world.log_dirs[0])
+    assert world.log(tp(0)).log_directory == world.log_dirs[1]
+    world.manager.handle_log_dir_failure(world.log_dirs[1])
+    with pytest.raises(StorageError, match="no log directory is left"):
+        world.log(tp(1))
+
+
+def test_directory_that_cannot_be_used_at_the_start_is_offline(runtime, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    manager = LogManager(
+        runtime, [str(tmp_path / "file/x"), str(tmp_path / "good")], LogConfig(),
+        broker_id=0, cluster_id=CLUSTER_ID,
+    )  # fmt: skip
+    manager.start()
+    assert manager.live_log_dirs == [str(tmp_path / "good")]
+    with pytest.raises(StorageError, match="none of the log directories can be used"):
+        open_as(runtime, tmp_path / "file/y")
+
+
+def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(make_world, tmp_path):
+    world = make_world(file_delete_delay_ms=1000)
+    log = world.log()
+    append(log, b"old")
+    log.flush()
+    world.manager.checkpoint()
+    world.manager.delete_log(TP)
+
+    assert world.manager.get_log(TP) is None
+    (leaving,) = tmp_path.rglob("t-0.*-delete")
+    fresh = world.log()
+    assert fresh.log_end_offset == 0
+    append(fresh, b"new")
+    world.runtime.scheduler.advance(1001)
+    assert not leaving.exists()
+    # The new log has not the old one's recovery point.
+    assert values_of(world.restart()) == [(0, b"new")]
+
+
+def test_deletion_that_a_crash_interrupted_is_completed(make_world, tmp_path):
+    world = make_world()
+    append(world.log(), b"old")
+    world.manager.delete_log(TP)
+    world.crash()
+    assert list(tmp_path.rglob("*-delete"))
+    world.start()
+    world.runtime.scheduler.advance(60_001)
+    assert not list(tmp_path.rglob("*-delete"))
+    assert world.manager.get_log(TP) is None
+
+
+def test_strangers_in_a_log_directory_are_left_alone(make_world):
+    world = make_world()
+    world.close()
+    stranger = Path(world.log_dirs[0]) / "lost+found"
+    stranger.mkdir()
+    (Path(world.log_dirs[0]) / "notes-1").write_text("not a directory")
+    world.start()
+    assert world.manager.all_logs() == []
+    assert stranger.exists()
+
+
+def test_settings_of_a_topic_change_for_its_logs(make_world):
+    world = make_world()
+    log = world.log()
+    world.manager.update_config("t", LogConfig(min_insync_replicas=2, segment_bytes=100))
+    assert log.config.min_insync_replicas == 2
+    append(log, bytes(10))
+    append(log, bytes(10))
+    assert len(log.segments) == 2
+
+
+def test_retention_runs_by_itself(make_world):
+    world = make_world(segment_bytes=200, retention_ms=60_000)
+    log = world.log()
+    now_ms = world.runtime.clock.wall_ms()
+    for _ in range(5):
+        append(log, bytes(80), first_ms=now_ms)
+    world.runtime.scheduler.advance(299_999)
+    assert log.log_start_offset == 0
+    world.runtime.scheduler.advance(1)
+    assert log.log_start_offset == 5

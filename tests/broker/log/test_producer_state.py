@@ -1,0 +1,237 @@
+"""Idempotent producers and transactions: duplicates, gaps, epochs, snapshots, expiry."""
+
+import pytest
+
+from kctl.broker.log.unified_log import AppendOrigin
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.record_batch import SEQUENCE_MAX
+from kctl.storage.producer_snapshot import decode_snapshot
+from tests.support.log_world import BASE_MS, append, end_transaction, values_of
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.fixture
+def world(make_world, runtime):
+    # Producers expire by their records' times: let those be of today.
+    runtime.clock.now_ms = BASE_MS - runtime.clock.WALL_AHEAD_MS
+    return make_world(segment_bytes=1000)
+
+
+@pytest.fixture
+def log(world):
+    return world.log()
+
+
+def send(log, sequence, *values, producer_id=7, producer_epoch=0, **options):
+    return append(
+        log, *(values or (b"v",)), producer_id=producer_id, producer_epoch=producer_epoch,
+        base_sequence=sequence, **options,
+    )  # fmt: skip
+
+
+def refusal(code):
+    return pytest.raises(ApiError, check=lambda error: error.code == code)
+
+
+def test_batch_sent_again_gets_its_old_offsets_and_is_not_appended(log):
+    first = send(log, 0, b"a", b"b")
+    send(log, 2, b"c")
+
+    again = send(log, 0, b"a", b"b")
+
+    assert again.is_duplicate
+    assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
+    assert log.log_end_offset == 3
+
+
+def test_the_last_five_batches_are_known_again_the_sixth_is_a_gap(log):
+    for sequence in range(6):
+        send(log, sequence)
+    for sequence in range(1, 6):
+        assert send(log, sequence).first_offset == sequence
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 0)
+
+
+def test_gap_in_the_sequence_is_refused(log):
+    send(log, 0)
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 2)
+    assert send(log, 1).first_offset == 1
+
+
+def test_producer_that_the_log_does_not_know_may_begin_anywhere(log):
+    """KIP-360: its records may have been deleted."""
+    assert send(log, 500).first_offset == 0
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 502)
+
+
+def test_sequences_wrap(log):
+    send(log, SEQUENCE_MAX - 1, b"a", b"b")
+    assert send(log, 0, b"c").first_offset == 2
+    assert send(log, SEQUENCE_MAX - 1, b"a", b"b").is_duplicate
+
+
+def test_batch_across_the_wrap(log):
+    send(log, SEQUENCE_MAX, b"a", b"b", b"c")
+    assert send(log, SEQUENCE_MAX, b"a", b"b", b"c").is_duplicate
+    assert send(log, 2, b"d").first_offset == 3
+
+
+def test_older_epoch_is_fenced_newer_one_begins_at_zero(log):
+    send(log, 0, producer_epoch=1)
+    with refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
+        send(log, 1, producer_epoch=0)
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 1, producer_epoch=2)
+    send(log, 0, producer_epoch=2)
+    # The old epoch's batch is no duplicate: its producer is fenced.
+    with refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
+        send(log, 0, producer_epoch=1)
+
+
+def test_open_transaction_takes_no_plain_batch(log):
+    send(log, 0, is_transactional=True)
+    with refusal(ErrorCode.INVALID_TXN_STATE):
+        send(log, 1)
+    end_transaction(log, 7, commit=True)
+    send(log, 1)
+
+
+def test_marker_of_a_deposed_coordinator_is_refused(log):
+    send(log, 0, is_transactional=True)
+    end_transaction(log, 7, commit=True, coordinator_epoch=5)
+    send(log, 1, is_transactional=True)
+    with refusal(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        end_transaction(log, 7, commit=False, coordinator_epoch=4)
+
+
+def test_marker_bumps_the_epoch_and_fences(log):
+    send(log, 0, is_transactional=True)
+    end_transaction(log, 7, commit=False, producer_epoch=1)
+    with refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
+        send(log, 1, is_transactional=True)
+    send(log, 0, producer_epoch=1, is_transactional=True)
+
+
+def test_marker_without_a_transaction_leaves_no_trace(log, tmp_path):
+    end_transaction(log, 7, commit=False)
+    log.update_high_watermark(1)
+    assert log.last_stable_offset == 1
+    assert not list(tmp_path.rglob("*.txnindex"))
+
+
+def test_coordinators_batches_are_not_held_to_sequences(log):
+    append(
+        log, b"a", producer_id=7, producer_epoch=0, base_sequence=-1, is_transactional=True,
+        origin=AppendOrigin.COORDINATOR,
+    )  # fmt: skip
+    assert log.first_unstable_offset == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_duplicates_and_gaps_are_known_after_a_restart(world, log, clean):
+    for sequence in range(20):
+        send(log, sequence)
+
+    log = world.restart(clean=clean)
+
+    assert send(log, 19).is_duplicate
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 21)
+    assert send(log, 20).first_offset == 20
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_open_transaction_is_still_open_after_a_restart(world, log, clean):
+    append(log, b"plain")
+    send(log, 0, is_transactional=True)
+    for number in range(30):
+        append(log, b"more %d" % number)
+    assert len(log.segments) > 1
+
+    log = world.restart(clean=clean)
+
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 1
+    end_transaction(log, 7, commit=True)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset == 33
+
+
+def test_snapshots_are_taken_at_rolls_and_at_the_end(world, log, tmp_path):
+    for sequence in range(20):
+        send(log, sequence, bytes(50))
+    bases = [segment.base_offset for segment in log.segments]
+    world.close()
+
+    offsets = sorted(int(path.name[:20]) for path in tmp_path.rglob("*.snapshot"))
+    # What recovery could ask for: from the segment before the active one on.
+    assert offsets == [*bases[-2:], 20]
+    path = next(iter(tmp_path.rglob("*20.snapshot")))
+    (entry,) = decode_snapshot(path.read_bytes(), str(path))
+    assert (entry.producer_id, entry.last_sequence, entry.last_offset) == (7, 19, 19)
+
+
+def test_damaged_or_missing_snapshots_are_made_anew_from_the_batches(world, log, tmp_path):
+    for sequence in range(20):
+        send(log, sequence, bytes(50))
+    world.close()
+    snapshots = sorted(tmp_path.rglob("*.snapshot"))
+    snapshots[-1].write_bytes(b"nonsense")
+    snapshots[-2].unlink()
+
+    world.start()
+    log = world.log()
+
+    assert send(log, 19, bytes(50)).is_duplicate
+    assert any("snapshot" in warning for warning in world.warnings)
+
+
+def test_silent_producers_are_forgotten_unless_a_transaction_is_open(world, log):
+    send(log, 0, producer_id=1)
+    send(log, 0, producer_id=2, is_transactional=True)
+    world.runtime.scheduler.advance(7 * DAY_MS + 600_000)
+    assert log.producer_ids == [2]
+    send(log, 77, producer_id=1)
+
+
+def test_truncation_forgets_what_came_later(world, log):
+    for sequence in range(20):
+        send(log, sequence, bytes(50))
+    send(log, 0, producer_id=8, is_transactional=True)
+
+    log.truncate_to(10)
+
+    assert log.first_unstable_offset is None
+    assert send(log, 9, bytes(50)).is_duplicate
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 11)
+    assert send(log, 10).first_offset == 10
+
+
+def test_truncation_takes_back_the_end_of_a_transaction(world, log):
+    send(log, 0, is_transactional=True)
+    end_transaction(log, 7, commit=False)
+    append(log, b"plain")
+    assert log.last_stable_offset == 3
+
+    log.truncate_to(1)
+
+    assert log.first_unstable_offset == 0
+    end_transaction(log, 7, commit=True)
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 2
+    assert values_of(log) == [(0, b"v")]
+
+
+def test_retention_keeps_the_producers_of_deleted_records(world, log):
+    for sequence in range(20):
+        send(log, sequence, bytes(50))
+    log.maybe_increment_log_start_offset(19)
+    assert log.delete_old_segments(0) > 0
+    log = world.restart(clean=True)
+    with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        send(log, 25)
