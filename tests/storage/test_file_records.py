@@ -124,7 +124,7 @@ def test_valid_batch_is_found_across_the_border_of_windows(tmp_path):
 
 GOOD = [batch(number, 1000) for number in range(3)]
 # So that the batches lie across the borders of sectors.
-LEAD = batch(0, 430)
+LEAD = batch(0, 425)
 SIZE = len(GOOD[0])
 
 

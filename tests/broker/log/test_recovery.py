@@ -1,7 +1,7 @@
 """What a log is after a crash: nothing whole is lost, nothing torn is served, rot is not cut."""
 
-import random
 import shutil
+from hashlib import shake_256
 
 import pytest
 
@@ -97,7 +97,7 @@ def test_last_batch_whose_sectors_never_reached_the_disk_is_cut(world, directory
 def test_garbage_at_the_end_is_cut(world, directory, seed):
     expected = fill(world.log())
     with (directory / LOG).open("ab") as file:
-        file.write(random.Random(seed).randbytes(3000))
+        file.write(shake_256(b"%d" % seed).digest(3000))
     log = world.restart()
     assert values_of(log) == expected
 
@@ -209,7 +209,7 @@ def test_indexes_are_rebuilt_as_they_were(world, directory):
     wanted = {path.name: path.read_bytes() for path in names}
     assert any(wanted.values())
     for path in names:
-        path.write_bytes(random.Random(path.name).randbytes(96))
+        path.write_bytes(shake_256(path.name.encode()).digest(96))
     (directory.parent / ".kafka_cleanshutdown").unlink()
     set_recovery_point(world, 0)
 
