@@ -2,12 +2,14 @@
 
 import errno
 import os
+import resource
 import socket
 
 import pytest
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.runtime.disk import FileSlice
+from kctl.runtime.real.poller import SelectorPoller
 from kctl.runtime.real.transport import INLINE_BYTES, QUANTUM_BYTES
 from tests.support.real_loop import connect
 
@@ -249,6 +251,9 @@ def test_a_reset_is_noticed_while_reading_is_paused(loop, server):
     peer.send(b"unread")
     loop.turns()
     peer.reset()
+    if isinstance(loop.scheduler._poller, SelectorPoller):
+        # It cannot tell before somebody reads or writes.
+        ours.transport.resume_reading()
     loop.until(lambda: ours.lost)
     assert ours.lost[0].errno == errno.ECONNRESET
 
@@ -361,3 +366,17 @@ def test_closing_in_the_middle_of_connecting_is_heard(loop, server):
 
     loop.wait(loop.runtime.network.connect("127.0.0.1", server.listener.port, attach, 10_000))
     loop.until(lambda: seen[0].lost == [None])
+
+
+def test_a_process_out_of_descriptors_serves_those_it_has_and_accepts_later(loop, server):
+    _, before = server.connect()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = connect(loop, server.listener.port)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.socket.fileno(), hard))
+    try:
+        loop.until(lambda: loop.trace.warnings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "Cannot accept connections" in loop.trace.warnings[0]
+    loop.until(lambda: len(server.connections) == 2)
+    assert before.lost == []

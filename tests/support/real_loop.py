@@ -8,6 +8,7 @@ from typing import Any
 
 from kctl.runtime.future import Future, sleep
 from kctl.runtime.real import RealRuntime, make_runtime
+from kctl.runtime.real.poller import Poller
 
 # No test waits longer than this for anything; it only ends tests that would hang.
 PATIENCE_MS = 20_000
@@ -34,9 +35,9 @@ class RecordingTrace:
 class RealLoop:
     """A runtime and the means to drive it."""
 
-    def __init__(self) -> None:
+    def __init__(self, poller: Poller | None = None) -> None:
         self.trace = RecordingTrace()
-        self.runtime: RealRuntime = make_runtime(self.trace)
+        self.runtime: RealRuntime = make_runtime(self.trace, poller)
         self.scheduler = self.runtime.scheduler
         self.peers: list[Peer] = []
 
@@ -148,9 +149,9 @@ class Peer:
 
 
 @contextmanager
-def real_loop() -> Iterator[RealLoop]:
+def real_loop(poller: Poller | None = None) -> Iterator[RealLoop]:
     """A loop, closed afterwards."""
-    loop = RealLoop()
+    loop = RealLoop(poller)
     try:
         yield loop
     finally:

@@ -8,6 +8,7 @@ from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.real.entropy import RealEntropy
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.network import RealNetwork
+from kctl.runtime.real.poller import Poller
 from kctl.runtime.real.trace import LineTrace
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.trace import Trace
@@ -20,12 +21,13 @@ class RealRuntime(Runtime):
     scheduler: RealScheduler
 
 
-def make_runtime(trace: Trace | None = None) -> RealRuntime:
-    """A Runtime on this machine that logs to `trace` (default: standard error). Its owner runs
-    `scheduler.run_until(...)` or `run_forever()`, and `scheduler.close()` at the end."""
+def make_runtime(trace: Trace | None = None, poller: Poller | None = None) -> RealRuntime:
+    """A Runtime on this machine that logs to `trace` (default: standard error) and waits with
+    `poller` (default: the fastest there is). Its owner runs `scheduler.run_until(...)` or
+    `run_forever()`, and `scheduler.close()` at the end."""
     clock = RealClock()
     trace = trace or LineTrace(sys.stderr)
-    scheduler = RealScheduler(clock, trace)
+    scheduler = RealScheduler(clock, trace, poller)
     return RealRuntime(
         clock=clock,
         scheduler=scheduler,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.runtime.clock import Clock
 from kctl.runtime.future import Future, Task
-from kctl.runtime.real.poller import READABLE, make_poller
+from kctl.runtime.real.poller import READABLE, Poller, make_poller
 from kctl.runtime.trace import NullTrace, Trace
 
 if TYPE_CHECKING:
@@ -69,10 +69,12 @@ class RealTimer:
 class RealScheduler:
     """An epoll loop; see the module."""
 
-    def __init__(self, clock: Clock, trace: Trace | None = None) -> None:
+    def __init__(
+        self, clock: Clock, trace: Trace | None = None, poller: Poller | None = None
+    ) -> None:
         self._clock = clock
         self._trace = trace or NullTrace()
-        self._poller = make_poller()
+        self._poller = poller or make_poller()
         self._handlers: dict[int, Callable[[int], object]] = {}
         self._ready: deque[tuple[Callback, tuple[object, ...]]] = deque()
         self._from_threads: deque[tuple[Callback, tuple[object, ...]]] = deque()

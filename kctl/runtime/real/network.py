@@ -269,3 +269,4 @@ def _numeric_address(host: str, port: int) -> tuple[int, Address] | None:
 def _tune(sock: socket.socket) -> None:
     sock.settimeout(0)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -270,6 +270,32 @@ def test_bad_bytes_close_that_connection_and_no_other(loop, name):
     assert decode_response(ApiKey.HEARTBEAT, 1, good.receive_frame()).throttle_time_ms == 8
 
 
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    st.sampled_from(MESSAGES),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=6),
+    st.integers(0, 60),
+)
+def test_damaged_requests_are_answered_or_closed_and_nobody_else_notices(message, changes, cut):
+    answers = {
+        ApiKey.HEARTBEAT: HeartbeatResponse(),
+        ApiKey.PRODUCE: ProduceResponse(),
+        ApiKey.METADATA: MetadataResponse(),
+    }
+    with real_loop() as loop:
+        broker = Broker(loop, lambda request: request.reply(answers.get(request.api_key)))
+        bad, good = broker.connect(), broker.connect()
+        damaged = bytearray(broker.writer.frame(message, 3))
+        for position, value in changes:
+            damaged[position % len(damaged)] = value
+        bad.send(bytes(damaged[: len(damaged) - cut]))
+        bad.socket.shutdown(1)
+        bad.wait_for_close()
+        good.send(broker.writer.frame(heartbeat(), 3))
+        good.receive_frame()
+        assert [line for line in loop.trace.warnings if "Traceback" in line] == []
+
+
 def test_good_requests_before_bad_bytes_are_answered(loop):
     broker = Broker(loop, answer_with_group)
     peer = broker.connect()
