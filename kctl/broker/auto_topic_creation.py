@@ -48,7 +48,7 @@ class AutoTopicCreator:
     async def create_internal(self, topic: str) -> ErrorCode:
         """Create `__consumer_offsets` or `__transaction_state`; INVALID_REPLICATION_FACTOR while
         too few brokers live."""
-        new = self._internal(topic)
+        new = internal_topic(self._config, topic)
         alive = len(self._cache.alive_brokers())
         if alive < new.replication_factor:
             self._trace.warning(
@@ -58,34 +58,6 @@ class AutoTopicCreator:
             )
             return ErrorCode.INVALID_REPLICATION_FACTOR
         return await self._create(new)
-
-    def _internal(self, topic: str) -> NewTopic:
-        config = self._config
-        if topic == GROUP_METADATA_TOPIC:
-            return NewTopic(
-                topic,
-                config.offsets_topic_num_partitions,
-                config.offsets_topic_replication_factor,
-                configs={
-                    "compression.type": "producer",
-                    "cleanup.policy": "compact",
-                    "segment.bytes": str(config.offsets_topic_segment_bytes),
-                },
-            )
-        if topic == TRANSACTION_STATE_TOPIC:
-            return NewTopic(
-                topic,
-                config.transaction_state_log_num_partitions,
-                config.transaction_state_log_replication_factor,
-                configs={
-                    "compression.type": "uncompressed",
-                    "cleanup.policy": "compact",
-                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
-                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
-                    "unclean.leader.election.enable": "false",
-                },
-            )
-        raise ValueError(f"{topic} is no internal topic")
 
     async def _create(self, topic: NewTopic) -> ErrorCode:
         try:
@@ -97,3 +69,32 @@ class AutoTopicCreator:
             self._trace.warning(f"Topic {topic.name} could not be created: {error}")
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def internal_topic(config: BrokerConfig, topic: str) -> NewTopic:
+    """What `__consumer_offsets` or `__transaction_state` has to be like."""
+    if topic == GROUP_METADATA_TOPIC:
+        return NewTopic(
+            topic,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            configs={
+                "compression.type": "producer",
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if topic == TRANSACTION_STATE_TOPIC:
+        return NewTopic(
+            topic,
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            configs={
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    raise ValueError(f"{topic} is no internal topic")

@@ -13,6 +13,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config import BrokerConfig
 from kctl.broker.config_entries import BrokerConfigView
@@ -25,7 +26,6 @@ from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_directory import read_meta_properties
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
@@ -46,12 +46,12 @@ from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
-from kctl.storage.layout import META_PROPERTIES
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.interface import MetadataStore
 
 CLUSTER_ID_BYTES = 16
+NO_ID = -1
 READY_TIMEOUT_MS = 60_000
 READY_POLL_MS = 5
 SEED_TOPIC_TIMEOUT_MS = 30_000
@@ -80,11 +80,19 @@ class Broker:
         self._undo.append(store.close)
         cluster_store = ClusterStore(store)
         await cluster_store.ensure_persistent_paths()
-        cluster_id = await cluster_store.create_or_get_cluster_id(self._proposed_cluster_id())
+        # Whose the log directories are counts where nothing else remembers it.
+        is_new = self._store_directory is not None and await cluster_store.get_cluster_id() is None
+        known = known_identity(self.runtime.disk, self.config.log_dir_list)
+        cluster_id = (known.cluster_id if known and is_new else None) or self._new_cluster_id()
+        if not is_new:
+            cluster_id = await cluster_store.create_or_get_cluster_id(cluster_id)
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
         await dynamic_configs.start()
-        broker_id = await self._broker_id(cluster_store)
+        broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
         log_manager = self._open_logs(broker_id, cluster_id, dynamic_configs)
+        if is_new:
+            await self._adopt(cluster_store, log_manager, broker_id)
+            await cluster_store.create_or_get_cluster_id(cluster_id)
         services = self._build(broker_id, cluster_store, cluster_id, dynamic_configs, log_manager)
         self.services = services
         self._listen()
@@ -109,23 +117,29 @@ class Broker:
             connection_timeout_ms=self.config.zookeeper_connection_timeout_ms or 18_000,
         )
 
-    def _proposed_cluster_id(self) -> str:
+    def _new_cluster_id(self) -> str:
         raw = self.runtime.entropy.random_bytes(CLUSTER_ID_BYTES)
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
-    async def _broker_id(self, cluster_store: ClusterStore) -> int:
+    async def _broker_id(self, cluster_store: ClusterStore, known_id: int) -> int:
         """broker.id; if it is not set, the one that the log directories know, or a new one."""
         config = self.config
         if config.broker_id >= 0:
             return config.broker_id
-        disk = self.runtime.disk
-        for log_dir in config.log_dir_list:
-            found = read_meta_properties(disk, f"{log_dir}/{META_PROPERTIES}")
-            if found is not None and found.broker_id >= 0:
-                return found.broker_id
+        if known_id >= 0:
+            return known_id
         if not config.broker_id_generation_enable:
             raise UsageError("broker.id is not set and broker.id.generation.enable is false")
         return config.reserved_broker_max_id + await cluster_store.generate_broker_sequence_id()
+
+    async def _adopt(
+        self, cluster_store: ClusterStore, log_manager: LogManager, broker_id: int
+    ) -> None:
+        adoption = await adopt_topics(
+            self.runtime.disk, cluster_store, log_manager, broker_id, self.config
+        )
+        if adoption.topics:
+            self.runtime.trace.info(str(adoption))
 
     def _open_logs(
         self, broker_id: int, cluster_id: str, dynamic_configs: DynamicConfigs
