@@ -8,12 +8,15 @@ were not asked for are stubs with a line of help, so that `kctl --help` imports 
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Annotated
 
 import typer
 
 from kctl import __version__
 from kctl.cli import quick
+from kctl.cli.output import Output
+from kctl.cli.spec import HELP_OPTIONS, CommandSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ Examples:
   kctl consume orders --from-beginning --exit
 """
 
+WIDTH_MAX = 100
 # Options that may stand before the subcommand too; those with a value take the next word.
 _SHARED_VALUE_OPTIONS = (
     "-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config",
@@ -112,14 +116,36 @@ def run(words: Sequence[str]) -> int:
     """Run the command line `words`; the exit status."""
     arguments = hoist_shared_options(words)
     app = build_app(arguments)
-    status = quick.run(app, arguments)
-    if status is not None:
-        return status
+    outcome = quick.run(app, arguments)
+    if isinstance(outcome, int):
+        return outcome
+    text = help_text(app, arguments, outcome, min(get_terminal_size().columns, WIDTH_MAX))
+    if text is not None:
+        Output().write(text)
+        return 0
     try:
         app(args=arguments, prog_name="kctl")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     return 0
+
+
+def help_text(
+    app: typer.Typer, words: Sequence[str], command: CommandSpec | None, width: int
+) -> str | None:
+    """The help that `words` ask for, if they do: of `command`, of a group, or of kctl."""
+    from kctl.cli import help as texts
+
+    if command is not None:
+        return texts.command_help(command, width)
+    if not words or words[0] in HELP_OPTIONS:
+        return texts.root_help(_HELP, [(row.name, row.help) for row in COMMANDS], width)
+    groups = {it.name: it.typer_instance for it in app.registered_groups}
+    group = groups.get(words[0])
+    if group is not None and (len(words) == 1 or words[1] in HELP_OPTIONS):
+        about = next(row.help for row in COMMANDS if row.name == words[0])
+        return texts.group_help(words[0], about, group, width)
+    return None
 
 
 def _add(app: typer.Typer, row: CommandRow) -> None:
@@ -136,8 +162,6 @@ def _stub() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from kctl.cli.output import Output
-
         Output().write(f"kctl {__version__}\n")
         raise typer.Exit
 

@@ -95,6 +95,9 @@ _YES: dict[str, tuple[Any, object]] = {
     "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")], False),
 }
 
+# The names of all parameters that commands share.
+SHARED_OPTIONS = frozenset(_CONNECT | _OUTPUT | _DRY_RUN | _YES)
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -7,7 +7,7 @@ may stand here: subcommands, options, listed values, files, or names that `kctl 
 import shlex
 from collections.abc import Mapping, Sequence
 
-from kctl.cli.spec import HELP_OPTIONS, CommandSpec, ParameterSpec
+from kctl.cli.spec import HELP_OPTIONS, CommandSpec, ParameterSpec, first_line
 
 # Words whose values are names in a cluster, by metavar.
 _NAMES = {"TOPIC": "topics", "TOPIC[:P,P]": "topics", "GROUP": "groups"}
@@ -40,8 +40,10 @@ def bash(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
     lines = [
         "# Completion of kctl for bash; made by `kctl completion bash`.",
         "_kctl() {",
-        '    local line="${COMP_LINE:0:COMP_POINT}"'
-        ' cur="" path="" word="" option="" skip="" count=0',
+        (
+            '    local line="${COMP_LINE:0:COMP_POINT}"'
+            ' cur="" path="" word="" option="" skip="" count=0'
+        ),
         "    local -a words=() connect=()",
         '    read -ra words <<< "$line"',
         '    [[ "$line" == *[[:space:]] ]] || { cur="${words[-1]}"; unset "words[-1]"; }',
@@ -83,10 +85,14 @@ def bash(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         "        esac",
         "    fi",
         '    case "$offer" in',
-        "        @files) compopt -o filenames 2>/dev/null;"
-        ' mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return;;',
-        '        @*) offer="$("${words[0]}" __complete "${offer#@}" "$cur"'
-        ' "${connect[@]}" 2>/dev/null)";;',
+        (
+            "        @files) compopt -o filenames 2>/dev/null;"
+            ' mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return;;'
+        ),
+        (
+            '        @*) offer="$("${words[0]}" __complete "${offer#@}" "$cur"'
+            ' "${connect[@]}" 2>/dev/null)";;'
+        ),
         "    esac",
         '    mapfile -t COMPREPLY < <(compgen -W "$offer" -- "$cur")',
         "}",
@@ -113,8 +119,10 @@ def zsh(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         '        case "$word" in',
         f'            ({"|".join(_value_options(specs))}) skip="$word";;',
         "            (-*) ;;",
-        f'            (*) case "$found" in (""|{"|".join(groups)})'
-        ' found="${found:+$found }$word";;',
+        (
+            f'            (*) case "$found" in (""|{"|".join(groups)})'
+            ' found="${found:+$found }$word";;'
+        ),
         "                (*) (( count++ ));; esac;;",
         "        esac",
         "    done",
@@ -142,8 +150,10 @@ def zsh(specs: Sequence[CommandSpec], helps: Mapping[str, str]) -> str:
         "    fi",
         '    case "$offer" in',
         "        (@files) _files; return;;",
-        '        (@*) offers=(${(f)"$(${words[1]} __complete "${offer#@}" "$cur"'
-        ' "${connect[@]}" 2>/dev/null)"});;',
+        (
+            '        (@*) offers=(${(f)"$(${words[1]} __complete "${offer#@}" "$cur"'
+            ' "${connect[@]}" 2>/dev/null)"});;'
+        ),
         "        (*) offers=(${=offer});;",
         "    esac",
         '    compadd -- "${offers[@]}"',
@@ -216,12 +226,8 @@ def _tree(
     groups: dict[str, dict[str, str]] = {}
     for spec in specs:
         if len(spec.path) > 1:
-            groups.setdefault(spec.path[0], {})[spec.path[1]] = _first_line(spec.help)
+            groups.setdefault(spec.path[0], {})[spec.path[1]] = first_line(spec.help)
     return dict(helps), groups
-
-
-def _first_line(text: str) -> str:
-    return text.strip().split("\n")[0].rstrip(".")
 
 
 def _value_options(specs: Sequence[CommandSpec]) -> list[str]:

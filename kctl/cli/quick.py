@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from kctl.cli.spec import CommandSpec, ParameterSpec, command_spec
+from kctl.cli.spec import HELP_OPTIONS, CommandSpec, ParameterSpec, command_spec
 
 _NUMBER = re.compile(r"-?\d{1,18}")
 
@@ -23,15 +23,22 @@ class _Unclear(Exception):
     """Not for us."""
 
 
-def find_command(app: typer.Typer, words: Sequence[str]) -> tuple[CommandSpec, int] | None:
-    """The command that the first words name, and how many they are."""
+class _HelpWanted(Exception):
+    """--help, where an option may stand."""
+
+
+def find_command(
+    app: typer.Typer, words: Sequence[str], group: tuple[str, ...] = ()
+) -> CommandSpec | None:
+    """The command that the first words name."""
+    if not words:
+        return None
     for info in app.registered_commands:
-        if words and info.name == words[0] and info.callback is not None:
-            return command_spec((words[0],), info.help or "", info.callback), 1
-    for group in app.registered_groups:
-        if words and group.name == words[0] and group.typer_instance is not None:
-            found = find_command(group.typer_instance, words[1:])
-            return None if found is None else (found[0], found[1] + 1)
+        if info.name == words[0] and info.callback is not None:
+            return command_spec((*group, words[0]), info.help or "", info.callback)
+    for inner in app.registered_groups:
+        if inner.name == words[0] and inner.typer_instance is not None:
+            return find_command(inner.typer_instance, words[1:], (*group, words[0]))
     return None
 
 
@@ -45,13 +52,16 @@ def parse(spec: CommandSpec, words: Sequence[str]) -> dict[str, Any] | None:
         return None
 
 
-def run(app: typer.Typer, words: Sequence[str]) -> int | None:
-    """Run the command and return its exit status; None: nothing was done, ask Typer."""
-    found = find_command(app, words)
-    if found is None:
+def run(app: typer.Typer, words: Sequence[str]) -> int | CommandSpec | None:
+    """Run the command and return its exit status. None: nothing was done, ask Typer; the command's
+    spec: nothing was done, its help is wanted."""
+    spec = find_command(app, words)
+    if spec is None:
         return None
-    spec, count = found
-    values = parse(spec, words[count:])
+    try:
+        values = parse(spec, words[len(spec.path) :])
+    except _HelpWanted:
+        return spec
     if values is None:
         return None
     callback: Callable[..., None] = spec.callback
@@ -72,6 +82,8 @@ def _split(spec: CommandSpec, words: Sequence[str]) -> tuple[dict[str, list[str]
         if not word.startswith("-") or word == "-":
             positional.append(word)
             continue
+        if word in HELP_OPTIONS:
+            raise _HelpWanted
         name, equals, value = word.partition("=")
         option = by_name.get(name)
         if option is None or (equals and (option.is_flag or not name.startswith("--"))):

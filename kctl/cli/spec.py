@@ -61,6 +61,11 @@ class CommandSpec:
         return [parameter for parameter in self.parameters if not parameter.options]
 
 
+def first_line(text: str) -> str:
+    """The first sentence's words, without the full stop."""
+    return text.strip().split("\n")[0].rstrip(".")
+
+
 def commands_of(app: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[CommandSpec]:
     """Every command of `app` and of its groups, in the order of declaration."""
     groups = [(it.name, it.typer_instance) for it in app.registered_groups]

@@ -5,6 +5,7 @@ import uuid
 from dataclasses import dataclass
 
 import pytest
+
 from kctl.cli import app
 from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
@@ -92,7 +93,7 @@ def on(kctl, address):
 @pytest.fixture
 def name():
     """A name that no other test uses."""
-    return f"t-{uuid.uuid4().hex[:10]}"
+    return f"t-{uuid.uuid1().hex[:12]}"
 
 
 @pytest.fixture

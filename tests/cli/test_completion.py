@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kctl.cli.completion import FILE_NAMES, Shell, script
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,7 @@
 """Where to connect: what wins over what."""
 
 import pytest
+
 from kctl.cli.connect import ConnectOptions, parse_servers, resolve
 from kctl.errors import UsageError
 

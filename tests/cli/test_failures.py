@@ -4,6 +4,7 @@ import errno
 import socket
 
 import pytest
+
 from kctl.cli import failures
 from kctl.errors import (
     CorruptDataError,

@@ -121,7 +121,7 @@ def test_an_active_group_can_neither_be_reset_nor_deleted(on, address, topic, na
         assert deleted.documents[0]["status"] == "failed"
 
 
-class member_of:  # noqa: N801 - reads like a function
+class member_of:
     """A member of group `name` that heartbeats on a thread of its own."""
 
     def __init__(self, address, name, topic):

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+
 from kctl.cli.output import DocumentStream, Output, OutputFormat, Table
 
 DOCUMENTS = [

@@ -96,7 +96,7 @@ def test_a_template_shapes_the_output(on, topic):
         "-e",
         "-f",
         r"{topic}[{partition}]@{offset}\t{time} {key}={value} {headers}{{}}\n",
-    )  # noqa: E501
+    )
 
     assert ran.out == f"{topic}[1]@0\t2026-01-31T08:00:00.123Z k=v a=1{{}}\n"
 

@@ -5,6 +5,7 @@ from enum import Enum
 
 import pytest
 import typer
+
 from kctl.cli import quick
 from kctl.cli.app import COMMANDS, build_app, hoist_shared_options
 from kctl.cli.spec import commands_of

@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+
 from kctl.admin.producer import NewRecord
 from kctl.cli.record_input import json_parser, line_chunks, text_parser
 from kctl.errors import KctlError
@@ -99,7 +100,7 @@ def test_nulls_and_separators():
         (
             b'{"headers": [{"name": "a", "value_base64": "/w=="}]}',
             NewRecord(headers=(("a", b"\xff"),)),
-        ),  # noqa: E501
+        ),
         (b'{"partition": 2, "timestamp": 5}', NewRecord(partition=2, timestamp=5)),
         (b'{"timestamp": "2026-01-31T08:00:00Z"}', NewRecord(timestamp=NOW_MS)),
     ],

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from kctl.cli.serve import make_config
 from tests.support.kctl_process import KctlBroker
 

@@ -1,6 +1,7 @@
 """Durations, instants, positions and ranges as people type them."""
 
 import pytest
+
 from kctl.admin.offsets import Position, PositionKind
 from kctl.cli.positions import parse_position, parse_range
 from kctl.cli.units import format_instant, parse_duration_ms, parse_instant_ms
