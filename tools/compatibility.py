@@ -1,0 +1,257 @@
+"""Writes the generated parts of docs/compatibility.md: `python -m tools.compatibility`.
+
+APIs come from ApiKey and HANDLERS; settings from BrokerSettings and TOPIC_CONFIGS. Whether a
+setting has an effect is read off the source: an effect is an attribute of that name, looked up on
+a broker's or a topic's configuration outside the modules that define it. What has none must be
+explained by REASONS; a test sees to that, and that the page is current.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from kctl.broker.broker_settings import BrokerSettings
+from kctl.broker.handlers import HANDLERS
+from kctl.broker.topic_configs import TOPIC_CONFIGS
+from kctl.protocol.api_keys import ApiKey
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "compatibility.md"
+BROKER = ROOT / "kctl" / "broker"
+
+# Every API without a handler, and why.
+NOT_SERVED = {
+    ApiKey.CONTROLLED_SHUTDOWN: "several brokers: not yet",
+    ApiKey.SASL_HANDSHAKE: "SASL: not yet",
+    ApiKey.SASL_AUTHENTICATE: "SASL: not yet",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions: not yet",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions: not yet",
+    ApiKey.END_TXN: "transactions: not yet",
+    ApiKey.WRITE_TXN_MARKERS: "transactions: not yet",
+    ApiKey.TXN_OFFSET_COMMIT: "transactions: not yet",
+    ApiKey.DESCRIBE_ACLS: "access control: not yet",
+    ApiKey.CREATE_ACLS: "access control: not yet",
+    ApiKey.DELETE_ACLS: "access control: not yet",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "moves between log directories: not yet",
+    ApiKey.CREATE_DELEGATION_TOKEN: "delegation tokens: not yet",
+    ApiKey.RENEW_DELEGATION_TOKEN: "delegation tokens: not yet",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation tokens: not yet",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation tokens: not yet",
+    ApiKey.ELECT_LEADERS: "several brokers: not yet",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "several brokers: not yet",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "several brokers: not yet",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "quotas: not yet",
+    ApiKey.ALTER_CLIENT_QUOTAS: "quotas: not yet",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "SASL: not yet",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL: not yet",
+    ApiKey.ALTER_ISR: "several brokers: not yet",
+    ApiKey.UPDATE_FEATURES: "nothing to update: Kafka 2.7 defines no feature",
+}
+
+# Why settings have no effect: the first pattern that matches a name explains it.
+REASONS = (
+    (r"zookeeper\.(ssl\.|clientCnxnSocket|set\.acl)", "TLS and access lists of ZooKeeper: not yet"),
+    (r"zookeeper\.", "kazoo, the ZooKeeper client here, has no such setting"),
+    (r"sasl\.kerberos\.", "GSSAPI: never, it needs a C library of the system"),
+    (
+        r"sasl\.|connections\.max\.reauth|connection\.failed\.auth|principal\.builder",
+        "SASL: not yet; only PLAINTEXT listeners are accepted",
+    ),
+    (r"ssl\.|security\.providers", "TLS: not yet; only PLAINTEXT listeners are accepted"),
+    (r"authorizer\.class\.name", "access control: not yet, **everything is allowed to everybody**"),
+    (r"delegation\.token\.", "delegation tokens: not yet"),
+    (r"password\.encoder\.", "settings of type password cannot be changed at run time yet"),
+    (r".*\.class(\.name)?$", "Java classes are not loaded"),
+    (r"log\.cleaner\.", "compaction: not yet, compacted topics only grow"),
+    (r"transaction\.", "transactions: not yet"),
+    (r"quota\.|.*\.quota\.|max\.connection\.creation\.rate", "quotas: not yet"),
+    (
+        r"(num\.)?replica\.|controlled\.shutdown\.|request\.timeout\.ms|control\.plane\.",
+        "several brokers: not yet",
+    ),
+    (r"socket\.connection\.setup\.", "several brokers: not yet"),
+    (
+        r"(num\.(network|io|recovery)|background)\.threads|queued\.max\.requests",
+        "one thread serves all ([decision 0002](decisions/0002-one-event-loop.md))",
+    ),
+    (
+        r"queued\.max\.request\.bytes",
+        "always 64 MiB: beyond it, new requests wait (Kafka: no limit)",
+    ),
+    (
+        r".*\.purgatory\.purge\.interval\.requests",
+        "completed operations are dropped as soon as they outnumber the waiting",
+    ),
+    (r"(kafka\.)?metrics?\.", "metrics: not yet"),
+    (r"socket\.(send|receive)\.buffer\.bytes", "left to the system, which tunes them itself"),
+    (
+        r"log\.flush\.start\.offset\.checkpoint\.interval\.ms",
+        "start offsets are written with the recovery points",
+    ),
+    (r"offsets\.commit\.required\.acks", "always -1, Kafka's default"),
+)
+TOPIC_REASONS = (
+    (r".*\.replication\.throttled\.replicas", "several brokers: not yet"),
+    (
+        r"delete\.retention\.ms|(min|max)\.compaction\.lag\.ms|min\.cleanable\.dirty\.ratio",
+        "compaction: not yet, compacted topics only grow",
+    ),
+)
+
+# Where settings are defined rather than used.
+_DEFINITIONS = ("broker_settings.py", "topic_configs.py")
+
+
+# --- what has an effect
+
+
+@cache
+def _lookups() -> tuple[tuple[str, str, str], ...]:
+    """(file below kctl/broker, owner, attribute) of every attribute look-up in the broker."""
+    return tuple(
+        (path.relative_to(BROKER).as_posix(), ast.unparse(node.value), node.attr)
+        for path in sorted(BROKER.rglob("*.py"))
+        if path.name not in _DEFINITIONS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    )
+
+
+def _is_topic_level(file: str, owner: str) -> bool:
+    return file.startswith("log/") or owner.endswith("log.config")
+
+
+@cache
+def _controller_words() -> frozenset[object]:
+    """Constants in the controller, which reads topics' settings from the store by name."""
+    return frozenset(
+        node.value
+        for path in (BROKER / "controller").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+    )
+
+
+@cache
+def effective_topic_settings() -> frozenset[str]:
+    """Names of the topic settings that something looks up."""
+    by_attribute = {name.replace(".", "_"): name for name in TOPIC_CONFIGS}
+    return frozenset(TOPIC_CONFIGS.keys() & _controller_words()) | frozenset(
+        by_attribute[attribute]
+        for file, owner, attribute in _lookups()
+        if attribute in by_attribute
+        and _is_topic_level(file, owner)
+        and (owner.endswith("config") or (file, owner) == ("log/log_config.py", "self"))
+    )
+
+
+@cache
+def effective_settings() -> dict[str, str]:
+    """Name of each broker setting that has an effect -> on what, if that is only on topics."""
+    by_attribute = {attribute: name for name, attribute in BrokerSettings.ATTRIBUTES.items()}
+    found = {
+        by_attribute[attribute]: ""
+        for file, owner, attribute in _lookups()
+        if attribute in by_attribute
+        and not _is_topic_level(file, owner)
+        # config.py itself looks settings up only to derive from them what the broker uses.
+        and (owner.split(".")[-1].endswith("config") or (file, owner) == ("config.py", "self"))
+    }
+    for name, topic_config in TOPIC_CONFIGS.items():
+        if topic_config.broker_config and name in effective_topic_settings():
+            found[topic_config.broker_config] = f"default of a topic's `{name}`"
+    return found
+
+
+def reason_for(name: str, reasons: Iterable[tuple[str, str]]) -> str | None:
+    """Why the setting has no effect; None if nobody knows."""
+    return next((reason for pattern, reason in reasons if re.match(pattern, name)), None)
+
+
+# --- the parts of the page
+
+
+def api_table() -> Iterator[str]:
+    """Every API of Kafka 2.7: which versions are served, and by which module."""
+    served = len(HANDLERS)
+    yield f"{served} of the {len(ApiKey)} APIs of Kafka 2.7 are served, each in all its versions."
+    yield ""
+    yield "| key | API | in Kafka 2.7 | in kctl | handled in |"
+    yield "|---:|---|---|---|---|"
+    for key in ApiKey:
+        versions = f"{key.min_version}-{key.max_version}" if key.max_version else "0"
+        handler = HANDLERS.get(key)
+        if handler is None:
+            ours, where = "no", NOT_SERVED[key]
+        else:
+            ours, where = versions, f"`{handler.__module__.removeprefix('kctl.broker.')}`"
+        yield f"| {int(key)} | {key.title} | {versions} | {ours} | {where} |"
+
+
+def effective_settings_table() -> Iterator[str]:
+    """The broker's settings that have an effect."""
+    effective = effective_settings()
+    yield f"{len(effective)} of the {len(BrokerSettings.KEYS)} settings have an effect:"
+    yield ""
+    yield "| setting | default | effect |"
+    yield "|---|---|---|"
+    for name, key in BrokerSettings.KEYS.items():
+        if name in effective:
+            default = key.format(key.default)
+            yield f"| `{name}` | {f'`{default}`' if default else ''} | {effective[name] or 'yes'} |"
+
+
+def idle_settings_table() -> Iterator[str]:
+    """The broker's settings without effect, by reason."""
+    idle = [name for name in BrokerSettings.KEYS if name not in effective_settings()]
+    yield from _by_reason(idle, REASONS)
+
+
+def topic_settings_table() -> Iterator[str]:
+    """The settings of topics: with effect, and without by reason."""
+    effective = [name for name in TOPIC_CONFIGS if name in effective_topic_settings()]
+    idle = [name for name in TOPIC_CONFIGS if name not in effective_topic_settings()]
+    yield f"With effect: {', '.join(f'`{name}`' for name in effective)}."
+    yield ""
+    yield from _by_reason(idle, TOPIC_REASONS)
+
+
+def _by_reason(names: Iterable[str], reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(reason_for(name, reasons) or "?", []).append(name)
+    yield "| without effect | settings |"
+    yield "|---|---|"
+    for reason, members in groups.items():
+        yield f"| {reason} | {', '.join(f'`{name}`' for name in members)} |"
+
+
+PARTS = {
+    "apis": api_table,
+    "settings": effective_settings_table,
+    "idle-settings": idle_settings_table,
+    "topic-settings": topic_settings_table,
+}
+
+
+def current(page: str) -> str:
+    """The page with its generated parts as they should be."""
+    for name, lines in PARTS.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        before, _, rest = page.partition(begin)
+        after = rest.partition(end)[2]
+        page = "\n".join((f"{before}{begin}", *lines(), "", f"{end}{after}"))
+    return page
+
+
+def main() -> int:
+    """Rewrite the page in place."""
+    PAGE.write_text(current(PAGE.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
