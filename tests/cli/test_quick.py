@@ -37,7 +37,6 @@ LINES = [
     ("topic create", ["x", "-c", ""]),
 ]
 UNCLEAR = [
-    ("topic list", ["--help"]),
     ("topic list", ["--nonsense"]),
     ("topic list", ["-o", "nonsense"]),
     ("topic list", ["--", "-x"]),
@@ -82,6 +81,14 @@ def test_what_is_understood_quickly_typer_understands_alike(path, words):
 @pytest.mark.parametrize(("path", "words"), UNCLEAR, ids=lambda it: " ".join(it)[:40])
 def test_anything_unusual_is_left_to_typer(path, words):
     assert quick.parse(BY_PATH[path], words) is None
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_is_wanted_only_where_an_option_may_stand(word):
+    app = build_app(["produce"])
+
+    assert quick.run(app, ["produce", "t", word]).path == ("produce",)
+    assert quick.run(app, ["produce", "t", "--key", word]) is None
 
 
 def test_an_option_takes_a_value_in_all_commands_or_in_none():
