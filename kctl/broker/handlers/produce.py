@@ -134,6 +134,7 @@ def _partition_response(result: AppendResult) -> PartitionProduceResponse:
             partition_index=result.partition,
             error_code=result.error_code,
             base_offset=-1,
+            log_start_offset=result.log_start_offset,
             record_errors=[
                 BatchIndexAndErrorMessage(
                     batch_index=error.batch_index, batch_index_error_message=error.message

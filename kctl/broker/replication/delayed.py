@@ -26,6 +26,8 @@ class AppendResult:
     partition: int
     error_code: int = 0
     error_message: str | None = None
+    # Where the log begins, if the records reached it; else -1.
+    log_start_offset: int = -1
     # Which records of the batch are to blame (KIP-467).
     record_errors: Sequence[RecordError] = ()
     # None when nothing was appended.

@@ -42,6 +42,17 @@ from kctl.runtime.runtime import Runtime
 ACKS_ALL = -1
 # Topics that clients must not write to.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# Errors of a produce request that say nothing about the log; any other tells where it begins.
+_ERRORS_BEFORE_THE_LOG = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 Records = bytearray | memoryview
 AppendEntry = tuple[str, int, Records]
@@ -167,6 +178,9 @@ class ReplicaManager:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             result.info = info
+            return result
+        if result.error_code not in _ERRORS_BEFORE_THE_LOG and partition.log is not None:
+            result.log_start_offset = partition.log.log_start_offset
         return result
 
     def _wait_for_replicas(
