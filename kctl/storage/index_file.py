@@ -116,7 +116,7 @@ class IndexFile:
         self._cut_file(0)
 
     def create(self) -> None:
-        """Make the file, empty, as Kafka has one for every segment."""
+        """Make the file if it is not there: Kafka has one for every segment."""
         self._disk.open(self.path, create=True).close()
 
     def renamed(self, path: str) -> None:

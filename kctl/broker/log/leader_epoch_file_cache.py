@@ -5,9 +5,9 @@ where the next one begins, and cut their log there: that is how logs of differen
 again (KIP-101, KIP-279).
 
 Invariants: epochs and start offsets rise strictly from entry to entry. A new entry removes those
-it contradicts. The file is written with every change and made durable by `flush`, before the
-log's recovery point passes the entry; records above that point bring their epochs back when they
-are recovered.
+it contradicts. The file is written before the first record of an epoch is, and made durable before
+the log's recovery point passes it; records above that point bring their epochs back when they are
+recovered. An epoch that has no records yet may be in memory only: nothing is lost with it.
 
 Kafka 2.7: kafka.server.epoch.LeaderEpochFileCache
 """
@@ -24,12 +24,13 @@ NO_EPOCH = -1
 class LeaderEpochFileCache:
     """The epochs of one log and their file."""
 
-    __slots__ = ("_directory", "_disk", "entries", "is_durable")
+    __slots__ = ("_directory", "_disk", "entries", "is_durable", "is_saved")
 
     def __init__(self, disk: Disk, directory: str, entries: list[EpochEntry]) -> None:
         self._disk = disk
         self._directory = directory
         self.entries = entries
+        self.is_saved = True
         self.is_durable = True
 
     @classmethod
@@ -50,7 +51,8 @@ class LeaderEpochFileCache:
         return self.entries[0] if self.entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins at `start_offset`; whether that was news."""
+        """`epoch` begins at `start_offset`, to be saved with its first record; whether that was
+        news."""
         entries = self.entries
         if entries:
             last = entries[-1]
@@ -59,7 +61,8 @@ class LeaderEpochFileCache:
         kept = [
             entry for entry in entries if entry.epoch < epoch and entry.start_offset < start_offset
         ]
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        self.entries = [*kept, EpochEntry(epoch, start_offset)]
+        self.is_saved = self.is_durable = False
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
@@ -103,7 +106,8 @@ class LeaderEpochFileCache:
             self._replace([])
 
     def add_to_flush(self, files: list[DiskFile], directories: list[str]) -> None:
-        """Add the file, and the directory that names it, unless they are durable."""
+        """Save; add the file, and the directory that names it, unless they are durable."""
+        self.save()
         if not self.is_durable:
             files.append(self._disk.open(f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"))
             if self._directory not in directories:
@@ -115,14 +119,20 @@ class LeaderEpochFileCache:
         self._directory = directory
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        """Write the file beside, rename, then change memory."""
+        self.entries = entries
+        self.is_saved = self.is_durable = False
+        self.save()
+
+    def save(self) -> None:
+        """Write what is not in the file yet: beside it, then rename."""
+        if self.is_saved:
+            return
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         beside = f"{path}.tmp"
         file = self._disk.open(beside, create=True)
         if file.size():
             file.truncate(0)
-        file.append([encode_epochs(entries)])
+        file.append([encode_epochs(self.entries)])
         file.close()
         self._disk.rename(beside, path)
-        self.is_durable = False
-        self.entries = entries
+        self.is_saved = True

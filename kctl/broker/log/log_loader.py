@@ -244,10 +244,14 @@ class LogLoader:
     def _recover_one(self, base_offset: int) -> None:
         """Recover a segment whose indexes are missing."""
         segment = next(s for s in self._segments.all if s.base_offset == base_offset)
+        recovery_point = self._request.recovery_point
+        if self._needs_recovery and segment in self._segments.since(recovery_point):
+            # All is rebuilt below.
+            return
         self._trace.warning(f"{segment.path(LOG_SUFFIX)}: its index is missing and is rebuilt")
         self._bring_producers_to(base_offset)
         is_last = segment is self._segments.active
-        cut = self._recover_segment(segment, is_last=is_last)
+        cut = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
         if cut:
             self._report_cut(segment, cut)
             self._needs_recovery = True

@@ -33,11 +33,15 @@ from kctl.runtime.scheduler import Timer
 from kctl.storage.layout import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
     RECOVERY_POINT_CHECKPOINT,
     delete_directory_name,
     directory_name,
     parse_directory_name,
 )
+
+# Index files made by one background job, so that a flush need not wait long.
+_FILES_PER_JOB = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,9 @@ class LogManager:
             path: LogDirectory(runtime.disk, runtime.trace, path) for path in log_dirs
         }
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._log_counts = dict.fromkeys(log_dirs, 0)
+        # Index files of new segments that are still to be made.
+        self._index_files: list[str] = []
         # Partitions whose logs cannot be served, by directory, with the reason.
         self.damaged: dict[TopicPartition, tuple[str, str]] = {}
         self._timers: dict[str, Timer] = {}
@@ -123,7 +130,7 @@ class LogManager:
         is_news = self.failure_channel.report(log_dir, reason)
         gone = [log for log in self._logs.values() if log.log_directory == log_dir]
         for log in gone:
-            del self._logs[log.topic_partition]
+            self._forget(log)
             log.abandon()
         if is_news:
             self._trace.warning(f"log directory {log_dir} is offline: {reason}")
@@ -229,7 +236,12 @@ class LogManager:
         log.on_rolled = self._rolled
         log.on_truncated = self._checkpoint_soon
         self._logs[tp] = log
+        self._log_counts[directory.path] += 1
         return log
+
+    def _forget(self, log: UnifiedLog) -> None:
+        del self._logs[log.topic_partition]
+        self._log_counts[log.log_directory] -= 1
 
     # --- logs --------------------------------------------------------------------------------
 
@@ -264,10 +276,7 @@ class LogManager:
         raise StorageError(f"no log directory is left for {topic_partition}")
 
     def _emptiest(self, live: Sequence[str]) -> str:
-        counts = dict.fromkeys(live, 0)
-        for log in self._logs.values():
-            counts[log.log_directory] += 1
-        return min(live, key=lambda path: counts[path])
+        return min(live, key=lambda path: self._log_counts[path])
 
     def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
         if directory.path in self._stale_checkpoints:
@@ -275,7 +284,33 @@ class LogManager:
             self._write_checkpoints([directory.path])
         path = f"{directory.path}/{directory_name(tp)}"
         self._disk.make_directory(path)
-        return self._make_log(directory, tp, path, config, is_new=True)
+        log = self._make_log(directory, tp, path, config, is_new=True)
+        self._make_index_files(log)
+        return log
+
+    def _make_index_files(self, log: UnifiedLog) -> None:
+        """Make the index files of a new segment in the background, a few at a time: on a busy
+        disk each costs a millisecond, and nothing needs them before the segment is closed."""
+        if not self._index_files:
+            self._scheduler.call_soon(self._make_some_files)
+        self._index_files += log.segments[-1].index_paths
+
+    def _make_some_files(self) -> None:
+        paths = self._index_files[:_FILES_PER_JOB]
+
+        def make() -> None:
+            for path in paths:
+                # The log may have been deleted meanwhile.
+                if self._disk.exists(path.rpartition(".")[0] + LOG_SUFFIX):
+                    self._disk.open(path, create=True).close()
+
+        def done(_: Future[None]) -> None:
+            # A failure here shows again, and is dealt with, when the index is saved.
+            del self._index_files[: len(paths)]
+            if self._index_files:
+                self._make_some_files()
+
+        self._scheduler.background(make).add_done_callback(done)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """The topic's settings changed."""
@@ -290,7 +325,7 @@ class LogManager:
         if log is None:
             self._delete_damaged(topic_partition)
             return
-        del self._logs[topic_partition]
+        self._forget(log)
         log.abandon()
         delay_ms = log.config.file_delete_delay_ms
         self._remove_later([self._rename_away(topic_partition, log.directory)], delay_ms)
@@ -391,6 +426,7 @@ class LogManager:
             self._flush_is_running = False
 
     def _rolled(self, log: UnifiedLog) -> None:
+        self._make_index_files(log)
         self.flush_soon(log)
 
     def _flush_by_time(self) -> None:

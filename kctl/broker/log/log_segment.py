@@ -64,7 +64,7 @@ class LogSegment:
 
     __slots__ = (
         "_bytes_since_index_entry", "_directory", "_disk", "_index_interval_bytes",
-        "_max_timestamp", "_offset_of_max_timestamp", "_open_segments", "_records", "_suffix",
+        "_max_timestamp", "_may_lack_indexes", "_offset_of_max_timestamp", "_open_segments", "_records", "_suffix",
         "_tail_lasts", "_tail_positions", "_tail_start", "base_offset", "created_ms",
         "is_index_full", "is_recently_used", "offset_index", "roll_jitter_ms",
         "rolling_timestamp", "size", "time_index", "transaction_index",
@@ -109,6 +109,8 @@ class LogSegment:
         self.transaction_index = TransactionIndex(
             disk, self.path(TXN_INDEX_SUFFIX), base_offset, exists=has_transaction_index
         )
+        # Made by us, and perhaps without entries to save.
+        self._may_lack_indexes = False
         # Whether the next append needs another segment; looked at when an entry is added.
         self.is_index_full = False
         # The largest timestamp of the first append: what `segment.ms` counts from; -1: none.
@@ -132,7 +134,11 @@ class LogSegment:
         now_ms: int,
         roll_jitter_ms: int = 0,
     ) -> "LogSegment":
-        """Make the files of an empty segment; whatever had their names is emptied."""
+        """Make an empty segment; whatever had the names of its files is emptied.
+
+        Only the .log is made here: creating a file is what costs most. The index files come with
+        their first entries, or with `close`, or from whoever takes `index_paths` to make them.
+        """
         segment = cls(
             disk, open_segments, directory, base_offset, options,
             size=0, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms,
@@ -143,10 +149,16 @@ class LogSegment:
             file.truncate(0)
             file.truncate(options.preallocated_bytes)
         segment._adopt(FileRecords(file, 0))
-        segment.offset_index.reset()
-        segment.time_index.reset()
-        segment.transaction_index.reset()
+        segment._may_lack_indexes = True
+        for index in (segment.offset_index, segment.time_index, segment.transaction_index):
+            if disk.exists(index.path):
+                index.reset()
         return segment
+
+    @property
+    def index_paths(self) -> tuple[str, str]:
+        """The files that every segment has beside its .log, be they empty."""
+        return self.offset_index.path, self.time_index.path
 
     def path(self, kind: str) -> str:
         """The path of the file of one kind, e.g. LOG_SUFFIX."""
@@ -403,8 +415,11 @@ class LogSegment:
         files = []
         for index in (self.offset_index, self.time_index):
             index.save()
+            if self._may_lack_indexes:
+                index.create()
             if not index.is_durable:
                 files.append(index.durable_file())
+        self._may_lack_indexes = False
         if self.transaction_index.is_changed:
             files.append(self.transaction_index.durable_file())
         return files

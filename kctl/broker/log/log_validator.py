@@ -89,7 +89,8 @@ def validate_records(
             header.magic == 2
             and header.length + LOG_OVERHEAD == size
             and (rules.compression_type is None or rules.compression_type == codec)
-            and not rules.needs_every_record
+            # A coordinator's own batch keeps those rules: its records have keys, its time is now.
+            and (origin is AppendOrigin.COORDINATOR or not rules.needs_every_record)
             and not header.attributes & TIMESTAMP_TYPE_MASK
         ):
             check_batch(records, 0, size, header, rules, origin)

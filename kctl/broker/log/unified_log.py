@@ -174,8 +174,12 @@ class UnifiedLog:
         if magic < 2:
             self._epochs.clear()
             segment.forget_tail()
-        elif leader_epoch != self._epochs.latest_epoch:
-            self._epochs.assign(leader_epoch, first_offset)
+        else:
+            epochs = self._epochs
+            if leader_epoch != epochs.latest_epoch:
+                epochs.assign(leader_epoch, first_offset)
+            if not epochs.is_saved:
+                epochs.save()
         position = self._local.append(
             segment, (data,), length, last_offset, found.max_timestamp,
             found.offset_of_max_timestamp,
@@ -245,6 +249,7 @@ class UnifiedLog:
                 self._epochs.clear()
             else:
                 self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        self._epochs.save()
         position = self._local.append(
             segment, (data,), length, last_offset, max_timestamp, offset_of_max_timestamp
         )

@@ -293,7 +293,7 @@ def test_damaged_epoch_file_is_rebuilt_from_the_batches(world, directory):
     world.start()
     log = world.log()
     assert log.end_offset_for_epoch(1) == (1, 1)
-    log.maybe_assign_epoch_start_offset(6, 2)
+    append(log, b"c", epoch=6)
     assert (directory / "leader-epoch-checkpoint").read_bytes() == wanted.replace(
         b"0\n2\n", b"0\n3\n"
     ) + b"6 2\n"
