@@ -28,6 +28,7 @@ from kctl.broker.log.follower_records import check_follower_records
 from kctl.broker.log.local_log import FlushJob, LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_loader import LoadedLog
+from kctl.broker.log.log_reader import nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import validate_records
 from kctl.broker.log.producer_state import ProducerBatch, producer_batch_of
@@ -344,61 +345,15 @@ class UnifiedLog:
         else:
             bound = self.high_watermark
         if start_offset >= bound:
-            return self._nothing(start_offset, start_offset, is_committed=is_committed)
-        return self._read_segments(
-            start_offset, max_bytes, bound, min_one_message=min_one_message,
+            return nothing_at(self._local, start_offset, start_offset, is_committed=is_committed)
+        return read_up_to(
+            self._local,
+            start_offset,
+            max_bytes,
+            bound,
+            min_one_message=min_one_message,
             is_committed=is_committed,
-        )  # fmt: skip
-
-    def _read_segments(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        bound: int,
-        *,
-        min_one_message: bool,
-        is_committed: bool,
-    ) -> FetchDataInfo:
-        segments = self._local.segments
-        end = None if bound == self.log_end_offset else self._local.locate(bound)
-        for segment in segments.since(start_offset):
-            size = segment.size
-            if end is not None and end.segment_base_offset == segment.base_offset:
-                size = end.relative_position
-            found = segment.read(start_offset, max_bytes, size, min_one_message=min_one_message)
-            if found is not None:
-                position, records, is_incomplete = found
-                where = LogOffsetMetadata(start_offset, segment.base_offset, position)
-                info = FetchDataInfo(start_offset, where, records, is_incomplete)
-                if is_committed:
-                    info.aborted_transactions = self._aborted(segment, start_offset, info)
-                return info
-            if end is not None and end.segment_base_offset == segment.base_offset:
-                break
-        # Compaction removed all from here on; the log goes on at its end.
-        return self._nothing(start_offset, self.log_end_offset, is_committed=is_committed)
-
-    def _nothing(self, start_offset: int, offset: int, *, is_committed: bool) -> FetchDataInfo:
-        """No records; the reader waits at `offset`."""
-        aborted = () if is_committed else None
-        return FetchDataInfo(
-            start_offset, self._local.locate(offset), None, aborted_transactions=aborted
         )
-
-    def _aborted(
-        self, segment: LogSegment, start_offset: int, info: FetchDataInfo
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap what was read."""
-        later = self._local.segments.since(segment.base_offset)
-        length = len(info.records) if info.records is not None else 0
-        upper = segment.upper_bound_offset(info.position.relative_position, length)
-        if upper is None:
-            upper = later[1].base_offset if len(later) > 1 else self.log_end_offset
-        found: list[AbortedTransaction] = []
-        for candidate in later:
-            if candidate.transaction_index.collect(start_offset, upper, found):
-                break
-        return found
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at least as young; None if there

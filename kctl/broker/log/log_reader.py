@@ -1,0 +1,60 @@
+"""Reads a LocalLog up to a bound, and tells which aborted transactions a reader must skip.
+
+Kafka 2.7: kafka.log.Log (`read`, `collectAbortedTransactions`); KIP-98
+"""
+
+from kctl.broker.log.fetch_data import FetchDataInfo
+from kctl.broker.log.local_log import LocalLog, LogOffsetMetadata
+from kctl.broker.log.log_segment import LogSegment
+from kctl.storage.transaction_index import AbortedTransaction
+
+
+def read_up_to(
+    log: LocalLog,
+    start_offset: int,
+    max_bytes: int,
+    bound: int,
+    *,
+    min_one_message: bool,
+    is_committed: bool,
+) -> FetchDataInfo:
+    """Records in [start_offset, bound), both in the log; `is_committed`: with the aborted
+    transactions among them."""
+    end = None if bound == log.log_end_offset else log.locate(bound)
+    for segment in log.segments.since(start_offset):
+        is_last = end is not None and end.segment_base_offset == segment.base_offset
+        size = end.relative_position if end is not None and is_last else segment.size
+        found = segment.read(start_offset, max_bytes, size, min_one_message=min_one_message)
+        if found is not None:
+            position, records, is_incomplete = found
+            where = LogOffsetMetadata(start_offset, segment.base_offset, position)
+            info = FetchDataInfo(start_offset, where, records, is_incomplete)
+            if is_committed:
+                info.aborted_transactions = _aborted(log, segment, info)
+            return info
+        if is_last:
+            break
+    # Compaction removed all from here on; the log goes on at its end.
+    return nothing_at(log, start_offset, log.log_end_offset, is_committed=is_committed)
+
+
+def nothing_at(
+    log: LocalLog, start_offset: int, offset: int, *, is_committed: bool
+) -> FetchDataInfo:
+    """No records; the reader waits at `offset`."""
+    aborted = () if is_committed else None
+    return FetchDataInfo(start_offset, log.locate(offset), None, aborted_transactions=aborted)
+
+
+def _aborted(log: LocalLog, segment: LogSegment, info: FetchDataInfo) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap what was read from `segment`."""
+    later = log.segments.since(segment.base_offset)
+    length = len(info.records) if info.records is not None else 0
+    upper = segment.upper_bound_offset(info.position.relative_position, length)
+    if upper is None:
+        upper = later[1].base_offset if len(later) > 1 else log.log_end_offset
+    found: list[AbortedTransaction] = []
+    for candidate in later:
+        if candidate.transaction_index.collect(info.fetch_offset, upper, found):
+            break
+    return found
