@@ -255,7 +255,8 @@ class Producer:
 
     def _request(self, data: dict[TopicPartition, bytearray]) -> ProduceRequest:
         return ProduceRequest(
-            transactional_id=None,
+            # Before version 3 (and v2 batches) the field is not there: its default must stand.
+            transactional_id=None if self._magic == 2 else "",
             acks=self._acks,
             timeout_ms=self._timeout_ms,
             topics=[
