@@ -110,3 +110,30 @@ def test_handler_modules_say_behaviour_and_versions():
         assert "Behaviour:" in docstring, path.name
         assert "Versions:" in docstring, path.name
         assert "Kafka 2.7: " in docstring, path.name
+
+
+def map_of_the_code() -> str:
+    return (ROOT / "docs/architecture.md").read_text()
+
+
+def test_the_map_names_only_what_exists():
+    named = set(re.findall(r"`((?:kctl|tests|docs)/[\w./]*)`", map_of_the_code()))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_map_names_only_modules_of_the_package_it_describes():
+    sections = re.split(r"^### ", map_of_the_code(), flags=re.MULTILINE)[1:]
+    for section in sections:
+        title, _, text = section.partition("\n")
+        packages = re.findall(r"`(kctl/[\w/]+/)`", title)
+        if not packages:
+            continue
+        below = {path.name for path in (ROOT / packages[0]).rglob("*.py")}
+        assert set(re.findall(r"`(\w+\.py)`", text)) <= below, title
+
+
+def test_every_package_is_on_the_map():
+    packages = [path.parent for path in sorted((ROOT / "kctl").glob("*/__init__.py"))]
+    missing = [p.name for p in packages if f"### `kctl/{p.name}/`" not in map_of_the_code()]
+    assert missing == []
