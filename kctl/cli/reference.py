@@ -1,4 +1,4 @@
-"""docs/commands.md: every command with its real help. `python -m kctl.cli.reference` rewrites it."""
+"""docs/commands.md: every command with its help; `python -m kctl.cli.reference` rewrites it."""
 
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ program). Column and key names are stable. `NO_COLOR` is obeyed.
 | 3 | no broker reachable, or no answer in time |
 | 130 | interrupted |
 
-An error is one line `error: ...` on standard error, and where there is a way out, a line `hint: ...`
+An error is one line `error: ...` on standard error and, where there is a way out, one `hint: ...`
 behind it; `KCTL_DEBUG=1` adds the traceback.
 """
 

@@ -1,5 +1,5 @@
-"""Log directories cross between kctl and Apache Kafka 2.7.2, both ways, after a clean stop and after
-`kill -9`: each opens what the other wrote, reads every record, goes on, and gives it back."""
+"""Log directories cross between kctl and Apache Kafka 2.7.2, both ways, after a clean stop and
+after `kill -9`: each opens what the other wrote, reads every record, goes on, and gives it back."""
 
 import json
 import signal

@@ -11,8 +11,8 @@ in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the c
 A peer that only finished speaking still gets its answers (half-close).
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
-until that answer; a request's bytes are charged to the server's budget from its first byte to its answer;
-a new frame is begun only when the budget allows, whereas one that has begun is always finished.
+until that answer; a request's bytes are charged to the server's budget from its first byte to its
+answer; a new frame is begun only when the budget allows, whereas one that has begun is always finished.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
@@ -61,7 +61,6 @@ class ServerConnection:
         "_is_sending",
         "_is_serving",
         "_is_speechless",
-        "_is_waiting",
         "_reply",
         "_server",
         "_transport",
@@ -93,8 +92,6 @@ class ServerConnection:
         self._is_reading_paused = False
         # The last answer waits for the peer to read.
         self._is_sending = False
-        # Waits for the server's budget.
-        self._is_waiting = False
         # The peer has said all it will say.
         self._is_speechless = False
         # The server is about to stop.
@@ -118,7 +115,7 @@ class ServerConnection:
     def eof_received(self) -> bool:
         """Stay open for the answers that are due."""
         self._is_speechless = True
-        return self.is_busy or self._is_waiting
+        return self.is_busy
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget everything; an answer that still comes is dropped."""
@@ -158,7 +155,6 @@ class ServerConnection:
 
     def resume(self) -> None:
         """Go on after an answer, or once the budget allows."""
-        self._is_waiting = False
         if self._is_over or self._current is not None or self._transport.unsent_bytes():
             return
         self._is_sending = False
@@ -184,7 +180,6 @@ class ServerConnection:
             self._end()
             return False
         if not self._has_begun_frame and not self._server.may_begin_request(self):
-            self._is_waiting = True
             self._pause_reading()
             return False
         frame = frames.next_frame()
