@@ -12,7 +12,8 @@ A peer that only finished speaking still gets its answers (half-close).
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
 until that answer; a request's bytes are charged to the server's budget from its first byte to its
-answer; a new frame is begun only when the budget allows, whereas one that has begun is always finished.
+answer; a new frame is begun only when the budget allows, whereas one that has begun is always
+finished.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
