@@ -236,10 +236,9 @@ class ShardHost(Generic[S]):
         if not write.records:
             self._runtime.scheduler.call_soon(self._settle, [write], 0)
             return
-        size = sum(
-            len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_MAX
-            for record in write.records
-        )
+        size = 0
+        for record in write.records:
+            size += len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_MAX
         if write.producer_id != NO_PRODUCER_ID:
             self._flush()
             self._append([write])

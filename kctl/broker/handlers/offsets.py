@@ -14,7 +14,7 @@ stable offsets, KIP-447). OffsetDelete 0 (KIP-496).
 Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest and its neighbours.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit
 from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
@@ -51,23 +51,24 @@ STATIC_MEMBERS_SINCE = "2.3-IV0"
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-CodeOf = Callable[[TopicPartition], int]
-
 
 def handle_offset_commit(services: Services, request: Request) -> None:
     """Remember how far a group has read; answered when that is in the log."""
     body: OffsetCommitRequest = request.body
+    offsets = _offsets(services, body)
     if body.group_instance_id is not None and not services.config.is_at_least(STATIC_MEMBERS_SINCE):
-        request.reply(_commit_response(body, lambda _: int(ErrorCode.UNSUPPORTED_VERSION)))
+        request.reply(_commit_response(body, [int(ErrorCode.UNSUPPORTED_VERSION)] * len(offsets)))
         return
-    known = _known_offsets(services, body)
+    known = [offset for offset in offsets if offset is not None]
     if not known:
-        request.reply(_commit_response(body, lambda _: _UNKNOWN_PARTITION))
+        request.reply(_commit_response(body, [_UNKNOWN_PARTITION] * len(offsets)))
         return
 
     def answer(codes: Sequence[int]) -> None:
-        by_partition = {tp: code for (tp, _), code in zip(known, codes, strict=True)}
-        request.reply(_commit_response(body, lambda tp: by_partition.get(tp, _UNKNOWN_PARTITION)))
+        if len(codes) < len(offsets):
+            rest = iter(codes)
+            codes = [_UNKNOWN_PARTITION if offset is None else next(rest) for offset in offsets]
+        request.reply(_commit_response(body, codes))
 
     commit = OffsetCommit(
         body.group_id, body.member_id, body.group_instance_id, body.generation_id, known, answer
@@ -78,39 +79,42 @@ def handle_offset_commit(services: Services, request: Request) -> None:
         services.group_coordinator.commit_offsets(commit)
 
 
-def _known_offsets(
+def _offsets(
     services: Services, body: OffsetCommitRequest
-) -> list[tuple[TopicPartition, CommittedOffset]]:
-    """The offsets of partitions that exist, as they are to be kept."""
+) -> list[tuple[TopicPartition, CommittedOffset] | None]:
+    """What is asked for, in order, as it is to be kept; None for partitions that are unknown."""
     now_ms = services.runtime.clock.wall_ms()
     retention_ms = body.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
-    is_known = services.metadata_cache.partition
-    known = []
+    state_of = services.metadata_cache.partition
+    offsets: list[tuple[TopicPartition, CommittedOffset] | None] = []
     for topic in body.topics:
         for asked in topic.partitions:
             topic_partition = TopicPartition(topic.name, asked.partition_index)
-            if is_known(topic_partition) is not None:
-                committed = CommittedOffset(
-                    asked.committed_offset,
-                    asked.committed_leader_epoch,
-                    asked.committed_metadata or "",
-                    now_ms if asked.commit_timestamp < 0 else asked.commit_timestamp,
-                    expire_ms,
-                )
-                known.append((topic_partition, committed))
-    return known
+            if state_of(topic_partition) is None:
+                offsets.append(None)
+                continue
+            committed = CommittedOffset(
+                asked.committed_offset,
+                asked.committed_leader_epoch,
+                asked.committed_metadata or "",
+                now_ms if asked.commit_timestamp < 0 else asked.commit_timestamp,
+                expire_ms,
+            )
+            offsets.append((topic_partition, committed))
+    return offsets
 
 
-def _commit_response(body: OffsetCommitRequest, code_of: CodeOf) -> OffsetCommitResponse:
+def _commit_response(body: OffsetCommitRequest, codes: Iterable[int]) -> OffsetCommitResponse:
+    """`codes` has one for each partition asked for, in order."""
+    code_of = iter(codes)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=asked.partition_index,
-                        error_code=code_of(TopicPartition(topic.name, asked.partition_index)),
+                        partition_index=asked.partition_index, error_code=next(code_of)
                     )
                     for asked in topic.partitions
                 ],

@@ -20,24 +20,24 @@ def committed(offsets):
 
 def test_the_later_record_counts_in_whatever_order_they_are_replayed():
     offsets = GroupOffsets()
-    offsets.replay(TP, offset(5), 11)
-    offsets.replay(TP, offset(4), 10)
+    offsets.replay(TP, offset(5), 11, b"k")
+    offsets.replay(TP, offset(4), 10, b"k")
     assert committed(offsets) == {TP: 5}
 
 
 def test_a_tombstone_removes_what_was_before_it_only():
     offsets = GroupOffsets()
-    offsets.replay(TP, offset(5), 11)
-    offsets.replay(TP, None, 10)
+    offsets.replay(TP, offset(5), 11, b"k")
+    offsets.replay(TP, None, 10, b"k")
     assert committed(offsets) == {TP: 5}
-    offsets.replay(TP, None, 12)
+    offsets.replay(TP, None, 12, b"k")
     assert offsets.is_empty
 
 
 def test_offsets_of_a_transaction_count_when_it_commits():
     offsets = GroupOffsets()
     offsets.take_off_in_transaction(PRODUCER, [TP])
-    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10)
+    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
     assert committed(offsets) == {}
     assert offsets.is_unstable(TP)
     offsets.end_transaction(PRODUCER, is_commit=True)
@@ -47,15 +47,15 @@ def test_offsets_of_a_transaction_count_when_it_commits():
 
 def test_offsets_of_an_aborted_transaction_never_count():
     offsets = GroupOffsets()
-    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10)
+    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
     offsets.end_transaction(PRODUCER, is_commit=False)
     assert offsets.is_empty
 
 
 def test_a_transaction_that_commits_late_does_not_undo_a_later_commit():
     offsets = GroupOffsets()
-    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10)
-    offsets.replay(TP, offset(9), 11)
+    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
+    offsets.replay(TP, offset(9), 11, b"k")
     offsets.end_transaction(PRODUCER, is_commit=True)
     assert committed(offsets) == {TP: 9}
 
@@ -63,7 +63,7 @@ def test_a_transaction_that_commits_late_does_not_undo_a_later_commit():
 def test_a_failed_commit_of_a_transaction_keeps_its_earlier_ones():
     offsets = GroupOffsets()
     offsets.take_off_in_transaction(PRODUCER, [TP])
-    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10)
+    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
     offsets.take_off_in_transaction(PRODUCER, [TP, OTHER])
     offsets.fail_in_transaction(PRODUCER, [TP, OTHER])
     assert not offsets.is_unstable(OTHER)
@@ -84,7 +84,7 @@ def test_a_partition_is_unstable_until_its_last_commit_has_landed():
 
 def test_a_forgotten_partition_does_not_come_back_with_its_transaction():
     offsets = GroupOffsets()
-    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10)
+    offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
     offsets.forget(TP)
     offsets.end_transaction(PRODUCER, is_commit=True)
     assert offsets.is_empty
@@ -101,22 +101,22 @@ def test_a_forgotten_partition_does_not_come_back_with_its_transaction():
 )
 def test_offsets_expire_after_the_retention(wall_ms, empty_since_ms, expired):
     offsets = GroupOffsets()
-    offsets.replay(TP, offset(5, commit_ms=100), 1)
+    offsets.replay(TP, offset(5, commit_ms=100), 1, b"k")
     assert offsets.expired(wall_ms, 1_000, empty_since_ms=empty_since_ms) == expired
 
 
 def test_an_offset_with_an_expiry_of_its_own_ignores_the_retention():
     offsets = GroupOffsets()
-    offsets.replay(TP, offset(5, commit_ms=100, expire_ms=150), 1)
-    offsets.replay(OTHER, offset(5, commit_ms=100, expire_ms=9_000), 2)
+    offsets.replay(TP, offset(5, commit_ms=100, expire_ms=150), 1, b"k")
+    offsets.replay(OTHER, offset(5, commit_ms=100, expire_ms=9_000), 2, b"k")
     assert offsets.expired(149, 1, empty_since_ms=0) == []
     assert offsets.expired(5_000, 1, empty_since_ms=0) == [TP]
 
 
 def test_offsets_of_subscribed_topics_and_of_commits_in_flight_do_not_expire():
     offsets = GroupOffsets()
-    offsets.replay(TP, offset(5), 1)
-    offsets.replay(OTHER, offset(5), 2)
+    offsets.replay(TP, offset(5), 1, b"k")
+    offsets.replay(OTHER, offset(5), 2, b"k")
     offsets.take_off([OTHER])
     assert offsets.expired(10**6, 1, empty_since_ms=None, subscribed_topics=["t"]) == []
     assert offsets.expired(10**6, 1, empty_since_ms=None) == [TP]

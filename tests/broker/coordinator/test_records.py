@@ -92,6 +92,12 @@ def test_an_offset_with_an_expiry_is_written_in_the_version_that_has_one():
     assert read_record(made.key, made.value).committed == offset
 
 
+def test_an_old_key_is_read_but_not_written_again():
+    made = offset_record("g", TopicPartition("t", 1), CommittedOffset(5, -1, "", 1_000))
+    read = read_record(b"\0\0" + made.key[2:], made.value)
+    assert read == made
+
+
 def test_an_old_group_record_rebalances_as_fast_as_its_sessions_end():
     group, assignments = group_of(
         next(

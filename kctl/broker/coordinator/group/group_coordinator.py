@@ -67,10 +67,12 @@ class GroupCoordinator:
         if group is None:
             return
         if producer_id == NO_PRODUCER_ID:
-            group.offsets.replay(record.topic_partition, record.committed, record_offset)
+            group.offsets.replay(
+                record.topic_partition, record.committed, record_offset, record.key
+            )
         else:
             group.offsets.replay_in_transaction(
-                producer_id, record.topic_partition, record.committed, record_offset
+                producer_id, record.topic_partition, record.committed, record_offset, record.key
             )
 
     def unload(self, moment: Moment) -> Outcome:

@@ -75,11 +75,11 @@ class GroupLoader:
             self._groups[read.group_id] = group
         offsets = group.offsets
         if producer_id == NO_PRODUCER_ID:
-            offsets.replay(read.topic_partition, read.committed, record_offset)
+            offsets.replay(read.topic_partition, read.committed, record_offset, read.key)
         else:
             self._commits.note_pending(producer_id, read.group_id)
             offsets.replay_in_transaction(
-                producer_id, read.topic_partition, read.committed, record_offset
+                producer_id, read.topic_partition, read.committed, record_offset, read.key
             )
 
     def _load_group(self, read: GroupRecord) -> None:

@@ -100,7 +100,7 @@ class OffsetCommits:
             offsets.land(partitions)
             return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
 
-        outcome.writes.append(self._write(commit, accepted, settled))
+        outcome.writes.append(self._write(group, commit, accepted, settled))
         return outcome
 
     def _check(self, group: Group | None, commit: OffsetCommit) -> int:
@@ -141,7 +141,7 @@ class OffsetCommits:
                 offsets.fail_in_transaction(producer_id, partitions)
             return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
 
-        outcome.writes.append(self._write(commit, accepted, settled))
+        outcome.writes.append(self._write(group, commit, accepted, settled))
         return outcome
 
     def _check_in_transaction(self, group: Group | None, commit: OffsetCommit) -> int:
@@ -185,12 +185,18 @@ class OffsetCommits:
 
     def _write(
         self,
+        group: Group,
         commit: OffsetCommit,
         accepted: Iterable[tuple[TopicPartition, CommittedOffset]],
         settled: Callable[[int, Moment], Outcome],
     ) -> Write:
+        group_id, known = group.group_id, group.offsets.committed
         version = self._settings.offset_value_version
-        records = [offset_record(commit.group_id, tp, offset, version) for tp, offset in accepted]
+        records = []
+        for topic_partition, offset in accepted:
+            logged = known.get(topic_partition)
+            key = None if logged is None else logged.key
+            records.append(offset_record(group_id, topic_partition, offset, version, key))
         return Write(records, settled, commit.producer_id, commit.producer_epoch)
 
     # Fetches

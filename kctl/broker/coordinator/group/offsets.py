@@ -33,6 +33,8 @@ class LoggedOffset(NamedTuple):
 
     committed: CommittedOffset
     record_offset: int
+    # Of the record; the next commit has the same.
+    key: bytes
 
 
 class GroupOffsets:
@@ -77,14 +79,18 @@ class GroupOffsets:
                 in_flight.pop(topic_partition, None)
 
     def replay(
-        self, topic_partition: TopicPartition, committed: CommittedOffset | None, record_offset: int
+        self,
+        topic_partition: TopicPartition,
+        committed: CommittedOffset | None,
+        record_offset: int,
+        key: bytes,
     ) -> None:
         """A plain commit, or a tombstone, is in the log at `record_offset`."""
         current = self.committed.get(topic_partition)
         if current is not None and current.record_offset > record_offset:
             return
         if committed is not None:
-            self.committed[topic_partition] = LoggedOffset(committed, record_offset)
+            self.committed[topic_partition] = LoggedOffset(committed, record_offset, key)
         elif current is not None:
             del self.committed[topic_partition]
 
@@ -117,11 +123,12 @@ class GroupOffsets:
         topic_partition: TopicPartition,
         committed: CommittedOffset | None,
         record_offset: int,
+        key: bytes,
     ) -> None:
         """A commit of the producer's open transaction is in the log at `record_offset`."""
         pending = self.pending_by_producer.setdefault(producer_id, {})
         if committed is not None:
-            pending[topic_partition] = LoggedOffset(committed, record_offset)
+            pending[topic_partition] = LoggedOffset(committed, record_offset, key)
         else:
             pending.pop(topic_partition, None)
 
@@ -132,7 +139,7 @@ class GroupOffsets:
             return
         for topic_partition, logged in pending.items():
             if logged is not None:
-                self.replay(topic_partition, logged.committed, logged.record_offset)
+                self.replay(topic_partition, *logged)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """The partition is gone: nothing pending shall bring its offset back."""
@@ -156,7 +163,7 @@ class GroupOffsets:
         subscribed topics and of partitions with a commit in flight stay."""
         subscribed = frozenset(subscribed_topics)
         expired = []
-        for topic_partition, (committed, _) in self.committed.items():
+        for topic_partition, (committed, *_) in self.committed.items():
             if topic_partition.topic in subscribed or topic_partition in self.in_flight:
                 continue
             expire_ms = committed.expire_timestamp_ms

@@ -29,7 +29,7 @@ from kctl.protocol.internal.consumer_offsets import (
 from kctl.protocol.internal.versioned import decode_versioned, encode_versioned, stored_version
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetRecord:
     """A committed offset, or its tombstone."""
 
@@ -40,7 +40,7 @@ class OffsetRecord:
     committed: CommittedOffset | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupRecord:
     """A group's generation with its assignment, or its tombstone."""
 
@@ -51,15 +51,23 @@ class GroupRecord:
     metadata: GroupMetadataValue | None
 
 
+def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
+    """The key of an offset's records."""
+    topic, partition = topic_partition
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
 def offset_record(
     group_id: str,
     topic_partition: TopicPartition,
     committed: CommittedOffset | None,
     value_version: int = OFFSET_VALUE_VERSION,
+    key: bytes | None = None,
 ) -> OffsetRecord:
-    """The record that commits an offset; without `committed`, the one that deletes it."""
-    topic, partition = topic_partition
-    key = encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    """The record that commits an offset; without `committed`, the one that deletes it. `key`
+    is `offset_key`, if it is at hand."""
+    if key is None:
+        key = offset_key(group_id, topic_partition)
     value = None
     if committed is not None:
         offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
@@ -117,10 +125,12 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupR
         raise CorruptDataError("A record of __consumer_offsets without a key")
     key_version = stored_version(key)
     if key_version in (0, OFFSET_KEY_VERSION):
-        offset_key = decode_versioned(OffsetCommitKey, key)
-        topic_partition = TopicPartition(offset_key.topic, offset_key.partition)
+        read = decode_versioned(OffsetCommitKey, key)
+        topic_partition = TopicPartition(read.topic, read.partition)
         committed = None if value is None else _read_offset(value)
-        return OffsetRecord(key, value, offset_key.group, topic_partition, committed)
+        if key_version != OFFSET_KEY_VERSION:
+            key = offset_key(read.group, topic_partition)  # what is written next
+        return OffsetRecord(key, value, read.group, topic_partition, committed)
     if key_version == GROUP_KEY_VERSION:
         group_id = decode_versioned(GroupMetadataKey, key).group
         return GroupRecord(key, value, group_id, None if value is None else _read_group(value))
