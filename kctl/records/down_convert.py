@@ -3,13 +3,15 @@
 Rules, as Kafka has them:
 - A batch already in the wanted format or an older one passes through as it is.
 - Control batches mean nothing to old consumers and are left out; so are headers.
-- zstd has no meaning before v2: such a batch ends the conversion with an error.
+- zstd has no meaning before v2: such a batch ends the conversion with an error, unless the caller
+  is content with what comes before it.
 - A batch keeps its codec; offsets and timestamps stay, so v1 wrappers get relative offsets.
 - Records below the offset that was asked for are left out of uncompressed batches: there every
   record becomes a message of its own, and a fetch may not answer with earlier ones. A wrapper may
   hold earlier messages, which clients skip.
 
-Kafka 2.7: org.apache.kafka.common.record.RecordsUtil.downConvert; KIP-98, KIP-110
+Kafka 2.7: org.apache.kafka.common.record.RecordsUtil.downConvert, LazyDownConversionRecords;
+KIP-98, KIP-110
 """
 
 from dataclasses import dataclass
@@ -39,11 +41,13 @@ def down_convert(
     to_magic: int,
     first_offset: int,
     limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX,
+    *,
+    ends_at_zstd: bool = False,
 ) -> DownConverted:
     """The whole batches in `buffer` in format `to_magic`, for a fetch from `first_offset`.
 
-    ApiError (UNSUPPORTED_COMPRESSION_TYPE) for zstd; CorruptDataError for damaged batches, `limit`
-    as in RecordBatch.records.
+    ApiError (UNSUPPORTED_COMPRESSION_TYPE) for zstd, with `ends_at_zstd` only if nothing comes
+    before it; CorruptDataError for damaged batches, `limit` as in RecordBatch.records.
     """
     parts: list[bytes | bytearray] = []
     converted_count = 0
@@ -52,6 +56,8 @@ def down_convert(
             if batch.is_control:
                 continue
             if batch.compression_type == ZSTD:
+                if parts and ends_at_zstd:
+                    break
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                     "Down-conversion of zstandard-compressed batches is not supported",

@@ -1,12 +1,17 @@
 """Every version of the APIs that old clients speak: the same requests, built by hand, to kctl and to
-Apache Kafka 2.7.2, whose answers are to be the same in every field."""
+Apache Kafka 2.7.2, whose answers are to be the same in every field. Without Apache Kafka a second
+kctl takes its place, so that what the tests say of the answers is checked."""
 
 import contextlib
+import re
+import socket
+import time
 import uuid
 
 import pytest
 
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.codec import decode
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages import (
     alter_configs,
@@ -31,9 +36,9 @@ from kctl.protocol.messages import (
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.memory_records import batches
-from tests.support.broker_client import Twins, differences
-
-pytestmark = pytest.mark.kafka
+from tests.interop.conftest import SETTINGS
+from tests.support.broker_client import Twins, differences, plain
+from tests.support.kctl_process import KctlBroker
 
 T0_MS = 1_600_000_000_000
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -42,8 +47,18 @@ HIGHEST = {api: range(api.max_version + 1) for api in ApiKey}
 
 
 @pytest.fixture(scope="module")
-def twins(kctl_broker, apache_broker):
-    pair = Twins(kctl_broker.address, apache_broker)
+def second_kctl(tmp_path_factory):
+    with KctlBroker(tmp_path_factory.mktemp("second"), *SETTINGS) as broker:
+        yield broker.address
+
+
+@pytest.fixture(
+    params=["second_kctl", pytest.param("apache_broker", marks=pytest.mark.kafka)],
+    ids=["kctl", "apache"],
+    scope="module",
+)
+def twins(request, kctl_broker):
+    pair = Twins(kctl_broker.address, request.getfixturevalue(request.param))
     yield pair
     pair.close()
 
@@ -142,21 +157,24 @@ def fetch_request(topic, *offsets, max_bytes=1 << 20, partition_max_bytes=1 << 2
 # --- Produce
 
 
-def ask_produce(twins, version, topic, *record_sets, **options):
+def ask_produce(twins, version, topic, *record_sets, transactional_id=None, **options):
     request = produce_request(topic, *record_sets, **options)
     if version >= 3:
-        request.transactional_id = None
+        request.transactional_id = transactional_id
     return twins.ask(request, version, but=comparable_produce)
 
 
 def comparable_produce(answer):
     """Whether the broker gave a time, not which. Where Apache Kafka gives an error without words,
-    kctl has some."""
+    kctl has some; what the range of good timestamps was is a matter of milliseconds."""
     for topic in answer["responses"] if answer else ():
         for partition in topic["partitions"]:
             partition["log_append_time_ms"] = partition["log_append_time_ms"] > 0
             if not partition["record_errors"]:
                 partition["error_message"] = None
+            for error in partition["record_errors"]:
+                message = error["batch_index_error_message"]
+                error["batch_index_error_message"] = re.sub(r"\[\d+, \d+\]", "[range]", message)
     return answer
 
 
@@ -230,3 +248,437 @@ def read_down_converted(twins, topic, version, offset=0):
     assert differences(ours["record_set"][: len(theirs["record_set"])], theirs["record_set"]) == []
     assert differences({**ours, "record_set": None}, {**theirs, "record_set": None}) == []
     return sum(len(batch["records"]) for batch in ours["record_set"])
+
+
+def partition_answers(twins, version, topic, *record_sets, **options):
+    answer = ask_produce(twins, version, topic, *record_sets, **options)
+    return answer["responses"][0]["partitions"]
+
+
+def error_of(twins, version, topic, record_set, **options):
+    (partition,) = partition_answers(twins, version, topic, record_set, **options)
+    return partition["error_code"]
+
+
+def test_produce_tells_errors_as_its_version_knows_them(twins, new_topic):
+    topic = new_topic()
+    for version in HIGHEST[ApiKey.PRODUCE]:
+        data = records(2 if version >= 3 else 1)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert error_of(twins, version, "no-such-topic", data) == unknown
+        assert error_of(twins, version, topic, data, acks=2) == ErrorCode.INVALID_REQUIRED_ACKS
+        assert error_of(twins, version, "__consumer_offsets", data) in (
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        first, second = partition_answers(twins, version, topic, data, data)
+        assert (first["error_code"], second["error_code"]) == (0, unknown)
+        damaged = bytearray(data)
+        damaged[-1] ^= 1
+        assert error_of(twins, version, topic, bytes(damaged)) == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_newer_batches_in_older_produce_requests(twins, new_topic):
+    topic = new_topic()
+    for version in range(3):
+        assert error_of(twins, version, topic, records(2)) == 0
+        assert error_of(twins, version, topic, records(2, codec=GZIP)) == 0
+    for version in range(3, 9):
+        assert error_of(twins, version, topic, records(1)) == ErrorCode.INVALID_RECORD
+        error = error_of(twins, version, topic, records(2) + records(2))
+        assert error == ErrorCode.INVALID_RECORD
+        expected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else 0
+        assert error_of(twins, version, topic, records(2, codec=ZSTD)) == expected
+    assert read(twins, topic) == 3 * (6 + 2)
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_acks(twins, new_topic, acks):
+    topic = new_topic()
+    for version in HIGHEST[ApiKey.PRODUCE]:
+        request = produce_request(topic, records(2 if version >= 3 else 1), acks=acks)
+        if version >= 3:
+            request.transactional_id = None
+        for client in twins.clients:
+            client.send(request, version, is_answered=acks != 0)
+            if acks:
+                client.receive()
+        assert read(twins, topic, offset=3 * version) == 3
+
+
+@pytest.mark.parametrize("version", [2, 7, 8])
+def test_records_that_a_topic_refuses(twins, new_topic, version):
+    magic = 2 if version >= 3 else 1
+    small = new_topic(max_message_bytes="150")
+    assert error_of(twins, version, small, records(magic, size=200)) == ErrorCode.MESSAGE_TOO_LARGE
+    compacted = new_topic(cleanup_policy="compact")
+    assert error_of(twins, version, compacted, records(magic)) == ErrorCode.INVALID_RECORD
+    assert error_of(twins, version, compacted, records(magic, count=2)) == 0
+    old = new_topic(message_timestamp_difference_max_ms="1000")
+    assert error_of(twins, version, old, records(magic)) == ErrorCode.INVALID_TIMESTAMP
+    assert error_of(twins, version, old, records(magic, codec=GZIP)) == ErrorCode.INVALID_TIMESTAMP
+    segment = new_topic(segment_bytes="200")
+    expected = ErrorCode.RECORD_LIST_TOO_LARGE
+    assert error_of(twins, version, segment, records(magic, size=200)) == expected
+    control = records(2, count=1, is_control=True)
+    assert error_of(twins, version, old, control) in (ErrorCode.INVALID_RECORD, -1)
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.PRODUCE])
+def test_log_append_time_is_the_brokers(twins, new_topic, version):
+    topic = new_topic(message_timestamp_type="LogAppendTime")
+    (partition,) = partition_answers(twins, version, topic, records(2 if version >= 3 else 1))
+    assert partition["log_append_time_ms"] is (version >= 2)
+    (ours, theirs) = twins.both(fetch_request(topic, 0), 10)
+    for answer in (ours, theirs):
+        (partition,) = answer["responses"][0]["partition_responses"]
+        (batch,) = batches(partition["record_set"])
+        assert batch.timestamp_type == 1
+        assert {record.timestamp for record in batch.records()} == {batch.max_timestamp}
+
+
+def test_idempotent_producers(twins, new_topic):
+    topic = new_topic()
+    ids = []
+    for client in twins.clients:
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=0
+        )
+        answers = [client.ask(request, version) for version in HIGHEST[ApiKey.INIT_PRODUCER_ID]]
+        assert [answer.error_code for answer in answers] == [0] * 5
+        assert {answer.producer_epoch for answer in answers} == {0}
+        assert len({answer.producer_id for answer in answers}) == 5
+        ids.append(answers[0].producer_id)
+
+    def send(sequence, epoch=0, **options):
+        answers = []
+        for client, producer_id in zip(twins.clients, ids, strict=True):
+            data = records(
+                2, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options
+            )
+            request = produce_request(topic, data)
+            request.transactional_id = None
+            answers.append(comparable_produce(plain(client.ask(request, 8))))
+        assert differences(*answers) == []
+        (partition,) = answers[0]["responses"][0]["partitions"]
+        return partition["error_code"], partition["base_offset"]
+
+    assert send(0) == (0, 0)
+    assert send(3) == (0, 3)
+    assert send(0) == (0, 0)
+    assert send(3) == (0, 3)
+    assert send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    for sequence in range(6, 21, 3):
+        assert send(sequence)[0] == 0
+    assert send(0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(0, epoch=1) == (0, 21)
+    assert send(3, epoch=0)[0] != 0
+    assert send(5, epoch=2)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(3, epoch=1, codec=GZIP) == (0, 24)
+
+
+def test_an_open_transaction_holds_read_committed_back(twins, new_topic):
+    topic = new_topic()
+    assert error_of(twins, 8, topic, records(2)) == 0
+    data = records(
+        2, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    for version in HIGHEST[ApiKey.PRODUCE]:
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert error_of(twins, version, topic, data) == refused
+    assert error_of(twins, 8, topic, data, transactional_id="x") == 0
+    assert error_of(twins, 8, topic, records(2)) == 0
+    for version in range(4, 13):
+        assert read(twins, topic, version) == 9
+        assert read(twins, topic, version, isolation_level=1) == 3
+    for version in range(2, 6):
+        request = list_offsets_request(topic, -1)
+        request.isolation_level = 1
+        answer = twins.ask(request, version)
+        assert answer["topics"][0]["partitions"][0]["offset"] == 3
+
+
+# --- Fetch
+
+
+def filled(twins, new_topic, count=4, **options):
+    """A topic with `count` batches of three records."""
+    topic = new_topic()
+    for n in range(count):
+        assert error_of(twins, 8, topic, records(2, **options)) == 0
+    return topic
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.FETCH])
+def test_fetch_from_anywhere(twins, new_topic, version):
+    for codec in (*CODECS, ZSTD):
+        topic = filled(twins, new_topic, codec=codec)
+        for offset in (0, 1, 5, 11, 12, 13, -1):
+            request = fetch_request(topic, offset)
+            ours, theirs = map(comparable, twins.both(request, version))
+            (partition,) = theirs["responses"][0]["partition_responses"]
+            if version < 4 and partition["record_set"]:
+                read_down_converted(twins, topic, version, offset)
+            else:
+                assert differences(ours, theirs) == []
+    for version in HIGHEST[ApiKey.FETCH]:
+        twins.ask(fetch_request("no-such-topic", 0), version)
+        twins.ask(fetch_request(topic, 12, 0), version)
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.FETCH])
+def test_fetch_limits(twins, new_topic, version):
+    topic = filled(twins, new_topic, count=4, size=100)
+    batch = len(records(2, size=100))
+    for limit in (0, 1, 50, batch - 1, batch, batch + 1, 2 * batch, 3 * batch - 1):
+        for options in ({"partition_max_bytes": limit}, {"max_bytes": limit}):
+            ours, theirs = map(comparable, twins.both(fetch_request(topic, 0, **options), version))
+            if version >= 4:
+                assert differences(ours, theirs) == [], (options, version)
+
+
+def test_old_fetchers_get_what_comes_before_zstd(twins, new_topic):
+    topic = new_topic()
+    for codec in (0, GZIP, ZSTD, 0):
+        assert error_of(twins, 8, topic, records(2, codec=codec)) == 0
+    for version in range(4):
+        # Apache Kafka converts on the way out, piece by piece.
+        assert 3 <= read_down_converted(twins, topic, version) <= 6
+    for version in range(10):
+        answer = twins.ask(fetch_request(topic, 6), version, but=comparable)
+        (partition,) = answer["responses"][0]["partition_responses"]
+        expected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 4 else 0
+        assert partition["error_code"] == expected
+
+
+def test_a_topic_may_refuse_old_fetchers(twins, new_topic):
+    topic = new_topic(message_downconversion_enable="false")
+    assert error_of(twins, 8, topic, records(2)) == 0
+    zstd = new_topic(compression_type="zstd")
+    assert error_of(twins, 8, zstd, records(2)) == 0
+    for version in HIGHEST[ApiKey.FETCH]:
+        for name in (topic, zstd):
+            twins.ask(fetch_request(name, 0), version, but=comparable)
+
+
+def test_fetch_sessions(twins, new_topic):
+    topic = new_topic(3)
+    assert error_of(twins, 8, topic, records(2)) == 0
+    sessions = [0, 0]
+
+    def ask(epoch, *offsets, version, forget=(), wrong_id=0):
+        """Which partitions are told, with how many records."""
+        answers = []
+        for number, client in enumerate(twins.clients):
+            request = fetch_request(topic, *offsets, session_epoch=epoch)
+            request.session_id = sessions[number] + wrong_id
+            if not offsets:
+                request.topics = []
+            if forget:
+                request.forgotten_topics_data = [
+                    fetch.ForgottenTopic(topic=topic, partitions=list(forget))
+                ]
+            answer = comparable(plain(client.ask(request, version)))
+            sessions[number] = answer["session_id"] or sessions[number]
+            answer["session_id"] = bool(answer["session_id"])
+            answers.append(answer)
+        assert differences(*answers) == []
+        (answer, _) = answers
+        return answer["error_code"], {
+            partition["partition"]: len(partition["record_set"])
+            for found in answer["responses"]
+            for partition in found["partition_responses"]
+        }
+
+    for version in range(7, 13):
+        sessions[:] = [0, 0]
+        end = ask(-1, 0, version=version)[1][0]
+        assert ask(0, 0, 0, 0, version=version) == (0, {0: end, 1: 0, 2: 0})
+        assert ask(1, end * 3, version=version) == (0, {})
+        assert ask(2, version=version) == (0, {})
+        assert error_of(twins, 8, topic, records(2)) == 0
+        assert ask(3, version=version) == (0, {0: 1})
+        assert ask(4, 0, version=version, forget=[1])[1].keys() == {0}
+        assert ask(9, version=version) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, {})
+        wrong = ask(5, version=version, wrong_id=1)
+        assert wrong == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, {})
+        assert ask(5, -5, version=version)[0] == 0
+        assert ask(-1, 0, version=version)[1].keys() == {0}
+        assert ask(6, version=version) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, {})
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 1, 7])
+def test_leader_epochs_are_checked_where_requests_have_them(twins, new_topic, epoch):
+    topic = filled(twins, new_topic)
+    for version in HIGHEST[ApiKey.FETCH]:
+        request = fetch_request(topic, 0)
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        if version >= 4:
+            twins.ask(request, version, but=comparable)
+        if version >= 12:
+            request.topics[0].partitions[0].last_fetched_epoch = epoch
+            twins.ask(request, version, but=comparable)
+    for version in HIGHEST[ApiKey.LIST_OFFSETS]:
+        twins.ask(list_offsets_request(topic, -1, current_leader_epoch=epoch), version)
+    for version in HIGHEST[ApiKey.OFFSET_FOR_LEADER_EPOCH]:
+        for asked in (-1, 0, 1, 5):
+            twins.ask(
+                offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+                    topics=[
+                        offset_for_leader_epoch.OffsetForLeaderTopic(
+                            name=topic,
+                            partitions=[
+                                offset_for_leader_epoch.OffsetForLeaderPartition(
+                                    partition_index=number,
+                                    current_leader_epoch=epoch,
+                                    leader_epoch=asked,
+                                )
+                                for number in range(2)
+                            ],
+                        )
+                    ]
+                ),
+                version,
+            )
+
+
+# --- ListOffsets
+
+
+def list_offsets_request(topic, *timestamps, **fields):
+    """A timestamp for each of partitions 0, 1, ..."""
+    return list_offsets.ListOffsetRequest(
+        replica_id=-1,
+        topics=[
+            list_offsets.ListOffsetTopic(
+                name=topic,
+                partitions=[
+                    list_offsets.ListOffsetPartition(
+                        partition_index=number, timestamp=timestamp, **fields
+                    )
+                    for number, timestamp in enumerate(timestamps)
+                ],
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.LIST_OFFSETS])
+def test_list_offsets_by_timestamp(twins, new_topic, version):
+    for codec in (0, GZIP):
+        topic = new_topic(2)
+        for data in (records(2, codec=codec), records(2, 9, codec), records(2, 1, codec)):
+            assert error_of(twins, 8, topic, data) == 0
+        for n in (-2, -1, 0, 5, 10, 11, 20, 75, 80, 81, 10**9):
+            timestamp = n if n < 0 else T0_MS + n
+            twins.ask(list_offsets_request(topic, timestamp, timestamp, -1), version)
+        twins.ask(list_offsets_request(topic, 0), version)
+        twins.ask(list_offsets_request(topic, -3), version)
+        twins.ask(list_offsets_request("no-such-topic", -1), version)
+        twice = list_offsets_request(topic, -1)
+        twice.topics.append(list_offsets_request(topic, -2).topics[0])
+        twins.ask(twice, version)
+        replica = list_offsets_request(topic, -1)
+        replica.replica_id = -2
+        twins.ask(replica, version)
+
+
+def test_old_list_offsets_tells_where_segments_begin(twins, new_topic):
+    topic = new_topic(segment_bytes="200")
+    for _ in range(5):
+        assert error_of(twins, 8, topic, records(2)) == 0
+    for count in (0, 1, 3, 100):
+        for timestamp in (-1, -2):
+            answer = twins.ask(list_offsets_request(topic, timestamp, max_num_offsets=count), 0)
+            assert len(answer["topics"][0]["partitions"][0]["old_style_offsets"]) <= count
+
+
+# --- Metadata
+
+
+def comparable_metadata(answer):
+    """Without what belongs to the one cluster; in no order where Java's maps have none."""
+    answer["cluster_id"] = answer["cluster_id"] and "CLUSTER"
+    for broker in answer["brokers"]:
+        broker["port"] = 0
+    answer["topics"].sort(key=lambda topic: topic["name"])
+    answer["topics"] = [t for t in answer["topics"] if not t["name"].startswith("__")]
+    for topic in answer["topics"]:
+        topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+    return answer
+
+
+def wait_for_topic(twins, name):
+    """Until both brokers know its leader."""
+    asked = metadata.MetadataRequestTopic(name=name)
+    request = metadata.MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
+    deadline = time.monotonic() + 20
+    while any(
+        topic["error_code"] or any(partition["error_code"] for partition in topic["partitions"])
+        for answer in twins.both(request, 4)
+        for topic in answer["topics"]
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.METADATA])
+def test_metadata(twins, new_topic, version):
+    names = [new_topic(3), new_topic()]
+
+    def ask(names, **fields):
+        topics = None
+        if names is not None:
+            topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+        request = metadata.MetadataRequest(topics=topics, **fields)
+        return twins.ask(request, version, but=comparable_metadata)["topics"]
+
+    assert {topic["name"] for topic in ask(None if version else [])} >= set(names)
+    assert [len(topic["partitions"]) for topic in sorted(ask(names), key=lambda t: -len(t))]
+    if version:
+        assert ask([]) == []
+    ask([*names, "bad name", "." * 3, "n" * 250, "", ".", names[0]])
+    if version >= 4:
+        (unknown,) = ask(["no-such-topic"], allow_auto_topic_creation=False)
+        assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if version >= 8:
+        ask(names, include_topic_authorized_operations=True)
+        ask(names, include_cluster_authorized_operations=True)
+    made = f"auto-{uuid.uuid4().hex[:8]}"
+    try:
+        (unknown,) = ask([made])
+        assert unknown["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+        wait_for_topic(twins, made)
+        assert [len(topic["partitions"]) for topic in ask([made])] == [1]
+    finally:
+        twins.ask(delete_topics.DeleteTopicsRequest(topic_names=[made], timeout_ms=20_000), 3)
+
+
+# --- ApiVersions
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.API_VERSIONS])
+def test_api_versions_names_what_is_served_as_apache_kafka_does(twins, version):
+    for software in (("kctl", "1"), ("", ""), ("a b", "1"), ("-a", "1"), ("a", "1.")):
+        request = api_versions.ApiVersionsRequest()
+        if version >= 3:
+            request.client_software_name, request.client_software_version = software
+        ours, theirs = twins.both(request, version)
+        tables = [{key.pop("api_key"): key for key in it.pop("api_keys")} for it in (ours, theirs)]
+        assert differences(ours, theirs) == []
+        mine, other = tables
+        assert {key: other[key] for key in mine} == mine
+
+
+def test_api_versions_of_the_future_are_answered_in_version_0(twins):
+    answers = []
+    for address in twins.addresses:
+        frame = bytes.fromhex("00120063 00000007 ffff 00")
+        with socket.create_connection((address.split(":")[0], int(address.split(":")[1])), 10) as connection:
+            connection.sendall(len(frame).to_bytes(4, "big") + frame)
+            stream = connection.makefile("rb")
+            answers.append(stream.read(int.from_bytes(stream.read(4), "big")))
+    for answer in answers:
+        assert answer[:6] == bytes.fromhex("00000007 0023")
+    found = [decode(api_versions.ApiVersionsResponse, 0, answer, 4) for answer in answers]
+    assert plain(found[0]) == plain(found[1])

@@ -90,13 +90,13 @@ class Twins:
     """Two brokers asked the same."""
 
     def __init__(self, kctl: str, apache: str) -> None:
-        self._addresses = (kctl, apache)
-        self.clients = [BrokerClient(address) for address in self._addresses]
+        self.addresses = (kctl, apache)
+        self.clients = [BrokerClient(address) for address in self.addresses]
 
     def both(self, message, version=None):
         """Both answers in plain form, kctl's first; None where the connection was closed."""
         answers = []
-        for number, address in enumerate(self._addresses):
+        for number, address in enumerate(self.addresses):
             try:
                 answers.append(plain(self.clients[number].ask(message, version)))
             except ConnectionError:

@@ -30,13 +30,13 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle_api_versions(services: Services, request: Request) -> None:
     """Answer at once."""
     body: ApiVersionsRequest = request.body
-    error_code = ErrorCode.NONE
     if request.api_version >= 3 and not (
         _SOFTWARE_NAME.fullmatch(body.client_software_name)
         and _SOFTWARE_NAME.fullmatch(body.client_software_version)
     ):
-        error_code = ErrorCode.INVALID_REQUEST
-    request.reply(api_versions_response(services.served, error_code))
+        request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+    else:
+        request.reply(api_versions_response(services.served))
 
 
 def api_versions_response(

@@ -126,6 +126,14 @@ def _partition_response(
         records = data.records
         if version < 10:
             error_code, records = _for_old_version(services, result, data, version)
+            if error_code:
+                return result.topic, FetchablePartitionResponse(
+                    partition=result.request.partition,
+                    error_code=error_code,
+                    high_watermark=-1,
+                    aborted_transactions=None,
+                    record_set=_EMPTY,
+                )
     response = FetchablePartitionResponse(
         partition=result.request.partition,
         error_code=error_code,
@@ -161,7 +169,8 @@ def _down_converted(request: FetchPartition, data: FetchDataInfo, magic: int) ->
     assert data.records is not None
     raw = data.records.file.pread(data.records.length, data.records.position)
     try:
-        return ErrorCode.NONE, down_convert(raw, magic, request.fetch_offset).data
+        converted = down_convert(raw, magic, request.fetch_offset, ends_at_zstd=True)
+        return ErrorCode.NONE, converted.data
     except ApiError as error:
         return error.code, _EMPTY
     except CorruptDataError:

@@ -89,7 +89,7 @@ def _list_segments(
 ) -> None:
     partition = services.replica_manager.partition(topic, asked.partition_index)
     answer.old_style_offsets = partition.segment_offsets_before(
-        asked.timestamp, asked.max_num_offsets
+        asked.timestamp, asked.max_num_offsets, services.runtime.clock.wall_ms()
     )
 
 

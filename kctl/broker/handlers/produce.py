@@ -4,6 +4,7 @@ Behaviour:
 - acks must be -1, 0 or 1; anything else is INVALID_REQUIRED_ACKS for every partition.
 - acks=0 gets no answer; an error closes the connection, which is all the client can see.
 - Versions 3 and later must hold exactly one v2 batch a partition; zstd needs version 7.
+- Transactional records need a transactional id: without one the whole request is refused.
 - Records pass from the request's buffer to the file; they are not decoded unless the topic's
   format or compression asks for it.
 
@@ -27,7 +28,13 @@ from kctl.protocol.messages.produce import (
 )
 from kctl.records.compression import CompressionType
 from kctl.records.memory_records import CURRENT_MAGIC, locate, locations
-from kctl.records.record_batch import ATTRIBUTES_OFFSET, COMPRESSION_MASK
+from kctl.records.record_batch import (
+    ATTRIBUTES_OFFSET,
+    COMPRESSION_MASK,
+    MAGIC_OFFSET,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_MASK,
+)
 
 _VALID_ACKS = (-1, 0, 1)
 _FIRST_VERSION_OF_V2_BATCHES = 3
@@ -55,6 +62,10 @@ def handle_produce(services: Services, request: Request) -> None:
     def answer(results: list[AppendResult]) -> None:
         _answer(request, body.acks, [*results, *refused] if refused else results)
 
+    has_id = request.api_version >= _FIRST_VERSION_OF_V2_BATCHES
+    if not (has_id and body.transactional_id is not None) and _is_transactional(body):
+        entries = []
+        refused = _all_refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not entries:
         answer([])
         return
@@ -89,6 +100,29 @@ def _refusal(
     if found.size < len(records):
         return _trailing_refusal(records, found.size, prefix)
     return ErrorCode.NONE, None
+
+
+def _is_transactional(body: ProduceRequest) -> bool:
+    """Whether the first batch of any partition is part of a transaction."""
+    for topic in body.topics:
+        for partition in topic.partitions:
+            records = partition.records
+            if (
+                records is not None
+                and len(records) >= RECORD_BATCH_OVERHEAD
+                and records[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_MASK
+                and records[MAGIC_OFFSET] == CURRENT_MAGIC
+            ):
+                return True
+    return False
+
+
+def _all_refused(body: ProduceRequest, code: ErrorCode) -> list[AppendResult]:
+    return [
+        AppendResult(topic.name, partition.partition_index, code)
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
 
 
 def _trailing_refusal(

@@ -348,6 +348,11 @@ class LogSegment:
         """What retention goes by: the largest timestamp, else the file's last change."""
         if self.max_timestamp >= 0:
             return self._max_timestamp
+        return self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file changed last."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:

@@ -214,22 +214,26 @@ class Partition:
             return None
         return found
 
-    def segment_offsets_before(self, timestamp: int, count_max: int) -> list[int]:
-        """ListOffsets v0: where segments begin that hold nothing younger than `timestamp`, and
+    def segment_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
+        """ListOffsets v0: where segments begin whose files did not change after `timestamp`, and
         the end of what may be read, newest first."""
         log = self.leader_log()
-        if timestamp == EARLIEST_TIMESTAMP:
-            return [log.log_start_offset][:count_max]
-        bound = log.high_watermark
-        is_latest = timestamp == LATEST_TIMESTAMP
-        offsets = [bound] if is_latest else []
-        offsets += [
-            max(log.log_start_offset, segment.base_offset)
-            for segment in reversed(log.segments)
-            if is_latest or segment.largest_timestamp <= timestamp
+        points = [
+            (max(log.log_start_offset, segment.base_offset), segment.modified_ms)
+            for segment in log.segments
         ]
-        readable = [offset for offset in offsets if offset <= bound]
-        return list(dict.fromkeys(readable))[:count_max]
+        if log.segments[-1].size:
+            points.append((log.log_end_offset, now_ms))
+        if timestamp == EARLIEST_TIMESTAMP:
+            found = [points[0][0]]
+        elif timestamp == LATEST_TIMESTAMP:
+            found = [offset for offset, _ in points]
+        else:
+            last = max((n for n, point in enumerate(points) if point[1] <= timestamp), default=-1)
+            found = [offset for offset, _ in points[: last + 1]]
+        newest = sorted(found[max(len(found) - count_max, 0) :], reverse=True)
+        readable = [offset for offset in newest if offset <= log.high_watermark]
+        return readable if len(readable) == len(newest) else [log.high_watermark, *readable]
 
     def end_offset_for_epoch(
         self, leader_epoch: int, current_leader_epoch: int

@@ -153,13 +153,13 @@ class ReplicaManager:
         now_ms: int,
     ) -> AppendResult:
         result = AppendResult(topic, number)
-        if origin is AppendOrigin.CLIENT and topic in INTERNAL_TOPICS:
-            result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-            result.error_message = f"Cannot append to internal topic {topic}"
-            return result
         partition = self.partitions.get((topic, number))
         if partition is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return result
+        if origin is AppendOrigin.CLIENT and topic in INTERNAL_TOPICS:
+            result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            result.error_message = f"Cannot append to internal topic {topic}"
             return result
         try:
             info = partition.append_as_leader(records, origin, required_acks, now_ms)
