@@ -1,10 +1,16 @@
 """The documents say what is so."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from kctl.cli import reference
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DECISIONS = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+DECISION_LINES_MAX = 42
 
 
 def test_the_reference_of_commands_is_current():
@@ -19,3 +25,29 @@ def test_every_command_is_in_the_reference():
     text = (ROOT / "docs" / "commands.md").read_text()
     for spec in commands_of(build_app([], everything=True)):
         assert f"## kctl {' '.join(spec.path)}\n" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    local = [target for target in targets if not re.match(r"[a-z]+:", target)]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_decision_is_in_the_index_under_its_title():
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    rows = dict(re.findall(r"^\| \[\d+\]\((.+?)\) \| (.+?) \|$", index, re.MULTILINE))
+    titles = {}
+    for path in DECISIONS:
+        number, _, title = path.read_text().splitlines()[0].removeprefix("# ").partition(" ")
+        assert number.rstrip(":") == path.name[:4]
+        titles[path.name] = title
+    assert rows == titles
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.name[:4])
+def test_a_decision_is_one_page_with_its_four_parts(path):
+    lines = path.read_text().splitlines()
+    parts = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert parts == ["Context", "Choice", "Rejected", "Consequences"]
+    assert len(lines) <= DECISION_LINES_MAX
