@@ -248,9 +248,7 @@ class ServerConnection:
         response = ApiVersionsResponse(
             error_code=int(ErrorCode.UNSUPPORTED_VERSION),
             api_keys=[
-                ApiVersionsResponseKey(
-                    api_key=_API_VERSIONS, min_version=first, max_version=last
-                )
+                ApiVersionsResponseKey(api_key=_API_VERSIONS, min_version=first, max_version=last)
             ],
         )
         self._post(response_frame(correlation_id, 0, encode(response, 0)))
