@@ -252,9 +252,7 @@ class Router:
 
     # Persistence
 
-    async def _persist(
-        self, once: Callable[[int, int], Awaitable[T]], timeout_ms: int | None
-    ) -> T:
+    async def _persist(self, once: Callable[[int, int], Awaitable[T]], timeout_ms: int | None) -> T:
         """`once(deadline_ms, attempt)` until it succeeds, fails for good, or time is up."""
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.runtime.clock.monotonic_ms() + limit_ms
