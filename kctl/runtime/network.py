@@ -107,7 +107,10 @@ class Network(Protocol):
         ...
 
     def connect(
-        self, host: str, port: int, on_connection: Callable[[Transport], Receiver],
+        self,
+        host: str,
+        port: int,
+        on_connection: Callable[[Transport], Receiver],
         timeout_ms: int,
     ) -> Future[Transport]:
         """Connect; UnreachableError or TimedOutError through the Future."""
