@@ -226,9 +226,7 @@ class RealNetwork:
         self, host: str, port: int, on_connection: OnConnect, timeout_ms: int
     ) -> Future[Transport]:
         """Connect; UnreachableError or TimedOutError through the Future."""
-        connector = Connector(
-            self._scheduler, name_of(host, port), on_connection, timeout_ms
-        )
+        connector = Connector(self._scheduler, name_of(host, port), on_connection, timeout_ms)
         numeric = _numeric_address(host, port)
         if numeric is not None:
             connector.start([numeric])
