@@ -29,15 +29,15 @@ PURE = (
 # Shells among them: they wait for background jobs.
 PURE_BUT = ("kctl/broker/log/log_manager.py",)
 
-# Modules that are reached by name: message modules from ApiKey, commands from cli.app's table.
-REACHED_BY_NAME = ("kctl.protocol.messages.", "kctl.cli.", "kctl.__main__")
+# Modules that are reached by name, or from outside: message modules from ApiKey, commands from
+# cli.app's table, and what is for tests.
+REACHED_BY_NAME = ("kctl.protocol.messages.", "kctl.cli.", "kctl.__main__", "kctl.testing.")
 
 # Modules that nothing of the product imports, and why they are here all the same.
 UNREACHED = {
     "kctl.protocol.headers": "the definition against which the headers read by hand are tested",
     "kctl.storage.segment_files": "for verification and export, issues 5 and 7",
     "kctl.store.security_znodes": "for access control; its bytes are checked already",
-    "kctl.testing.scripted_broker": "a product of its own, for tests of clients",
 }
 
 
