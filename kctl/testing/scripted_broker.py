@@ -70,6 +70,8 @@ class ScriptedBroker:
         # Who Metadata says is the controller, and who leads what it does not lead itself.
         self.controller_id = broker_id
         self.leaders: dict[tuple[str, int], int] = {}
+        # Leader epochs of (topic, partition), where the test cares.
+        self.leader_epochs: dict[tuple[str, int], int] = {}
         self.connections_accepted = 0
         self._runtime = runtime
         self._versions = dict(versions or {api: (0, api.max_version) for api in ApiKey})
@@ -138,6 +140,7 @@ class ScriptedBroker:
                 MetadataResponsePartition(
                     partition_index=number,
                     leader_id=self.leaders.get((name, number), self.broker_id),
+                    leader_epoch=self.leader_epochs.get((name, number), -1),
                     replica_nodes=[self.broker_id],
                     isr_nodes=[self.broker_id],
                 )

@@ -36,12 +36,12 @@ def open_channel(loop, broker, **options):
     return channel
 
 
-def old_broker(loop, **versions):
+def old_broker(loop, api_versions=0):
     """What Apache Kafka 0.10.0 spoke, more or less."""
     return ScriptedBroker(
         loop.runtime,
         versions={
-            ApiKey.API_VERSIONS: (0, 0),
+            ApiKey.API_VERSIONS: (0, api_versions),
             ApiKey.METADATA: (0, 1),
             ApiKey.HEARTBEAT: (0, 0),
         },
@@ -66,10 +66,11 @@ def test_the_broker_is_told_who_asks(loop, broker):
     assert request.body.client_software_name == "kctl"
 
 
-def test_an_old_broker_is_asked_again_in_a_version_it_has(loop):
-    broker = old_broker(loop)
+@pytest.mark.parametrize("newest", [0, 2])
+def test_an_old_broker_is_asked_again_in_a_version_it_has(loop, newest):
+    broker = old_broker(loop, newest)
     channel = open_channel(loop, broker)
-    assert [it.api_version for it in broker.requests(ApiKey.API_VERSIONS)] == [3, 0]
+    assert [it.api_version for it in broker.requests(ApiKey.API_VERSIONS)] == [3, newest]
     assert channel.version_of(ApiKey.METADATA) == 1
     assert channel.has_api(ApiKey.HEARTBEAT)
     assert not channel.has_api(ApiKey.HEARTBEAT, 1)

@@ -234,6 +234,21 @@ def test_a_leader_that_moved_is_looked_for_again(loop, brokers, router):
     assert response.topics[0].partitions[0].offset == 100
 
 
+def test_a_topic_made_anew_is_found_although_its_leader_epochs_start_over(loop, brokers, router):
+    for broker in brokers:
+        broker.leader_epochs["t", 0] = 5
+    loop.run(router.refresh(["t"]))
+    brokers[0].answer(
+        ApiKey.LIST_OFFSETS, offsets_of(0, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    )
+    brokers[1].answer(ApiKey.LIST_OFFSETS, offsets_of(1))
+    for broker in brokers:
+        broker.leader_epochs["t", 0] = 0
+        broker.leaders["t", 0] = 1
+    response = loop.run(router.send_to_leader(T[0], list_offsets([T[0]])))
+    assert response.topics[0].partitions[0].offset == 100
+
+
 def test_a_partition_that_does_not_exist_fails_before_the_deadline(loop, router):
     absent = TopicPartition("t", 9)
     with pytest.raises(ApiError, match="no such topic or partition"):

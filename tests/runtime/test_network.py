@@ -9,7 +9,7 @@ import pytest
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.runtime.disk import FileSlice
-from kctl.runtime.real.poller import SelectorPoller
+from kctl.runtime.real.poller import READABLE, SelectorPoller
 from kctl.runtime.real.transport import INLINE_BYTES, QUANTUM_BYTES
 from tests.support.real_loop import connect
 
@@ -155,6 +155,8 @@ def test_a_slow_reader_gets_everything_in_the_end(loop, server):
     assert peer.receive(len(data)) == data
     loop.until(lambda: drained)
     assert drained == [0]
+    # Nobody waits to write any more, or the loop would turn for nothing.
+    assert ours.transport._interest == READABLE
 
 
 def test_many_small_parts_behind_a_slow_reader_stay_in_order(loop, server):
@@ -285,6 +287,20 @@ def test_a_receiver_that_fails_loses_its_connection_and_nobody_elses(loop):
     assert "cannot digest this" in loop.trace.warnings[0]
     bystander.send(b"fine")
     loop.until(lambda: bytes(ours.data) == b"fine")
+    server.listener.close()
+
+
+def test_a_receiver_without_a_buffer_loses_its_connection(loop):
+    class Full(Recorder):
+        def get_buffer(self):
+            raise RuntimeError("no room")
+
+    server = Server(loop, Full)
+    peer, ours = server.connect()
+    peer.send(b"anything")
+    peer.wait_for_close()
+    assert isinstance(ours.lost[0], RuntimeError)
+    assert len(loop.trace.warnings) == 1
     server.listener.close()
 
 

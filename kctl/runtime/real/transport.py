@@ -190,24 +190,24 @@ class RealTransport:
 
     def _read(self) -> None:
         receiver = cast(Receiver, self._receiver)
-        buffer = receiver.get_buffer()
         try:
-            count = self._recv_into(buffer, min(len(buffer), QUANTUM_BYTES))
-        except (BlockingIOError, InterruptedError):
-            self._is_bulk_reader = False
-            return
-        except OSError as error:
-            self._lose(error)
-            return
-        self._is_bulk_reader = count >= BULK_READ_BYTES
-        if count:
+            buffer = receiver.get_buffer()
             try:
-                receiver.buffer_updated(count)
-            except Exception as error:  # noqa: BLE001 - the connection ends, the loop does not
-                self._scheduler.report(f"the connection of {self.peer[0]}:{self.peer[1]}")
+                count = self._recv_into(buffer, min(len(buffer), QUANTUM_BYTES))
+            except (BlockingIOError, InterruptedError):
+                self._is_bulk_reader = False
+                return
+            except OSError as error:
                 self._lose(error)
-        else:
-            self._end_of_bytes()
+                return
+            self._is_bulk_reader = count >= BULK_READ_BYTES
+            if count:
+                receiver.buffer_updated(count)
+            else:
+                self._end_of_bytes()
+        except Exception as error:  # noqa: BLE001 - the connection ends, the loop does not
+            self._scheduler.report(f"the connection of {self.peer[0]}:{self.peer[1]}")
+            self._lose(error)
 
     def _end_of_bytes(self) -> None:
         if self._eof_receiver is not None and self._eof_receiver.eof_received():

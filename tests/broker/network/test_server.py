@@ -409,6 +409,7 @@ def test_pipelining_without_end_stops_being_read(loop):
     broker.handler = answer_with_group
     answer_with_group(broker.next_request())
     loop.until(lambda: broker.counters.bytes_in > taken)
+    assert loop.trace.warnings == []
 
 
 def test_connections_beyond_the_limit_per_host_are_closed(loop):
@@ -490,6 +491,27 @@ def test_over_the_budget_of_request_bytes_new_requests_wait(loop):
         peer.receive_frame()
     loop.turns()
     assert broker.counters.queued_request_bytes == 0
+
+
+def test_all_who_wait_for_the_budget_get_their_turn(loop):
+    broker = Broker(loop, queued_request_bytes_max=100_000)
+    big, gone, *small = (broker.connect() for _ in range(5))
+    big.send(broker.writer.frame(produce_request(b"a" * 120_000), 7))
+    request = broker.next_request()
+    for number, peer in enumerate([gone, *small]):
+        peer.send(broker.writer.frame(heartbeat(str(number)), 1))
+    # One that has finished speaking waits as patiently.
+    small[-1].socket.shutdown(1)
+    loop.until(lambda: len(broker.server._waiting_for_budget) == 4)
+    gone.reset()
+    loop.until(lambda: broker.server.connection_count == 4)
+    assert len(broker.server._waiting_for_budget) == 3
+    broker.handler = answer_with_group
+    request.reply(ProduceResponse())
+    for number, peer in enumerate(small, start=1):
+        response = decode_response(ApiKey.HEARTBEAT, 1, peer.receive_frame())
+        assert response.throttle_time_ms == number
+    small[-1].wait_for_close()
 
 
 def test_requests_that_have_begun_are_finished_beyond_the_budget(loop):
