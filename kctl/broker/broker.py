@@ -40,7 +40,7 @@ from kctl.broker.services import Services
 from kctl.broker.topic_configs import TOPIC_CONFIGS
 from kctl.broker.topic_creation import NewTopic, TopicCreator
 from kctl.broker.topic_waits import TopicWaits
-from kctl.errors import TimedOutError, UsageError
+from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
 from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
@@ -66,6 +66,8 @@ class Broker:
         self.config = config
         self.services: Services | None = None
         self.endpoints: list[Endpoint] = []
+        # Ends with an error when the broker can serve no longer.
+        self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
         self._store: MetadataStore | None = None
         self._server: SocketServer | None = None
@@ -218,6 +220,7 @@ class Broker:
         )
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
+        log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
         self._undo.append(group_coordinator.shutdown)
         return services
 
@@ -330,6 +333,24 @@ class Broker:
             if entity_type == BROKERS or (entity_type == TOPICS and topic == entity_name):
                 log.config = self._log_config(services.dynamic_configs, topic)
 
+    def _log_dir_failed(self) -> None:
+        """KIP-112: the controller finds other leaders for what is lost; without a directory left
+        there is no broker."""
+        services = self.services
+        assert services is not None
+        offline = services.log_manager.failure_channel.offline
+        if services.log_manager.live_log_dirs:
+            self.runtime.scheduler.spawn(self._tell_controller(services), "log-dir-event")
+        elif not self.failed.done:
+            reasons = "; ".join(offline.values())
+            self.failed.set_error(StorageError(f"all log directories failed: {reasons}"))
+
+    async def _tell_controller(self, services: Services) -> None:
+        try:
+            await services.cluster_store.propagate_log_dir_event(services.broker_id)
+        except KctlError as error:
+            self.runtime.trace.warning(f"the controller cannot be told of the failure: {error}")
+
     async def create_topics(self, topics: Iterable[tuple[str, int]]) -> None:
         """Create those of `topics` (name, partitions) that are not there; KctlError."""
         services = self.services
@@ -354,9 +375,13 @@ class Broker:
     async def shutdown(self) -> None:
         """Stop what was started, the last first; harmless when nothing was."""
         while self._undo:
-            result = self._undo.pop()()
-            if result is not None:
-                await result
+            try:
+                result = self._undo.pop()()
+                if result is not None:
+                    await result
+            except KctlError as error:
+                # What can still be closed, is.
+                self.runtime.trace.warning(f"while stopping: {error}")
 
 
 def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from kctl.broker.broker import Broker
 from kctl.broker.config import BrokerConfig
+from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import make_runtime
 
 
@@ -23,7 +24,7 @@ def run_broker(
     """
     runtime = make_runtime()
     broker = Broker(runtime, config, store_directory)
-    stopping = runtime.scheduler.future()
+    stopping: Future[None] = runtime.scheduler.future()
 
     def stop() -> None:
         if not stopping.done:
@@ -32,14 +33,25 @@ def run_broker(
     for number in (signal.SIGTERM, signal.SIGINT):
         runtime.scheduler.on_signal(number, stop)
 
+    async def start() -> None:
+        await broker.start()
+        await broker.create_topics(seed_topics)
+        on_ready(broker)
+
     async def serve() -> None:
+        starting = runtime.scheduler.spawn(start(), "start")
+        stopping.add_done_callback(lambda _: starting.cancel())
+        broker.failed.add_done_callback(lambda _: stop())
         try:
-            await broker.start()
-            await broker.create_topics(seed_topics)
-            on_ready(broker)
+            await starting
             await stopping
+        except CancelledError:
+            # Asked to stop before all was started.
+            pass
         finally:
             await broker.shutdown()
+        if broker.failed.done:
+            broker.failed.result()
 
     try:
         runtime.scheduler.run_until(runtime.scheduler.spawn(serve(), "broker"))

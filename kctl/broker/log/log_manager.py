@@ -146,14 +146,14 @@ class LogManager:
         """
         for directory in self._directories.values():
             self._open(directory)
-        if not self.live_log_dirs:
-            reasons = "; ".join(self.failure_channel.offline.values())
-            raise StorageError(f"none of the log directories can be used: {reasons}")
         for path in self.live_log_dirs:
             try:
                 self._load_all(self._directories[path])
             except StorageError as error:
                 self.handle_log_dir_failure(path, str(error))
+        if not self.live_log_dirs:
+            reasons = "; ".join(self.failure_channel.offline.values())
+            raise StorageError(f"none of the log directories can be used: {reasons}")
         options = self._options
         self._every("retention", options.retention_check_interval_ms, self.delete_old_segments)
         self._every("checkpoint", options.checkpoint_interval_ms, self.checkpoint)
@@ -254,11 +254,16 @@ class LogManager:
         return self._logs.get(topic_partition)
 
     def get_or_create_log(
-        self, topic_partition: TopicPartition, config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
     ) -> UnifiedLog:
         """The log, made in the directory with the fewest logs if there is none.
 
-        StorageError if it is damaged, or if no directory can take it.
+        StorageError if it is damaged, if no directory can take it, or if it is not new and may
+        lie in a directory that is offline: a second, empty one must not take its place.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -267,6 +272,11 @@ class LogManager:
             return log
         if topic_partition in self.damaged:
             raise StorageError(self.damaged[topic_partition][1])
+        if not is_new and self.offline_log_dirs:
+            raise StorageError(
+                f"{topic_partition} may be in a log directory that is offline: "
+                f"{', '.join(self.offline_log_dirs)}"
+            )
         while live := self.live_log_dirs:
             directory = self._directories[self._emptiest(live)]
             try:

@@ -104,6 +104,9 @@ class Leadership:
         replicas = self._replicas
         tp = TopicPartition(topic, state.partition_index)
         partition = replicas.partitions.get(tp) or Partition(tp, replicas.broker_id)
+        if partition.role is Role.OFFLINE:
+            # However often the controller asks: that is how it learns of it.
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
         if state.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH, None
         if replicas.broker_id not in state.replicas:
@@ -111,10 +114,12 @@ class Leadership:
         replicas.partitions[tp] = partition
         try:
             log = partition.log or replicas.log_manager.get_or_create_log(
-                tp, self._log_config(topic)
+                tp, self._log_config(topic), is_new=state.is_new
             )
             if state.leader == replicas.broker_id:
                 is_change = partition.become_leader(state, log, self._clock.wall_ms())
+                if log.is_write_through:
+                    replicas.flush_soon(partition)
             else:
                 is_change = partition.become_follower(state, log)
         except StorageError as error:
