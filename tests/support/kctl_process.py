@@ -51,7 +51,7 @@ class KctlBroker:
                     "--ready-file",
                     str(ready),
                     *self._arguments,
-                ],  # fmt: skip
+                ],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -65,8 +65,8 @@ class LogSegment:
     __slots__ = (
         "_bytes_since_index_entry", "_directory", "_disk", "_index_interval_bytes",
         "_max_timestamp", "_may_lack_indexes", "_offset_of_max_timestamp", "_open_segments",
-        "_records", "_suffix", "_tail_lasts", "_tail_positions", "_tail_start", "base_offset", "created_ms",
-        "is_index_full", "is_recently_used", "offset_index", "roll_jitter_ms",
+        "_records", "_suffix", "_tail_lasts", "_tail_positions", "_tail_start", "base_offset",
+        "created_ms", "is_index_full", "is_recently_used", "offset_index", "roll_jitter_ms",
         "rolling_timestamp", "size", "time_index", "transaction_index",
     )  # fmt: skip
 
