@@ -1,5 +1,5 @@
-"""A data directory of Apache Kafka 2.7.2, or one whose metadata are lost, served by `kctl serve` with
-a new embedded store: everything in it is there for every client."""
+"""A data directory of Apache Kafka 2.7.2, or one whose metadata are lost, served by `kctl serve`
+with a new embedded store: everything in it is there for every client."""
 
 import base64
 import json
