@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.admin.result import error_of, raise_for
-from kctl.errors import KctlError, UnreachableError
+from kctl.errors import KctlError, UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 
@@ -83,8 +83,12 @@ class OffsetAdmin:
         self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = 0
     ) -> dict[TopicPartition, ListedOffset]:
         """For each partition the first offset at or after a time (ms), or EARLIEST_TIMESTAMP or
-        LATEST_TIMESTAMP; with isolation level 1 the latest is the last stable offset."""
+        LATEST_TIMESTAMP; with isolation level 1 the latest is the last stable offset. UsageError
+        if the broker is too old for times."""
         is_old = await self._router.max_version(ApiKey.LIST_OFFSETS) == 0
+        if is_old and any(timestamp >= 0 for timestamp in timestamps.values()):
+            # Version 0 knows the ages of whole segments only.
+            raise UsageError("This broker is older than Kafka 0.10.1: it cannot find times")
 
         def build(partitions: list[TopicPartition]) -> "Message":
             wanted = {partition: timestamps[partition] for partition in partitions}

@@ -176,6 +176,8 @@ class Producer:
     ) -> list[_Batch]:
         partitioner = self._partitioner
         assert partitioner is not None
+        if self._magic < 2 and any(record.headers for record in records):
+            raise UsageError("This broker is older than Kafka 0.11: its records have no headers")
         now_ms = self._router.runtime.clock.wall_ms()
         batches: list[_Batch] = []
         is_open: dict[int, _Batch] = {}

@@ -45,6 +45,9 @@ def exit_status(error: BaseException) -> int:
 def describe(error: BaseException) -> tuple[str, str | None]:
     """One line for the user and the way out, if there is one to tell."""
     if isinstance(error, KctlError):
+        code = getattr(error, "code", None)
+        if error.hint is None and getattr(code, "name", "") == "UNSUPPORTED_VERSION":
+            return str(error), "this needs another version of Apache Kafka than the broker's"
         return str(error), error.hint
     if isinstance(error, OSError):
         text = error.strerror or str(error)

@@ -5,7 +5,7 @@ import pytest
 from kctl.admin.groups import GroupDescription, MemberDescription
 from kctl.admin.offset_reset import ResetKind, ResetTarget, why_not_resettable
 from kctl.admin.offsets import Position, PositionKind
-from kctl.errors import UnreachableError
+from kctl.errors import UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -109,6 +109,15 @@ def test_a_time_after_the_last_record_is_the_end(make_broker, admin_of, run):
     position = Position(PositionKind.TIME, 12345)
 
     assert run(admin_of(broker).offsets.resolve({P0: position}))[P0].offset == 9
+
+
+def test_a_broker_that_cannot_find_times_is_not_asked_to(make_broker, admin_of, run):
+    broker = make_broker({"t": 1}, versions={ApiKey.LIST_OFFSETS: (0, 0)})
+    position = Position(PositionKind.TIME, 12345)
+    broker.answer(ApiKey.LIST_OFFSETS, partition_log(3, 9))
+
+    with pytest.raises(UsageError, match="too old|older"):
+        run(admin_of(broker).offsets.resolve({P0: position}))
 
 
 def test_everything_a_group_committed_is_asked_for_at_once(make_broker, admin_of, run):

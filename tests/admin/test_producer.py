@@ -163,6 +163,14 @@ def test_old_brokers_get_the_format_they_know(make_broker, produce, version, mag
     assert (record.key, record.value) == (b"k", b"v")
 
 
+def test_headers_are_refused_where_they_would_be_lost(make_broker, produce):
+    broker = make_broker({"t": 1}, versions={ApiKey.PRODUCE: (0, 2)})
+
+    with pytest.raises(UsageError, match="headers"):
+        produce(broker, [NewRecord(value=b"v", headers=(("h", b"1"),))])
+    assert broker.requests(ApiKey.PRODUCE) == []
+
+
 def test_zstd_needs_kafka_2_1(make_broker, produce):
     broker = make_broker({"t": 1}, versions={ApiKey.PRODUCE: (0, 6)})
 

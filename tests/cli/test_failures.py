@@ -43,6 +43,12 @@ def test_message_and_hint_have_a_line_each(capsys):
     assert capsys.readouterr().err == "error: it broke badly\nhint: mend it\n"
 
 
+def test_a_broker_that_lacks_an_api_has_a_hint(capsys):
+    failures.report(ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not know X"))
+
+    assert "hint: this needs another version" in capsys.readouterr().err
+
+
 def test_a_full_disk_names_the_file_and_the_way_out(capsys):
     failures.report(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
 
