@@ -15,6 +15,7 @@ import typer
 
 from kctl import __version__
 from kctl.cli import quick
+from kctl.cli.failures import report
 from kctl.cli.output import Output
 from kctl.cli.spec import HELP_OPTIONS, CommandSpec
 
@@ -114,6 +115,13 @@ def hoist_shared_options(words: Sequence[str]) -> list[str]:
 
 def run(words: Sequence[str]) -> int:
     """Run the command line `words`; the exit status."""
+    try:
+        return _run(words)
+    except OSError as error:  # commands report their own; this is the help, unprinted
+        return report(error)
+
+
+def _run(words: Sequence[str]) -> int:
     arguments = hoist_shared_options(words)
     app = build_app(arguments)
     outcome = quick.run(app, arguments)

@@ -69,9 +69,10 @@ def report(error: BaseException) -> int:
         import traceback
 
         traceback.print_exception(error)
+    if isinstance(error, OSError) and error.filename is None:
+        _abandon_stdout()
     if isinstance(error, BrokenPipeError):
-        # Whoever read us has enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        pass  # Whoever read us has enough.
     elif not isinstance(error, KeyboardInterrupt):
         message, hint = describe(error)
         lines = [f"error: {_one_line(message)}"]
@@ -79,6 +80,14 @@ def report(error: BaseException) -> int:
             lines.append(f"hint: {_one_line(hint)}")
         sys.stderr.write("\n".join(lines) + "\n")
     return status
+
+
+def _abandon_stdout() -> None:
+    """If stdout takes nothing more, drop what is left: Python would fail once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _one_line(text: str) -> str:

@@ -11,7 +11,7 @@ from kctl.cli.command import CHANGES, remote_command
 from kctl.cli.connect import parse_pair
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import did_you_mean
-from kctl.cli.output import OutputFormat
+from kctl.cli.output import Output, OutputFormat
 from kctl.cli.session import Session
 from kctl.errors import KctlError, UsageError
 
@@ -137,7 +137,7 @@ def produce(
         None if timestamp is None else parse_instant_ms(timestamp, session.now_ms()),
     )
     parse = _parser(session, input_format, template, key_separator, null)
-    chunks = _chunks(values, file, input_format)
+    chunks = _chunks(session.output, values, file, input_format)
 
     async def work(admin: "AdminClient") -> "_Report":
         producer = Producer(
@@ -269,13 +269,15 @@ def _parser(
 
 
 def _chunks(
-    values: list[str] | None, file: str | None, input_format: InputFormat
+    output: Output, values: list[str] | None, file: str | None, input_format: InputFormat
 ) -> Iterator[list[bytes]]:
     from kctl.cli.record_input import line_chunks
 
     if values:
         yield [os.fsencode(value) for value in values]
         return
+    if file in (None, "-") and os.isatty(_STDIN):
+        output.say("Type records, one a line; Ctrl-D ends.")
     descriptor = _STDIN if file in (None, "-") else os.open(file or "", os.O_RDONLY)
     try:
         if input_format is InputFormat.WHOLE:

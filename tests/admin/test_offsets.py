@@ -116,7 +116,7 @@ def test_a_broker_that_cannot_find_times_is_not_asked_to(make_broker, admin_of, 
     position = Position(PositionKind.TIME, 12345)
     broker.answer(ApiKey.LIST_OFFSETS, partition_log(3, 9))
 
-    with pytest.raises(UsageError, match="too old|older"):
+    with pytest.raises(UsageError, match="older than"):
         run(admin_of(broker).offsets.resolve({P0: position}))
 
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,24 @@ def test_a_reader_that_has_enough_is_no_error(on, address, topic, tmp_path):
 
     assert process.returncode == 0
     assert errors == ""
+
+
+def test_output_that_cannot_be_written_is_one_clear_line(on, address, topic):
+    for words in (
+        ["--help"],
+        ["topic", "list", "-b", address],
+        ["consume", topic, "-e", "-b", address],
+    ):
+        on("produce", topic, "v")
+        with Path("/dev/full").open("wb") as full:
+            ran = subprocess.run(
+                [sys.executable, "-m", "kctl", *words],
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+
+        assert ran.returncode == 1
+        assert ran.stderr.splitlines()[0] == "error: No space left on device"
+        assert len(ran.stderr.splitlines()) == 2
 
 
 def test_lines_typed_one_by_one_are_sent_one_by_one(on, address, topic):
