@@ -99,6 +99,9 @@ class UnifiedLog:
         self._local.config = config
         self._rules = config.validation_rules(self.topic_partition)
         self._flush_messages = config.flush_messages
+        # flush.messages=1: nothing counts before it is on the disk. Who appends as leader sees to
+        # that, for many appends at once (LogManager.flush_soon), and waits for `recovery_point`.
+        self.is_write_through = config.flush_messages == 1
         self._segment_bytes = config.segment_bytes
         self._is_append_time = config.timestamp_type == LOG_APPEND_TIME
 
@@ -191,7 +194,10 @@ class UnifiedLog:
         if producer is not None:
             self._update_producer(producer, segment)
         self._producers.map_end_offset = last_offset + 1
-        if last_offset + 1 - self._local.recovery_point >= self._flush_messages:
+        if (
+            last_offset + 1 - self._local.recovery_point >= self._flush_messages
+            and not self.is_write_through
+        ):
             self.flush()
         return LogAppendInfo(
             first_offset,

@@ -79,7 +79,18 @@ class PendingAppend:
     partition: Partition
     # The records are committed once the high watermark has reached this offset. Exclusive.
     required_offset: int
+    # acks=1 under flush.messages=1: waits for this broker's disk only.
+    only_flush: bool = False
     is_pending: bool = True
+
+    def try_complete(self) -> None:
+        """Settle the partition's result if it can be settled now."""
+        partition = self.partition
+        ask = partition.has_flushed if self.only_flush else partition.has_enough_replicas_reached
+        is_done, error_code = ask(self.required_offset)
+        if is_done:
+            self.is_pending = False
+            self.result.error_code = error_code
 
 
 class DelayedProduce(DelayedOperation):
@@ -104,12 +115,7 @@ class DelayedProduce(DelayedOperation):
         """A: no leader any more. B: committed, or too few replicas to say so."""
         for item in self._pending:
             if item.is_pending:
-                is_done, error_code = item.partition.has_enough_replicas_reached(
-                    item.required_offset
-                )
-                if is_done:
-                    item.is_pending = False
-                    item.result.error_code = error_code
+                item.try_complete()
         return not any(item.is_pending for item in self._pending)
 
     def on_complete(self) -> None:

@@ -122,11 +122,7 @@ class Partition:
         """The log, if this broker leads; otherwise an ApiError that sends the client away."""
         self.check_epoch(current_leader_epoch)
         if self.role is not Role.LEADER or self.log is None:
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR
-                if self.role is Role.OFFLINE
-                else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )
+            raise ApiError(self._lost_role())
         return self.log
 
     def readable_log(self, current_leader_epoch: int, *, only_leader: bool) -> UnifiedLog:
@@ -157,7 +153,7 @@ class Partition:
                 f"{self.topic_partition}",
             )
         info = log.append_as_leader(records, self.leader_epoch, origin=origin, now_ms=now_ms)
-        if not self.followers:
+        if not self.followers and not log.is_write_through:
             # Alone: what is appended is committed.
             log.update_high_watermark(log.log_end_offset)
         else:
@@ -167,12 +163,24 @@ class Partition:
     def has_enough_replicas_reached(self, required_offset: int) -> tuple[bool, int]:
         """Whether records below `required_offset` are committed, and with which error code."""
         if self.role is not Role.LEADER or self.log is None:
-            return True, ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True, self._lost_role()
         if self.log.high_watermark < required_offset:
             return False, ErrorCode.NONE
         if self.log.config.min_insync_replicas <= len(self.isr):
             return True, ErrorCode.NONE
         return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def has_flushed(self, required_offset: int) -> tuple[bool, int]:
+        """Whether records below `required_offset` are on the disk, and with which error code."""
+        if self.role is not Role.LEADER or self.log is None:
+            return True, self._lost_role()
+        return self.log.recovery_point >= required_offset, ErrorCode.NONE
+
+    def _lost_role(self) -> ErrorCode:
+        """What to tell a client that waits for a leader which this broker is no more."""
+        if self.role is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     # --- reads -------------------------------------------------------------------------------
 
@@ -264,7 +272,7 @@ class Partition:
         log = self.log
         if log is None:
             return False
-        committed = log.log_end_offset
+        committed = log.recovery_point if log.is_write_through else log.log_end_offset
         for broker_id in self.isr:
             if broker_id != self.broker_id:
                 follower = self.followers.get(broker_id)

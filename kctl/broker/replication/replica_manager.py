@@ -37,6 +37,7 @@ from kctl.errors import CorruptDataError, StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 
 ACKS_ALL = -1
@@ -134,7 +135,7 @@ class ReplicaManager:
             self._append(topic, number, records, required_acks, origin, now_ms)
             for topic, number, records in entries
         ]
-        if required_acks != ACKS_ALL or not self._wait_for_replicas(results, timeout_ms, on_done):
+        if not required_acks or not self._wait(results, required_acks, timeout_ms, on_done):
             on_done(results)
         # The producer has its answer; now those who wait for its records.
         for result in results:
@@ -178,18 +179,35 @@ class ReplicaManager:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
             result.info = info
+            if partition.log is not None and partition.log.is_write_through:
+                self.flush_soon(partition)
             return result
         if result.error_code not in _ERRORS_BEFORE_THE_LOG and partition.log is not None:
             result.log_start_offset = partition.log.log_start_offset
         return result
 
-    def _wait_for_replicas(
+    def flush_soon(self, partition: Partition) -> None:
+        """flush.messages=1: have the disk take what the partition has; the same flush serves all
+        who wait for one (group commit). What it makes durable may then be committed."""
+        log = partition.log
+        if log is None or log.recovery_point >= log.log_end_offset:
+            return
+
+        def flushed(_: Future[None]) -> None:
+            partition.maybe_increment_high_watermark()
+            self.wake(partition.topic_partition)
+
+        self.log_manager.flush_soon(log).add_done_callback(flushed)
+
+    def _wait(
         self,
         results: list[AppendResult],
+        required_acks: int,
         timeout_ms: int,
         on_done: Callable[[list[AppendResult]], object],
     ) -> bool:
-        """Park the request if some of it is not committed yet; whether that is so."""
+        """Park the request if some of it waits for replicas, or for the disk; whether it does."""
+        only_flush = required_acks != ACKS_ALL
         pending = []
         for result in results:
             if result.info is None:
@@ -197,8 +215,12 @@ class ReplicaManager:
             partition = self.partitions[result.topic, result.partition]
             log = partition.log
             required = result.info.last_offset + 1
-            if log is None or log.high_watermark < required:
-                pending.append(PendingAppend(result, partition, required))
+            if only_flush:
+                is_there = log is None or not log.is_write_through or log.recovery_point >= required
+            else:
+                is_there = log is not None and log.high_watermark >= required
+            if not is_there:
+                pending.append(PendingAppend(result, partition, required, only_flush))
         if not pending:
             return False
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
