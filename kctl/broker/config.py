@@ -69,9 +69,8 @@ class BrokerConfig(BrokerSettings):
         return defaults
 
     def _derive(self) -> None:
-        self.log_dir_list = [
-            path.strip() for path in (self.log_dirs or self.log_dir).split(",") if path.strip()
-        ]
+        log_dirs = self.log_dir if self.log_dirs is None else self.log_dirs
+        self.log_dir_list = [path.strip() for path in log_dirs.split(",") if path.strip()]
         self._derive_times()
         self._derive_listeners()
         self._check_together()

@@ -10,6 +10,18 @@ from pathlib import Path
 START_TIMEOUT_S = 20
 
 
+def serve_to_end(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A `kctl serve` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "kctl", "serve", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 class KctlBroker:
     """One `kctl serve` on a data directory; `kill` and `start` keep the data and the port."""
 
@@ -34,6 +46,11 @@ class KctlBroker:
         return path.read_text() if path.exists() else ""
 
     def start(self) -> "KctlBroker":
+        """Run it, and wait until it is ready."""
+        return self.launch().wait_until_ready()
+
+    def launch(self) -> "KctlBroker":
+        """Run it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         ready = self.directory / "ready"
         ready.unlink(missing_ok=True)
@@ -56,6 +73,12 @@ class KctlBroker:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
+        return self
+
+    def wait_until_ready(self) -> "KctlBroker":
+        """RuntimeError with what it said, if it ends or takes too long."""
+        assert self.process is not None
+        ready = self.directory / "ready"
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:

@@ -1,0 +1,223 @@
+"""What keeps `kctl serve` from starting is told in one clear line, with the right exit status; what
+does not is told too, and served."""
+
+import fcntl
+import os
+import socket
+import subprocess
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.kctl_process import KctlBroker, serve_to_end
+from tests.support.steady_producer import read_all
+
+CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
+USED, MISUSED = 1, 2
+NOT_ROOT = os.geteuid() != 0
+
+
+def told(done, status):
+    """The one line that says why; nothing else but warnings of the log and a hint."""
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    rest = [line for line in lines if not line.startswith(("error: ", "hint: ", "["))]
+    assert rest == []
+    (line,) = [line for line in lines if line.startswith("error: ")]
+    return line.removeprefix("error: ")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory that a broker has used and left."""
+    with KctlBroker(tmp_path, "--seed-topic", "kept:1") as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("kept", b"precious")
+        assert producer.flush(20) == 0
+        assert broker.stop() == 0
+    return tmp_path / "data"
+
+
+def kept(data, *arguments):
+    """What a broker on `data` serves, and what it said."""
+    with KctlBroker(data.parent, *arguments) as broker:
+        found = read_all(broker.address, "kept", 1)
+        assert broker.stop() == 0
+        return list(found.values()), broker.errors
+
+
+def test_a_port_in_use(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = serve_to_end("-D", tmp_path, "--port", port)
+    assert told(done, USED) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    # Nothing is left behind that keeps the next one from starting.
+    with KctlBroker(tmp_path):
+        pass
+
+
+def test_an_address_that_is_not_this_machine(tmp_path):
+    done = serve_to_end("-D", tmp_path, "--listener", "PLAINTEXT://192.0.2.1:0")
+    assert "cannot listen on 192.0.2.1:0" in told(done, USED)
+    done = serve_to_end("-D", tmp_path, "--listener", "PLAINTEXT://nowhere.invalid:0")
+    assert "cannot listen on nowhere.invalid:0" in told(done, USED)
+
+
+def test_a_data_directory_that_another_kctl_uses(tmp_path):
+    with KctlBroker(tmp_path) as broker:
+        done = serve_to_end("-D", tmp_path / "data", "--port", 0)
+        assert "locked by another process" in told(done, USED)
+        # The same logs under another store.
+        done = serve_to_end("-D", tmp_path / "b", "--port", 0, "-c", f"log.dirs={broker.log_dir}")
+        assert told(done, USED) == f"{broker.log_dir}/.lock is locked by another process"
+        assert broker.stop() == 0
+
+
+def test_a_log_directory_that_a_java_process_uses(data):
+    """Java's FileLock, and so Apache Kafka, locks by fcntl."""
+    with (data / "logs" / ".lock").open("r+") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        done = serve_to_end("-D", data, "--port", 0)
+    assert told(done, USED) == f"{data}/logs/.lock is locked by another process"
+    assert (data / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_lock_keeps_a_new_store_from_adopting(data):
+    """Or it would know the cluster, and adopt nothing once the lock is gone."""
+    subprocess.run(["rm", "-r", str(data / "metadata")], check=True)
+    with (data / "logs" / ".lock").open("r+") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        told(serve_to_end("-D", data, "--port", 0), USED)
+    assert kept(data)[0] == [b"precious"]
+
+
+def test_a_directory_of_another_cluster(data):
+    properties = data / "logs" / "meta.properties"
+    properties.write_text(f"broker.id=0\nversion=0\ncluster.id={CLUSTER_ID}\n")
+    done = serve_to_end("-D", data, "--port", 0)
+    assert told(done, MISUSED).startswith(f"{data}/logs belongs to cluster {CLUSTER_ID}, but this")
+
+
+def test_a_directory_of_another_broker(data):
+    done = serve_to_end("-D", data, "--port", 0, "-c", "broker.id=7")
+    assert told(done, MISUSED) == f"{data}/logs belongs to broker 0, but this is broker 7"
+    assert "hint: set broker.id=0" in done.stderr
+    assert kept(data)[0] == [b"precious"]
+
+
+def test_another_broker_id_makes_a_new_store_adopt_nothing(data):
+    subprocess.run(["rm", "-r", str(data / "metadata")], check=True)
+    told(serve_to_end("-D", data, "--port", 0, "-c", "broker.id=7"), MISUSED)
+    assert kept(data)[0] == [b"precious"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("rubbish", "not a properties file"),
+        ("", "unrecognized version None"),
+        ("broker.id=0\nversion=1\n", "unrecognized version '1'"),
+        ("broker.id=x\nversion=0\n", "broker.id is 'x', not a number"),
+    ],
+)
+def test_a_damaged_meta_properties(data, content, why):
+    properties = data / "logs" / "meta.properties"
+    properties.write_text(content)
+    done = serve_to_end("-D", data, "--port", 0)
+    line = told(done, USED)
+    assert line.startswith(f"none of the log directories can be used: {properties}: {why}")
+    assert properties.read_text() == content
+
+
+def test_damaged_checkpoints_cost_time_not_records(data):
+    names = ("recovery-point-offset", "log-start-offset", "replication-offset")
+    for name in names:
+        (data / "logs" / f"{name}-checkpoint").write_text("0\nrubbish\n")
+    (data / "logs" / "kept-0" / "leader-epoch-checkpoint").write_text("\x00" * 20)
+    found, said = kept(data)
+    assert found == [b"precious"]
+    warnings = [line for line in said.splitlines() if " WARN " in line]
+    assert len(warnings) == len(names) + 1
+    for name in (*names, "leader-epoch"):
+        assert any(f"{name}-checkpoint" in line for line in warnings)
+
+
+def test_a_torn_end_of_the_metadata_is_cut(data):
+    (journal,) = (data / "metadata").glob("journal-*")
+    with journal.open("ab") as file:
+        file.write(b"\x00\x01\x02")
+    found, said = kept(data)
+    assert found == [b"precious"]
+    assert "cut off 3 bytes of an unfinished write" in said
+
+
+def test_rot_in_the_metadata_is_refused(data):
+    (journal,) = (data / "metadata").glob("journal-*")
+    content = bytearray(journal.read_bytes())
+    content[200] ^= 0xFF
+    journal.write_bytes(content)
+    done = serve_to_end("-D", data, "--port", 0)
+    assert told(done, USED).startswith(f"{journal}: the journal is damaged at byte ")
+    assert journal.read_bytes() == content
+
+
+def test_a_path_that_is_no_directory(tmp_path):
+    (tmp_path / "file").touch()
+    done = serve_to_end("-D", tmp_path / "file", "--port", 0)
+    assert "Not a directory" in told(done, USED)
+    done = serve_to_end("-D", tmp_path, "--port", 0, "-c", f"log.dirs={tmp_path}/file")
+    assert told(done, USED).startswith("none of the log directories can be used: ")
+
+
+@pytest.mark.skipif(NOT_ROOT, reason="mounting needs root; root can write anywhere else")
+def test_a_directory_that_cannot_be_written_to(data):
+    subprocess.run(["mount", "--bind", data, data], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", data], check=True)
+        done = serve_to_end("-D", data, "--port", 0)
+    finally:
+        subprocess.run(["umount", data], check=True)
+    assert "Read-only file system" in told(done, USED)
+    assert kept(data)[0] == [b"precious"]
+
+
+def test_one_of_two_log_directories_that_cannot_be_used_is_offline(tmp_path):
+    """As Apache Kafka: what is in the other one is served."""
+    (tmp_path / "file").touch()
+    (tmp_path / "data").mkdir()
+    dirs = f"log.dirs={tmp_path}/data/logs,{tmp_path}/file"
+    with KctlBroker(tmp_path, "-c", dirs, "--seed-topic", "kept:1") as broker:
+        assert read_all(broker.address, "kept", 1) == {}
+        assert broker.stop() == 0
+    (line,) = broker.errors.splitlines()
+    assert f"WARN log directory {tmp_path}/file is offline" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["-c", "no.such.setting=1"], "Unknown broker setting no.such.setting"),
+        (["-c", "num.partitions=many"], "Invalid value many for configuration num.partitions: "),
+        (["-c", "log.dirs="], "At least one log directory must be defined via log.dirs"),
+        (["-c", "num.partitions"], "--set takes key=value, not 'num.partitions'"),
+        (["--listener", "nonsense"], "Unable to parse nonsense to a broker endpoint"),
+        (["--listener", "PLAINTEXT://127.0.0.1:99999"], "Unable to parse"),
+        (["--listener", "SSL://127.0.0.1:0"], "Listener SSL wants SSL"),
+        (["--port", "99999"], "--port 99999 is no port"),
+        (["--config", "/no/such/file"], "Cannot read /no/such/file"),
+        (["--seed-topic", "a b:1"], "seed topic a b: "),
+        (["--zookeeper", ":"], "no ZooKeeper connect string"),
+    ],
+)
+def test_nonsense_is_misuse(tmp_path, arguments, line):
+    ports = [] if {"--listener", "--port"} & set(arguments) else ["--port", "0"]
+    assert line in told(serve_to_end("-D", tmp_path, *ports, *arguments), MISUSED)
+
+
+def test_a_zookeeper_that_does_not_answer(tmp_path):
+    done = serve_to_end(
+        "-D", tmp_path, "--port", 0,
+        "--zookeeper", "127.0.0.1:1", "-c", "zookeeper.connection.timeout.ms=300",
+    )  # fmt: skip
+    assert told(done, 3) == "no answer from ZooKeeper at 127.0.0.1:1"
