@@ -1,0 +1,69 @@
+import dataclasses
+
+import pytest
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.replication.leadership import Leadership
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kctl.runtime.real.disk import RealDisk
+from tests.support.log_world import LogWorld
+from tests.support.virtual_runtime import virtual_runtime
+
+ME = 1
+BROKER_EPOCH = 7
+
+
+class ReplicationWorld:
+    """Broker 1's replicas over real files in virtual time; the test plays the controller."""
+
+    def __init__(self, runtime, directory, **settings):
+        self.runtime = runtime
+        self.logs = LogWorld(runtime, directory, LogConfig(**settings))
+        self.manager = ReplicaManager(runtime, BrokerConfig({}), ME, self.logs.manager)
+        self.leadership = Leadership(
+            self.manager, runtime.clock, lambda _: self.logs.config, lambda: BROKER_EPOCH
+        )
+        self.changes = []
+        self.leadership.on_role_change(self.changes.extend)
+
+    def lead(self, *, leader=ME, epoch=0, isr=(ME,), replicas=(ME,), controller_epoch=1):
+        """LeaderAndIsr for partition t-0; the error code for the partition, or the request's."""
+        state = LeaderAndIsrPartitionState(
+            partition_index=0, controller_epoch=controller_epoch, leader=leader,
+            leader_epoch=epoch, isr=list(isr), replicas=list(replicas),
+        )  # fmt: skip
+        answer = self.leadership.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                controller_epoch=controller_epoch,
+                broker_epoch=BROKER_EPOCH,
+                topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=[state])],
+            )
+        )
+        return answer.error_code or answer.partition_errors[0].error_code
+
+    @property
+    def partition(self):
+        return self.manager.partition("t", 0)
+
+    def produce(self, records, *, acks, timeout_ms=1000):
+        """The results, in a list that fills when the request is answered."""
+        answered = []
+        self.manager.append_records([("t", 0, records)], acks, timeout_ms, answered.extend)
+        return answered
+
+
+@pytest.fixture
+def make_world(tmp_path):
+    """Makes a ReplicationWorld; keyword arguments are topic settings."""
+
+    def make(**settings):
+        runtime = dataclasses.replace(virtual_runtime(), disk=RealDisk())
+        return ReplicationWorld(runtime, tmp_path / "logs", **settings)
+
+    return make

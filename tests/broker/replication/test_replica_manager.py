@@ -1,0 +1,239 @@
+"""A partition's role, its appends and its high watermark, as controller and followers move them."""
+
+import pytest
+
+from kctl.broker.replication.delayed import FetchParams
+from kctl.broker.replication.partition import Role
+from kctl.broker.replication.replica_manager import FetchIsolation
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import FetchPartition
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from tests.support.log_world import batch
+
+
+def fetch(world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1):
+    """Results of a fetch of t-0, in a list that fills when it is answered."""
+    is_follower = replica_id >= 0
+    params = FetchParams(
+        replica_id=replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        isolation=FetchIsolation.LOG_END if is_follower else FetchIsolation.HIGH_WATERMARK,
+    )
+    request = FetchPartition(
+        partition=0,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
+        current_leader_epoch=leader_epoch,
+        log_start_offset=0,
+    )
+    answered = []
+    world.manager.fetch(params, [("t", request)], answered.extend)
+    return answered
+
+
+def pass_time(world, ms):
+    world.runtime.scheduler.advance(ms)
+
+
+def test_a_partition_nobody_gave_us_is_unknown(make_world):
+    world = make_world()
+    (result,) = world.produce(batch(b"a"), acks=1)
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (found,) = fetch(world, 0)
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_lone_leader_commits_what_it_appends(make_world):
+    world = make_world()
+    assert world.lead() == 0
+    (result,) = world.produce(batch(b"a", b"b"), acks=-1)
+    assert (result.error_code, result.info.first_offset) == (0, 0)
+    assert world.partition.log.high_watermark == 2
+    (found,) = fetch(world, 0)
+    assert found.high_watermark == 2
+    assert len(found.data.records) == world.partition.log.size
+
+
+def test_a_follower_sends_clients_away(make_world):
+    world = make_world()
+    assert world.lead(leader=2, isr=(1, 2), replicas=(1, 2)) == 0
+    assert world.partition.role is Role.FOLLOWER
+    (result,) = world.produce(batch(b"a"), acks=1)
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_acks_all_waits_until_every_in_sync_replica_has_fetched(make_world):
+    world = make_world()
+    world.lead(isr=(1, 2), replicas=(1, 2))
+    answered = world.produce(batch(b"a"), acks=-1)
+    assert world.produce(batch(b"b"), acks=1)[0].error_code == 0
+    assert answered == []
+    fetch(world, 1, replica_id=2)
+    assert world.partition.log.high_watermark == 1
+    assert [result.error_code for result in answered] == [0]
+    with pytest.raises(ApiError) as error:
+        world.partition.update_follower(9, 0, 0, 0)
+    assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_acks_all_times_out_when_a_replica_does_not_come(make_world):
+    world = make_world()
+    world.lead(isr=(1, 2), replicas=(1, 2))
+    answered = world.produce(batch(b"a"), acks=-1, timeout_ms=500)
+    pass_time(world, 499)
+    assert answered == []
+    pass_time(world, 1)
+    assert [result.error_code for result in answered] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_too_small_an_isr_refuses_acks_all_only(make_world):
+    world = make_world(min_insync_replicas=2)
+    world.lead()
+    (refused,) = world.produce(batch(b"a"), acks=-1)
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.produce(batch(b"a"), acks=1)[0].error_code == 0
+
+
+def test_who_waits_for_a_leader_that_resigns_is_told(make_world):
+    world = make_world()
+    world.lead(isr=(1, 2), replicas=(1, 2))
+    answered = world.produce(batch(b"a"), acks=-1)
+    world.lead(leader=2, epoch=1, isr=(1, 2), replicas=(1, 2))
+    assert [result.error_code for result in answered] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_a_fetch_waits_for_records_and_gives_up_in_time(make_world):
+    world = make_world()
+    world.lead()
+    waiting = fetch(world, 0, max_wait_ms=500)
+    assert waiting == []
+    world.produce(batch(b"a"), acks=1)
+    assert len(waiting) == 1
+    assert len(waiting[0].data.records) > 0
+
+    idle = fetch(world, 1, max_wait_ms=500)
+    pass_time(world, 500)
+    assert [result.data.records for result in idle] == [None]
+
+
+def test_a_fetch_for_many_bytes_waits_for_enough_of_them(make_world):
+    world = make_world()
+    world.lead()
+    size = len(batch(b"a"))
+    waiting = fetch(world, 0, max_wait_ms=500, min_bytes=2 * size)
+    world.produce(batch(b"a"), acks=1)
+    assert waiting == []
+    world.produce(batch(b"b"), acks=1)
+    assert [len(result.data.records) for result in waiting] == [2 * size]
+
+
+def test_wrong_leader_epochs_are_told_apart(make_world):
+    world = make_world()
+    world.lead(epoch=5)
+    assert fetch(world, 0, leader_epoch=4)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert fetch(world, 0, leader_epoch=6)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch(world, 0, leader_epoch=5)[0].error_code == 0
+
+
+def test_a_new_leader_does_not_tell_an_end_older_than_its_predecessors(make_world):
+    world = make_world()
+    world.lead(isr=(1, 2), replicas=(1, 2))
+    world.produce(batch(b"a"), acks=1)
+    world.lead(epoch=1, isr=(1, 2), replicas=(1, 2), leader=2)
+    world.lead(epoch=2, isr=(1, 2), replicas=(1, 2))
+    with pytest.raises(ApiError) as error:
+        world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1)
+    assert error.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
+    fetch(world, 1, replica_id=2)
+    found = world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1)
+    assert found == (-1, 1, 2)
+
+
+def test_old_controllers_and_old_leader_epochs_are_not_obeyed(make_world):
+    world = make_world()
+    assert world.lead(epoch=3, controller_epoch=5) == 0
+    assert world.lead(epoch=4, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.lead(epoch=3, controller_epoch=5) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.partition.leader_epoch == 3
+    assert world.lead(epoch=4, controller_epoch=5) == 0
+    assert [change.role for change in world.changes] == [Role.LEADER]
+
+
+def stop_replica(world, *, delete, leader_epoch=9, broker_epoch=7):
+    state = StopReplicaPartitionState(
+        partition_index=0, leader_epoch=leader_epoch, delete_partition=delete
+    )
+    return world.leadership.stop_replicas(
+        StopReplicaRequest(
+            controller_epoch=1,
+            broker_epoch=broker_epoch,
+            topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[state])],
+        )
+    )
+
+
+def test_a_deleted_replica_takes_its_log_with_it(make_world):
+    world = make_world()
+    world.lead()
+    world.produce(batch(b"a"), acks=1)
+    waiting = fetch(world, 1, max_wait_ms=10_000)
+    assert stop_replica(world, delete=True).partition_errors[0].error_code == 0
+    assert world.changes[-1].is_deleted
+    assert world.logs.manager.get_log(("t", 0)) is None
+    assert [r.error_code for r in waiting] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.lead(epoch=1) == 0
+    assert world.partition.log.log_end_offset == 0
+
+
+def test_a_stopped_replica_keeps_its_log_and_a_late_order_is_fenced(make_world):
+    world = make_world()
+    world.lead(epoch=5)
+    world.produce(batch(b"a"), acks=1)
+    late = stop_replica(world, delete=False, leader_epoch=4)
+    assert late.partition_errors[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    old = stop_replica(world, delete=True, broker_epoch=6)
+    assert old.error_code == ErrorCode.STALE_BROKER_EPOCH
+    stop_replica(world, delete=False, leader_epoch=5)
+    assert world.logs.manager.get_log(("t", 0)).log_end_offset == 1
+
+
+def test_deleting_records_raises_the_low_watermark_within_bounds(make_world):
+    world = make_world()
+    world.lead()
+    world.produce(batch(b"a", b"b", b"c"), acks=1)
+
+    def delete(offset):
+        answers = []
+        world.manager.delete_records([("t", 0, offset)], 1000, answers.extend)
+        ((_, _, low_watermark, code),) = answers
+        return low_watermark, code
+
+    assert delete(2) == (2, 0)
+    assert delete(9) == (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert delete(-1) == (3, 0)
+    assert fetch(world, 0)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_records_of_a_compacted_topic_cannot_be_deleted(make_world):
+    world = make_world(cleanup_policy=("compact",))
+    world.lead()
+    answers = []
+    world.manager.delete_records([("t", 0, 0)], 1000, answers.extend)
+    assert answers[0][3] == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_failed_directory_takes_its_partitions_offline_and_tells_who_waits(make_world):
+    world = make_world()
+    world.lead()
+    waiting = fetch(world, 0, max_wait_ms=10_000)
+    world.logs.manager.handle_log_dir_failure(world.logs.log_dirs[0], "I/O error")
+    assert world.partition.role is Role.OFFLINE
+    assert [result.error_code for result in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    (result,) = world.produce(batch(b"a"), acks=1)
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
