@@ -38,7 +38,6 @@ from kctl.records.record_batch import (
     COMPRESSION_MASK,
     CONTROL_MASK,
     CRC_OFFSET,
-    HEADER,
     INT16,
     INT64,
     LOG_APPEND_TIME,
@@ -50,6 +49,7 @@ from kctl.records.record_batch import (
     TRANSACTIONAL_MASK,
     UINT32,
     BatchHeader,
+    read_header,
 )
 
 __all__ = [
@@ -83,33 +83,26 @@ def validate_records(
     """
     size = len(records)
     if size >= RECORD_BATCH_OVERHEAD and rules.magic == 2:
-        header = BatchHeader._make(HEADER.unpack_from(records, 0))
+        header = read_header(records)
         codec = header.attributes & COMPRESSION_MASK
         if (
             header.magic == 2
             and header.length + LOG_OVERHEAD == size
             and (rules.compression_type is None or rules.compression_type == codec)
-            # A coordinator's own batch keeps those rules: its records have keys, its time is now.
-            and (origin is AppendOrigin.COORDINATOR or not rules.needs_every_record)
+            and not rules.needs_every_record
             and not header.attributes & TIMESTAMP_TYPE_MASK
         ):
             check_batch(records, 0, size, header, rules, origin)
-            found = _look_at_records(records, header, codec)
+            data, start, is_whole = records, RECORD_BATCH_OVERHEAD, True
+            if codec:
+                data, is_whole = _prefix_of(codec, records, CHECKED_BYTES)
+                start = 0
+            found = check_records(data, start, len(data), header.record_count, is_whole=is_whole)
             if found is not None:
                 return _assign(
                     records, header, rules, found, next_offset, leader_epoch, now_ms, codec
                 )
     return validate_and_rewrite(records, rules, origin, next_offset, leader_epoch, now_ms)
-
-
-def _look_at_records(records: Buffer, header: BatchHeader, codec: int) -> tuple[int, int] | None:
-    """See `check_records`; None also means that the batch must be rewritten."""
-    if not codec:
-        return check_records(
-            records, RECORD_BATCH_OVERHEAD, len(records), header.record_count, is_whole=True
-        )
-    prefix, is_whole = _prefix_of(codec, records, CHECKED_BYTES)
-    return check_records(prefix, 0, len(prefix), header.record_count, is_whole=is_whole)
 
 
 def _prefix_of(codec: int, records: Buffer, length: int) -> tuple[bytes, bool]:

@@ -33,8 +33,21 @@ def check_records(
     delta of the first record with the largest timestamp, (-1, 0) if not every record was looked
     at, None if the offset deltas do not count up from 0.
     """
+    position = start
+    best = -1
+    best_delta = 0
     try:
-        found = _walk(data, start, end, count)
+        for number in range(min(count, FULLY_CHECKED_RECORDS)):
+            position, offset_delta, delta = check_record(data, position, end)
+            if offset_delta != number:
+                return None
+            if best < 0 or delta > best_delta:
+                best = number
+                best_delta = delta
+        if count > FULLY_CHECKED_RECORDS:
+            best, best_delta = _NOT_EVERY_RECORD
+            rest = min(count - FULLY_CHECKED_RECORDS, FOLLOWED_RECORDS)
+            position = _follow(data, position, end, rest)
     except IndexError:
         # A prefix may end inside a record, a whole batch may not.
         if not is_whole:
@@ -42,9 +55,6 @@ def check_records(
         raise _premature_end() from None
     except CorruptDataError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
-    if found is None:
-        return None
-    position, number, delta = found
     if not is_whole or count > FULLY_CHECKED_RECORDS + FOLLOWED_RECORDS:
         return _NOT_EVERY_RECORD
     if position != end:
@@ -52,24 +62,7 @@ def check_records(
             ErrorCode.INVALID_RECORD,
             "Incorrect declared batch size, records still remaining in file",
         )
-    return number, delta
-
-
-def _walk(data: Buffer, position: int, end: int, count: int) -> tuple[int, int, int] | None:
-    """Where the looking stopped, and the first of the largest timestamps (-1 if unknown)."""
-    best = -1
-    best_delta = 0
-    for number in range(min(count, FULLY_CHECKED_RECORDS)):
-        position, offset_delta, delta = check_record(data, position, end)
-        if offset_delta != number:
-            return None
-        if best < 0 or delta > best_delta:
-            best = number
-            best_delta = delta
-    if count <= FULLY_CHECKED_RECORDS:
-        return position, best, best_delta
-    position = _follow(data, position, end, min(count - FULLY_CHECKED_RECORDS, FOLLOWED_RECORDS))
-    return position, -1, 0
+    return best, best_delta
 
 
 def _premature_end() -> ApiError:
@@ -85,7 +78,7 @@ def _bad_length(position: int) -> ApiError:
 def check_record(data: Buffer, position: int, end: int) -> tuple[int, int, int]:  # noqa: C901
     """Check the record at `position`; where it ends, its offset delta and timestamp delta.
 
-    One-byte varints are decoded in line. IndexError if the record goes on behind `end`.
+    Short varints are decoded in line. IndexError if the record goes on behind `end`.
     """
     size = data[position]
     if size & 1:
@@ -93,6 +86,9 @@ def check_record(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
     if size < 0x80:
         position += 1
         size >>= 1
+    elif (high := data[position + 1]) < 0x80:
+        position += 2
+        size = (size & 0x7F | high << 7) >> 1
     else:
         size, position = read_varint(data, position)
     stop = position + size

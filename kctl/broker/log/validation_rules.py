@@ -6,7 +6,7 @@ Kafka 2.7: kafka.log.LogValidator.validateBatch, AppendOrigin,
 kafka.server.RecordValidationException
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -54,13 +54,14 @@ class ValidationRules:
     is_compacted: bool = False
     # max.message.bytes
     message_bytes_max: int = 1_048_588
+    # Whether a rule speaks about single records, so that all of them must be read.
+    needs_every_record: bool = field(init=False)
 
-    @property
-    def needs_every_record(self) -> bool:
-        """Whether a rule speaks about single records, so that all of them must be read."""
-        return self.is_compacted or (
+    def __post_init__(self) -> None:
+        is_time_bounded = (
             self.timestamp_type == CREATE_TIME and self.timestamp_difference_max_ms < LONG_MAX
         )
+        object.__setattr__(self, "needs_every_record", self.is_compacted or is_time_bounded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ def check_batch(
             f"The baseOffset of the record batch in the append to {rules.topic_partition} should "
             f"be 0, but it is {header.base_offset}",
         )
-    check_size(size, rules)
+    if size > rules.message_bytes_max:
+        check_size(size, rules)
     body = memoryview(records)[position + ATTRIBUTES_OFFSET : position + size]
     if crc32c(body) != header.crc:
         raise ApiError(
