@@ -63,6 +63,7 @@ class SocketServer:
         # In the order in which they came.
         self._waiting_for_budget: dict[ServerConnection, None] = {}
         self._complaints = Complaints()
+        self._failures = Complaints()
         self._sweep_timer: Timer | None = None
         self._drain_timer: Timer | None = None
         self._closed: Future[None] | None = None
@@ -152,18 +153,25 @@ class SocketServer:
 
     def complain(self, host: str, words: str) -> None:
         """Log a line about a peer, unless it has had its line this second."""
-        line = self._complaints.line(host, words, self.now_ms())
-        if line is not None:
-            self._runtime.trace.warning(line)
+        self._tell(self._complaints, host, lambda: words)
 
     def handler_failed(self, request: Request, error: Exception) -> None:
-        """A bug of ours: log all there is to know."""
+        """A bug of ours: log all there is to know, unless its peer had one this second."""
         self.counters.handler_errors += 1
-        lines = "".join(traceback.format_exception(error)).rstrip()
-        self._runtime.trace.warning(
-            f"Unexpected error in API {request.api_key} version {request.api_version}"
-            f" of {request.context.connection_id}\n{lines}"
-        )
+
+        def words() -> str:
+            lines = "".join(traceback.format_exception(error)).rstrip()
+            return (
+                f"Unexpected error in API {request.api_key} version {request.api_version}"
+                f" of {request.context.connection_id}\n{lines}"
+            )
+
+        self._tell(self._failures, request.context.client_host, words)
+
+    def _tell(self, complaints: Complaints, host: str, words: Callable[[], str]) -> None:
+        line = complaints.line(host, words, self.now_ms())
+        if line is not None:
+            self._runtime.trace.warning(line)
 
     # Accepting
 

@@ -331,6 +331,20 @@ def test_a_handler_that_fails_closes_its_connection_and_the_broker_goes_on(loop)
     good.receive_frame()
 
 
+def test_a_peer_that_meets_a_bug_again_and_again_gets_one_trace_a_second(loop):
+    def handler(request):
+        raise LookupError("handler's bug")
+
+    broker = Broker(loop, handler)
+    for _ in range(20):
+        peer = broker.connect()
+        peer.send(broker.writer.frame(heartbeat("bad"), 1))
+        peer.wait_for_close()
+    assert broker.counters.handler_errors == 20
+    # The second tick of the clock may fall in between.
+    assert 1 <= len(loop.trace.warnings) <= 2
+
+
 def test_an_answer_that_cannot_be_encoded_is_our_bug_and_closes_the_connection(loop):
     broker = Broker(loop)
     peer = broker.connect()
