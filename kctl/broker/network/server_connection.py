@@ -18,14 +18,13 @@ finished.
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kctl.broker.request import Request, RequestContext
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.codec import encode
-from kctl.protocol.connection import read_request, response_frame
+from kctl.protocol.codec import decode, encode
+from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
@@ -39,10 +38,7 @@ if TYPE_CHECKING:
 # Bytes taken while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
 
-_KEY_AND_VERSION = Struct(">hh")
-_read_key_and_version = _KEY_AND_VERSION.unpack_from
-_read_correlation_id = Struct(">i").unpack_from
-_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_NOT_SERVED = (0, -1)
 
 
 class ServerConnection:
@@ -209,27 +205,18 @@ class ServerConnection:
 
     def _dispatch(self, frame: Buffer) -> None:
         server = self._server
-        if len(frame) < _KEY_AND_VERSION.size:
-            raise CorruptDataError("a request that ends inside its header")
-        key, version = _read_key_and_version(frame)
-        versions = server.served.get(key)
-        if versions is None or not versions[0] <= version <= versions[1]:
-            self._refuse(frame, key, version)
+        api, version, correlation_id, client_id, position = read_request_header(frame)
+        first, last = server.served.get(api, _NOT_SERVED)
+        if not first <= version <= last:
+            self._refuse(api, version, correlation_id)
             return
-        received = read_request(frame)
+        body = decode(api.request_class, version, frame, position)
         server.counters.requests += 1
         now_ms = self.last_active_ms = server.now_ms()
         self._current = request = Request(
-            key,
-            version,
-            received.correlation_id,
-            received.client_id,
-            received.body,
-            self.context,
-            now_ms,
-            self._reply,
-            self._abort,
-        )
+            api, version, correlation_id, client_id, body, self.context, now_ms,
+            self._reply, self._abort,
+        )  # fmt: skip
         self._current_bytes = len(frame)
         try:
             server.on_request(request)
@@ -238,17 +225,15 @@ class ServerConnection:
             if not request.answered:
                 self._end()
 
-    def _refuse(self, frame: Buffer, key: int, version: int) -> None:
+    def _refuse(self, api: ApiKey, version: int, correlation_id: int) -> None:
         """A request for what is not served."""
-        if key != _API_VERSIONS or len(frame) < 8:
-            raise CorruptDataError(f"API {key} version {version} is not served")
-        (correlation_id,) = _read_correlation_id(frame, 4)
-        served = self._server.served
-        first, last = served.get(_API_VERSIONS, (0, 0))
+        if api is not ApiKey.API_VERSIONS:
+            raise CorruptDataError(f"API {api} version {version} is not served")
+        first, last = self._server.served.get(api, (0, 0))
         response = ApiVersionsResponse(
             error_code=int(ErrorCode.UNSUPPORTED_VERSION),
             api_keys=[
-                ApiVersionsResponseKey(api_key=_API_VERSIONS, min_version=first, max_version=last)
+                ApiVersionsResponseKey(api_key=api, min_version=first, max_version=last)
             ],
         )
         self._post(response_frame(correlation_id, 0, encode(response, 0)))
@@ -261,9 +246,9 @@ class ServerConnection:
         self._current = None
         if response is not None:
             try:
-                api = _APIS[request.api_key]
-                header_version = api.response_header_version(request.api_version)
-                body = encode(response, request.api_version)
+                version = request.api_version
+                header_version = request.api_key.response_header_version(version)
+                body = encode(response, version)
                 self._post(response_frame(request.correlation_id, header_version, body))
             except Exception as error:  # noqa: BLE001 - whoever completes it must not suffer
                 self._server.handler_failed(request, error)
@@ -283,6 +268,7 @@ class ServerConnection:
             self._wait_for_reader()
         elif (
             self._is_large
+            or self._is_reading_paused
             or self._is_speechless
             or self._is_draining
             or self._frames.buffered_bytes
@@ -332,6 +318,3 @@ class ServerConnection:
         if not self._is_reading_paused:
             self._is_reading_paused = True
             self._transport.pause_reading()
-
-
-_APIS = {int(api): api for api in ApiKey}

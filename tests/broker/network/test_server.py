@@ -426,6 +426,21 @@ def test_pipelining_without_end_stops_being_read(loop):
     assert loop.trace.warnings == []
 
 
+def test_reading_goes_on_after_a_late_answer_to_the_last_request_that_was_held(loop):
+    broker = Broker(loop)
+    peer = broker.connect()
+    # More than PIPELINED_BYTES_MAX: it stops reading, and then finds whole requests only.
+    count = 40
+    for number in range(count):
+        peer.send(broker.writer.frame(heartbeat(f"{number:01000}"), 1))
+    loop.until(lambda: broker.counters.bytes_in >= count * 1000)
+    for _ in range(count):
+        answer_with_group(broker.next_request())
+        loop.turns()
+    peer.send(broker.writer.frame(heartbeat("99"), 1))
+    assert broker.next_request().body.group_id == "99"
+
+
 def test_connections_beyond_the_limit_per_host_are_closed(loop):
     broker = Broker(loop, connections_per_ip_max=2)
     first, second = broker.connect(), broker.connect()
