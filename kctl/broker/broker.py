@@ -11,7 +11,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator
@@ -42,6 +42,7 @@ from kctl.broker.topic_creation import NewTopic, TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
 from kctl.model import BrokerInfo, Endpoint
+from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
@@ -56,13 +57,30 @@ READY_TIMEOUT_MS = 60_000
 READY_POLL_MS = 5
 SEED_TOPIC_TIMEOUT_MS = 30_000
 
+# Gets a request and what handles it: calls that, now or later, or answers itself.
+Interceptor = Callable[[Request, Callable[[Request], None]], None]
+
 
 class Broker:
     """One broker in this process; a runtime's worth of them can live side by side."""
 
-    def __init__(self, runtime: Runtime, config: BrokerConfig, store_directory: str | None) -> None:
-        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        store_directory: str | None,
+        *,
+        served: Mapping[ApiKey, tuple[int, int]] | None = None,
+        interceptor: Interceptor | None = None,
+    ) -> None:
+        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked.
+
+        For tests: `served` narrows the APIs to first and last version each; `interceptor` gets
+        every request of a connection, and the function that would handle it.
+        """
         self.runtime = runtime
+        self._served = served or {key: (key.min_version, key.max_version) for key in HANDLERS}
+        self._interceptor = interceptor
         self.config = config
         self.services: Services | None = None
         self.endpoints: list[Endpoint] = []
@@ -216,7 +234,7 @@ class Broker:
                 config.max_incremental_fetch_session_cache_slots, runtime.entropy.random_below
             ),
             leadership=leadership,
-            served=tuple(HANDLERS),
+            served=self._served,
         )
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
@@ -229,8 +247,8 @@ class Broker:
         self._server = SocketServer(
             self.runtime,
             config.listener_list,
-            {int(key): (key.min_version, key.max_version) for key in HANDLERS},
-            self._handle,
+            {int(key): versions for key, versions in self._served.items()},
+            self._handle if self._interceptor is None else self._intercept,
             NetworkLimits(
                 request_bytes_max=config.socket_request_max_bytes,
                 connections_max=config.max_connections,
@@ -265,7 +283,11 @@ class Broker:
     def _handle(self, request: Request) -> None:
         services = self.services
         assert services is not None
-        HANDLERS[request.api_key](services, request)  # type: ignore[index]
+        HANDLERS[request.api_key](services, request)
+
+    def _intercept(self, request: Request) -> None:
+        assert self._interceptor is not None
+        self._interceptor(request, self._handle)
 
     def _deliver(self, message: Message) -> Future[Message]:
         """The controller of this very process speaks to its broker: as if by a socket."""

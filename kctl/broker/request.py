@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -27,7 +28,7 @@ class Request:
     `body` may hold memoryviews into the frame (records): they are valid until the answer.
     """
 
-    api_key: int
+    api_key: ApiKey
     api_version: int
     correlation_id: int
     client_id: str | None

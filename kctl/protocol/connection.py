@@ -181,8 +181,8 @@ class ClientConnection(Connection):
         return ResponseReceived(api, version, correlation_id, body, len(frame))
 
 
-def read_request(frame: Buffer) -> RequestReceived:
-    """The request in `frame` (without its size)."""
+def read_request_header(frame: Buffer) -> tuple[ApiKey, int, int, str | None, int]:
+    """(API, version as sent, correlation id, client id, where the body begins)."""
     try:
         key, version, correlation_id, size = _unpack_request_header(frame, 0)
         api = _APIS.get(key)
@@ -195,12 +195,19 @@ def read_request(frame: Buffer) -> RequestReceived:
         elif size >= 0:
             start, position = position, position + size
             client_id = str(frame[start:position], "utf-8", "replace")
-        if version >= api.flexible_from:
+        # Of a version that nobody knows, only so much of the header is sure.
+        if api.flexible_from <= version <= api.max_version:
             position = position + 1 if not frame[position] else _skip_tags(frame, position)
     except (struct_error, IndexError) as error:
         raise CorruptDataError("a request that ends inside its header") from error
     if position > len(frame):
         raise CorruptDataError("a request that ends inside its header")
+    return api, version, correlation_id, client_id, position
+
+
+def read_request(frame: Buffer) -> RequestReceived:
+    """The request in `frame` (without its size)."""
+    api, version, correlation_id, client_id, position = read_request_header(frame)
     if 0 <= version <= api.max_version:
         body = decode(api.request_class, version, frame, position)
     elif api is ApiKey.API_VERSIONS:
@@ -212,11 +219,12 @@ def read_request(frame: Buffer) -> RequestReceived:
 
 def response_frame(correlation_id: int, header_version: int, body: list[Part]) -> list[Part]:
     """The frame of an encoded response `body`, whose list is changed: its first part grows."""
-    size = sum(map(len, body))
+    first = body[0]
+    size = len(first) if len(body) == 1 else sum(map(len, body))
     if header_version == 0:
-        body[0] = _response_prefix(size + 4, correlation_id) + body[0]
+        body[0] = _response_prefix(size + 4, correlation_id) + first
     else:
-        body[0] = _flexible_response_prefix(size + 5, correlation_id) + body[0]
+        body[0] = _flexible_response_prefix(size + 5, correlation_id) + first
     return body
 
 

@@ -84,7 +84,7 @@ class HandlerWorld(GroupWorld):
             answers.append(decode(api.response_class, version, data))
 
         request = Request(
-            api_key=int(api),
+            api_key=api,
             api_version=version,
             correlation_id=1,
             client_id="app",

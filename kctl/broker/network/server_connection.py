@@ -161,46 +161,56 @@ class ServerConnection:
     # Requests
 
     def _serve(self) -> None:
+        """Dispatch request after request, until one is in flight or nothing is whole."""
         self._is_serving = True
         try:
-            while self._current is None and not self._is_over and self._serve_next():
-                pass
+            while self._may_begin_request():
+                frame = self._frames.next_frame()
+                if frame is None:
+                    self._wait_for_bytes()
+                    break
+                self._has_begun_frame = False
+                self._is_large = type(frame) is memoryview
+                self._dispatch(frame)
+                if self._transport.unsent_bytes():
+                    self._wait_for_reader()
+                    break
+                # Look again only if something is to be found or done: mostly nothing is.
+                if self._current is not None or not self._has_more_to_do:
+                    break
         except CorruptDataError as error:
             self._reject(str(error))
         finally:
             self._is_serving = False
 
-    def _serve_next(self) -> bool:
-        """Dispatch the next request; whether to look for another one."""
-        frames = self._frames
+    def _may_begin_request(self) -> bool:
         if self._is_draining:
             self._end()
+        if self._is_over:
             return False
-        if not self._has_begun_frame and not self._server.may_begin_request(self):
-            self._pause_reading()
-            return False
-        frame = frames.next_frame()
-        if frame is None:
-            self._has_begun_frame = frames.buffered_bytes > 0
-            if self._is_reading_paused:
-                self._is_reading_paused = False
-                self._transport.resume_reading()
-            if self._is_speechless:
-                self._end()
-            return False
-        self._has_begun_frame = False
-        self._is_large = type(frame) is memoryview
-        self._dispatch(frame)
-        if self._transport.unsent_bytes():
-            self._wait_for_reader()
-            return False
-        # Look again only if something is to be found or done: mostly nothing is.
+        if self._has_begun_frame or self._server.may_begin_request(self):
+            return True
+        self._pause_reading()
+        return False
+
+    def _wait_for_bytes(self) -> None:
+        """No request is whole."""
+        self._has_begun_frame = self._frames.buffered_bytes > 0
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+        if self._is_speechless:
+            self._end()
+
+    @property
+    def _has_more_to_do(self) -> bool:
+        """Whether to look again after an answer: for requests, or for what waited for it."""
         return (
-            frames.buffered_bytes > 0
-            or self._is_large
+            self._is_large
             or self._is_reading_paused
             or self._is_speechless
             or self._is_draining
+            or self._frames.buffered_bytes > 0
         )
 
     def _dispatch(self, frame: Buffer) -> None:
@@ -266,13 +276,7 @@ class ServerConnection:
         """After a late answer: never in its caller's stack, which may be another connection."""
         if self._transport.unsent_bytes():
             self._wait_for_reader()
-        elif (
-            self._is_large
-            or self._is_reading_paused
-            or self._is_speechless
-            or self._is_draining
-            or self._frames.buffered_bytes
-        ):
+        elif self._has_more_to_do:
             self._server.call_soon(self.resume)
         if self._charged_bytes:
             self._charge(0)
