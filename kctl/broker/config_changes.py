@@ -24,6 +24,9 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
+_WITH_VALUE = (AlterOperation.SET, AlterOperation.APPEND, AlterOperation.SUBTRACT)
+
+
 class ConfigChange(NamedTuple):
     """One setting of a request; `value` may be None on the wire."""
 
@@ -63,9 +66,9 @@ def incremented(
             f"Error due to duplicate config keys : {','.join(repeated)}",
         )
     nulls = [
-        change.name
+        f"{AlterOperation(change.operation).name}:{change.name}"
         for change in changes
-        if change.value is None and change.operation != AlterOperation.DELETE
+        if change.value is None and change.operation in _WITH_VALUE
     ]
     if nulls:
         raise ApiError(
@@ -126,19 +129,15 @@ def _check_compaction_lags(overrides: Mapping[str, str]) -> None:
 def check_broker_config(
     overrides: Mapping[str, str], changed: Iterable[str], static: BrokerConfig
 ) -> None:
-    """ApiError unless every setting in `changed` may change while brokers run; UsageError for a
-    value that the broker could not have started with."""
+    """UsageError unless every setting in `changed` may change while brokers run, and for a value
+    that the broker could not have started with. What Kafka does not know may be a plugin's."""
     fixed = [
         name
         for name in changed
-        if name not in BrokerConfig.KEYS or not BrokerConfig.KEYS[name].is_dynamic
+        if name in BrokerConfig.KEYS and not BrokerConfig.KEYS[name].is_dynamic
     ]
     if fixed:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: {', '.join(sorted(fixed))}",
+        raise UsageError(
+            f"Cannot update these configs dynamically: Set({', '.join(sorted(fixed))})"
         )
-    try:
-        BrokerConfig({**static.given, **overrides})
-    except UsageError as error:
-        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    BrokerConfig({**static.given, **overrides})

@@ -7,9 +7,10 @@ Kafka 2.7: kafka.server.AdminManager (`describeConfigs`, `configSynonyms`); KIP-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 
 from kctl.broker.config import BrokerConfig
-from kctl.broker.config_key import ConfigKey
+from kctl.broker.config_key import ConfigKey, ConfigType
 from kctl.broker.topic_configs import TOPIC_CONFIGS
 
 
@@ -66,25 +67,37 @@ class BrokerConfigView:
     default: Mapping[str, str]
 
     def synonyms(self, name: str) -> Iterator[Synonym]:
-        """Every place that gives broker setting `name` a value, the one that counts first."""
+        """Every place that gives broker setting `name` a value, the one that counts first. Where
+        only settings in other units have values, Apache Kafka names none of them."""
         layers = (
             (self.own, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self.static.given, ConfigSource.STATIC_BROKER_CONFIG),
         )
-        for alias in _BROKER_SYNONYMS.get(name, (name,)):
-            key = BrokerConfig.KEYS[alias]
-            for values, source in layers:
-                if alias in values:
-                    yield _synonym(key, values[alias], source)
-            if key.default is not None:
-                yield _synonym(key, key.format(key.default), ConfigSource.DEFAULT_CONFIG)
+        keys = [_key(alias) for alias in _BROKER_SYNONYMS.get(name, (name,))]
+        found = [
+            _synonym(key, values[key.name], source)
+            for values, source in layers
+            for key in keys
+            if key.name in values
+        ]
+        found += [
+            _synonym(key, key.format(key.default), ConfigSource.DEFAULT_CONFIG)
+            for key in keys
+            if key.default is not None
+        ]
+        return dropwhile(lambda synonym: synonym.name != name, found)
 
     def effective(self) -> BrokerConfig:
         """The settings as they are with all overrides."""
         if not self.own and not self.default:
             return self.static
         return BrokerConfig({**self.static.given, **self.default, **self.own})
+
+
+def _key(name: str) -> ConfigKey:
+    """A broker setting; one that Kafka does not know may be a plugin's."""
+    return BrokerConfig.KEYS.get(name) or ConfigKey(name, ConfigType.UNKNOWN, None)
 
 
 def _synonym(key: ConfigKey, text: str | None, source: ConfigSource) -> Synonym:
@@ -113,8 +126,9 @@ def broker_entries(broker: BrokerConfigView, names: Sequence[str] | None) -> lis
     """The settings of a broker; only those in `names` unless it is None."""
     effective = broker.effective()
     entries = []
-    for name, key in BrokerConfig.KEYS.items():
+    for name in dict.fromkeys((*BrokerConfig.KEYS, *effective.given)):
         if names is None or name in names:
+            key = _key(name)
             value = None if key.is_sensitive else key.format(effective.raw_value(name))
             entries.append(
                 ConfigEntry(key, value, not key.is_dynamic, tuple(broker.synonyms(name)))
@@ -130,7 +144,7 @@ def default_broker_entries(
     entries = []
     for name, text in broker.default.items():
         if names is None or name in names:
-            key = BrokerConfig.KEYS[name]
+            key = _key(name)
             synonym = _synonym(key, text, source)
             entries.append(ConfigEntry(key, synonym.value, not key.is_dynamic, (synonym,)))
     return entries

@@ -19,6 +19,8 @@ INT_MAX = 2**31 - 1
 class ConfigType(IntEnum):
     """The numbers are DescribeConfigs' `config_type` (KIP-569)."""
 
+    # Of a setting that is not Kafka's own, such as a plugin's.
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -52,8 +54,8 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Never shown (CVE-2019-12399)."""
-        return self.type is ConfigType.PASSWORD
+        """Never shown (CVE-2019-12399); nor is what nobody knows the meaning of."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, text: str) -> Any:
         """The value that `text` spells; UsageError naming the setting if it spells none."""
@@ -129,6 +131,7 @@ def _list(text: str) -> list[str]:
 
 
 _PARSERS: Mapping[ConfigType, Callable[[str], Any]] = {
+    ConfigType.UNKNOWN: str,
     ConfigType.BOOLEAN: _boolean,
     ConfigType.STRING: str,
     ConfigType.INT: int,
@@ -141,6 +144,7 @@ _PARSERS: Mapping[ConfigType, Callable[[str], Any]] = {
 }
 
 _WORDS: Mapping[ConfigType, str] = {
+    ConfigType.UNKNOWN: "Not a string",
     ConfigType.BOOLEAN: "Expected value to be either true or false",
     ConfigType.STRING: "Not a string",
     ConfigType.INT: "Not a number of type INT",

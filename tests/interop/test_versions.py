@@ -2,7 +2,6 @@
 Apache Kafka 2.7.2, whose answers are to be the same in every field. Without Apache Kafka a second
 kctl takes its place, so that what the tests say of the answers is checked."""
 
-import contextlib
 import re
 import socket
 import time
@@ -37,7 +36,7 @@ from kctl.records.builder import RecordBatchBuilder
 from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.memory_records import batches
 from tests.interop.conftest import SETTINGS
-from tests.support.broker_client import Twins, differences, plain
+from tests.support.broker_client import Twins, assert_same, differences, plain
 from tests.support.kctl_process import KctlBroker
 
 T0_MS = 1_600_000_000_000
@@ -243,7 +242,9 @@ def read_down_converted(twins, topic, version, offset=0):
     """How many records kctl gives. Apache Kafka cuts what it converted to the size that it had
     before, kctl gives all of it: so Apache Kafka's answer is what kctl's begins with."""
     ours, theirs = map(comparable, twins.both(fetch_request(topic, offset), version))
-    (ours,), (theirs,) = (answer["responses"][0]["partition_responses"] for answer in (ours, theirs))
+    (ours,), (theirs,) = (
+        answer["responses"][0]["partition_responses"] for answer in (ours, theirs)
+    )
     assert theirs["record_set"]
     assert differences(ours["record_set"][: len(theirs["record_set"])], theirs["record_set"]) == []
     assert differences({**ours, "record_set": None}, {**theirs, "record_set": None}) == []
@@ -359,7 +360,7 @@ def test_idempotent_producers(twins, new_topic):
             request = produce_request(topic, data)
             request.transactional_id = None
             answers.append(comparable_produce(plain(client.ask(request, 8))))
-        assert differences(*answers) == []
+        assert_same(*answers)
         (partition,) = answers[0]["responses"][0]["partitions"]
         return partition["error_code"], partition["base_offset"]
 
@@ -380,9 +381,7 @@ def test_idempotent_producers(twins, new_topic):
 def test_an_open_transaction_holds_read_committed_back(twins, new_topic):
     topic = new_topic()
     assert error_of(twins, 8, topic, records(2)) == 0
-    data = records(
-        2, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
+    data = records(2, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
     for version in HIGHEST[ApiKey.PRODUCE]:
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert error_of(twins, version, topic, data) == refused
@@ -404,7 +403,7 @@ def test_an_open_transaction_holds_read_committed_back(twins, new_topic):
 def filled(twins, new_topic, count=4, **options):
     """A topic with `count` batches of three records."""
     topic = new_topic()
-    for n in range(count):
+    for _ in range(count):
         assert error_of(twins, 8, topic, records(2, **options)) == 0
     return topic
 
@@ -420,7 +419,7 @@ def test_fetch_from_anywhere(twins, new_topic, version):
             if version < 4 and partition["record_set"]:
                 read_down_converted(twins, topic, version, offset)
             else:
-                assert differences(ours, theirs) == []
+                assert_same(ours, theirs)
     for version in HIGHEST[ApiKey.FETCH]:
         twins.ask(fetch_request("no-such-topic", 0), version)
         twins.ask(fetch_request(topic, 12, 0), version)
@@ -434,7 +433,7 @@ def test_fetch_limits(twins, new_topic, version):
         for options in ({"partition_max_bytes": limit}, {"max_bytes": limit}):
             ours, theirs = map(comparable, twins.both(fetch_request(topic, 0, **options), version))
             if version >= 4:
-                assert differences(ours, theirs) == [], (options, version)
+                assert_same(ours, theirs), (options, version)
 
 
 def test_old_fetchers_get_what_comes_before_zstd(twins, new_topic):
@@ -482,7 +481,7 @@ def test_fetch_sessions(twins, new_topic):
             sessions[number] = answer["session_id"] or sessions[number]
             answer["session_id"] = bool(answer["session_id"])
             answers.append(answer)
-        assert differences(*answers) == []
+        assert_same(*answers)
         (answer, _) = answers
         return answer["error_code"], {
             partition["partition"]: len(partition["record_set"])
@@ -665,7 +664,7 @@ def test_api_versions_names_what_is_served_as_apache_kafka_does(twins, version):
             request.client_software_name, request.client_software_version = software
         ours, theirs = twins.both(request, version)
         tables = [{key.pop("api_key"): key for key in it.pop("api_keys")} for it in (ours, theirs)]
-        assert differences(ours, theirs) == []
+        assert_same(ours, theirs)
         mine, other = tables
         assert {key: other[key] for key in mine} == mine
 
@@ -674,7 +673,8 @@ def test_api_versions_of_the_future_are_answered_in_version_0(twins):
     answers = []
     for address in twins.addresses:
         frame = bytes.fromhex("00120063 00000007 ffff 00")
-        with socket.create_connection((address.split(":")[0], int(address.split(":")[1])), 10) as connection:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), 10) as connection:
             connection.sendall(len(frame).to_bytes(4, "big") + frame)
             stream = connection.makefile("rb")
             answers.append(stream.read(int.from_bytes(stream.read(4), "big")))
@@ -682,3 +682,489 @@ def test_api_versions_of_the_future_are_answered_in_version_0(twins):
         assert answer[:6] == bytes.fromhex("00000007 0023")
     found = [decode(api_versions.ApiVersionsResponse, 0, answer, 4) for answer in answers]
     assert plain(found[0]) == plain(found[1])
+
+
+# --- OffsetCommit, OffsetFetch, OffsetDelete, FindCoordinator
+
+
+@pytest.fixture
+def group(twins):
+    """A group that both brokers coordinate; __consumer_offsets is there."""
+    name = f"g-{uuid.uuid4().hex[:12]}"
+    request = find_coordinator.FindCoordinatorRequest(key=name)
+    deadline = time.monotonic() + 20
+    while any(answer["error_code"] for answer in twins.both(request)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    wait_for_topic(twins, "__consumer_offsets")
+    while fetched(twins, name, None, 7)["error_code"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return name
+
+
+def fetched(twins, group, topics, version):
+    """Offsets of {topic: partitions}; None: all."""
+    request = offset_fetch.OffsetFetchRequest(
+        group_id=group,
+        topics=topics
+        and [
+            offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+    return twins.ask(request, version, but=by_name)
+
+
+def by_name(answer):
+    """Topics by name, partitions by number: where all are asked for, Java's maps give the order."""
+    for topic in answer["topics"]:
+        topic["partitions"].sort(key=lambda partition: partition["partition_index"])
+    answer["topics"].sort(key=lambda topic: topic["name"])
+    return answer
+
+
+def commit_request(group, topic, version, *offsets, metadata="note", **fields):
+    partitions = [
+        offset_commit.OffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset, committed_metadata=metadata
+        )
+        for number, offset in enumerate(offsets)
+    ]
+    if version >= 6:
+        for partition in partitions:
+            partition.committed_leader_epoch = 0
+    return offset_commit.OffsetCommitRequest(
+        group_id=group,
+        topics=[offset_commit.OffsetCommitRequestTopic(name=topic, partitions=partitions)],
+        **fields,
+    )
+
+
+def test_offsets_are_committed_and_fetched_in_every_version(twins, new_topic, group):
+    topic = new_topic(2)
+    for version in HIGHEST[ApiKey.OFFSET_COMMIT]:
+        # Partition 2 does not exist.
+        answer = twins.ask(commit_request(group, topic, version, 10, 20 + version, 30), version)
+        (found,) = answer["topics"]
+        codes = [partition["error_code"] for partition in found["partitions"]]
+        assert codes == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        for fetch_version in HIGHEST[ApiKey.OFFSET_FETCH]:
+            answer = fetched(twins, group, {topic: [0, 1, 2], "no-such-topic": [0]}, fetch_version)
+            offsets = [p["committed_offset"] for t in answer["topics"] for p in t["partitions"]]
+            # Version 0 is kept in ZooKeeper, apart from the others.
+            if fetch_version == 0:
+                assert offsets == [-1, 10, 20, -1]
+            elif version == 0:
+                assert offsets == [-1, -1, -1, -1]
+            else:
+                assert offsets == [-1, 10, 20 + version, -1]
+            if fetch_version >= 2:
+                assert len(fetched(twins, group, None, fetch_version)["topics"]) == (version > 0)
+
+
+def test_commits_are_refused_in_every_version(twins, new_topic, group):
+    topic = new_topic()
+    for version in HIGHEST[ApiKey.OFFSET_COMMIT]:
+        twins.ask(commit_request(group, topic, version, 1, metadata="m" * 5000), version)
+        twins.ask(commit_request(group, topic, version, 1, metadata=None), version)
+        twins.ask(commit_request(group, topic, version, -1), version)
+        twins.ask(commit_request("", topic, version, 1), version)
+        twins.ask(commit_request(group, "no-such-topic", version, 1), version)
+        if version >= 1:
+            for generation, member in ((1, "m"), (-1, "m"), (0, ""), (1, "")):
+                request = commit_request(
+                    group, topic, version, 1, generation_id=generation, member_id=member
+                )
+                twins.ask(request, version)
+        if version >= 7:
+            request = commit_request(group, topic, version, 1, group_instance_id="i")
+            twins.ask(request, version)
+    for version in HIGHEST[ApiKey.OFFSET_FETCH]:
+        fetched(twins, "", {topic: [0]}, version)
+        fetched(twins, "no-such-group", {topic: [0]}, version)
+
+
+def test_offsets_are_deleted(twins, new_topic, group):
+    topic = new_topic(2)
+    twins.ask(commit_request(group, topic, 8, 1, 2), 8)
+    for name in (group, "no-such-group", ""):
+        request = offset_delete.OffsetDeleteRequest(
+            group_id=name,
+            topics=[
+                offset_delete.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[
+                        offset_delete.OffsetDeleteRequestPartition(partition_index=number)
+                        for number in (1, 5)
+                    ],
+                )
+            ],
+        )
+        twins.ask(request, but=by_name)
+    (found,) = fetched(twins, group, None, 7)["topics"]
+    assert [partition["partition_index"] for partition in found["partitions"]] == [0]
+
+
+def test_find_coordinator(twins, group):
+    def without_port(answer):
+        return {**answer, "port": min(answer["port"], 0)}
+
+    for version in HIGHEST[ApiKey.FIND_COORDINATOR]:
+        for key in (group, "", "other"):
+            request = find_coordinator.FindCoordinatorRequest(key=key)
+            twins.ask(request, version, but=without_port)
+
+
+# --- DescribeConfigs
+
+TOPIC, BROKER = 2, 4
+STATIC, DEFAULT = 4, 5
+# They say where a broker is and where its files are.
+OF_THE_BROKER = {
+    "advertised.listeners", "broker.id", "listeners", "log.dir", "log.dirs", "port",
+    "zookeeper.connect",
+}  # fmt: skip
+
+
+def describe(twins, version, kind, name, *, keys=None, **fields):
+    """Both answers: setting -> what is said of it."""
+    request = describe_configs.DescribeConfigsRequest(
+        resources=[
+            describe_configs.DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=keys
+            )
+        ],
+        **fields,
+    )
+    has_words = request.include_documentation
+    answers = twins.both(request, version)
+    results = [answer["results"][0] for answer in answers]
+    tables = []
+    for result in results:
+        tables.append({config.pop("name"): config for config in result.pop("configs")})
+        for config in tables[-1].values():
+            # Apache Kafka's words are its own.
+            assert config["documentation"] is None or has_words or version < 3
+            del config["documentation"]
+            if version == 0:
+                # KIP-226 lost it in Apache Kafka 2.7: there nothing is a default.
+                config["is_default"] = False
+        if result["error_code"]:
+            result["error_message"] = bool(result["error_message"])
+    assert_same(*results)
+    return tables
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.DESCRIBE_CONFIGS])
+def test_topic_configs_are_described_in_full(twins, new_topic, version):
+    topic = new_topic(
+        cleanup_policy="compact,delete", retention_ms="1000", segment_bytes="1048576",
+        min_cleanable_dirty_ratio="0.25", unclean_leader_election_enable="true",
+        message_format_version="0.10.2",
+    )  # fmt: skip
+    options = [{}]
+    if version >= 1:
+        options.append({"include_synonyms": True})
+    if version >= 3:
+        options.append({"include_synonyms": True, "include_documentation": True})
+    for fields in options:
+        for keys in (None, [], ["retention.ms", "no.such.setting"]):
+            ours, theirs = describe(twins, version, TOPIC, topic, keys=keys, **fields)
+            assert_same(ours, theirs)
+            assert len(ours) == (1 if keys else 26)
+    describe(twins, version, TOPIC, "no-such-topic")
+    describe(twins, version, TOPIC, "bad name")
+    describe(twins, version, 9, topic)
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.DESCRIBE_CONFIGS])
+def test_broker_configs_are_described_in_full(twins, version):
+    fields = {"include_synonyms": True} if version >= 1 else {}
+    ours, theirs = describe(twins, version, BROKER, "0", **fields)
+    for table in (ours, theirs):
+        for name in OF_THE_BROKER:
+            del table[name]
+    assert_same(sorted(ours), sorted(theirs))
+    assert_same(ours, theirs)
+    describe(twins, version, BROKER, "", **fields)
+    describe(twins, version, BROKER, "1", **fields)
+    describe(twins, version, BROKER, "one", **fields)
+
+
+# --- AlterConfigs, IncrementalAlterConfigs
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def alter(twins, version, kind, name, settings, *, is_dry=False):
+    """The error that both brokers answer an AlterConfigs with."""
+    request = alter_configs.AlterConfigsRequest(
+        validate_only=is_dry,
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    alter_configs.AlterableConfig(name=key, value=value)
+                    for key, value in settings.items()
+                ],
+            )
+        ],
+    )
+    return error_and_words(twins.ask(request, version))
+
+
+def increment(twins, version, kind, name, *operations, is_dry=False):
+    """The same of IncrementalAlterConfigs with (setting, operation, value)."""
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        validate_only=is_dry,
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(
+                        name=key, config_operation=operation, value=value
+                    )
+                    for key, operation, value in operations
+                ],
+            )
+        ],
+    )
+    return error_and_words(twins.ask(request, version))
+
+
+def error_and_words(answer):
+    (response,) = answer["responses"]
+    return response["error_code"]
+
+
+def overrides(twins, topic):
+    ours, theirs = describe(twins, 3, TOPIC, topic, include_synonyms=True)
+    assert_same(ours, theirs)
+    return {name: found["value"] for name, found in ours.items() if found["config_source"] == 1}
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.ALTER_CONFIGS])
+def test_alter_configs_replaces_what_a_topic_overrides(twins, new_topic, version):
+    topic = new_topic(retention_ms="1000")
+
+    def ask(**settings):
+        names = {key.replace("_", "."): value for key, value in settings.items()}
+        return alter(twins, version, TOPIC, topic, names)
+
+    assert ask(segment_bytes="100000", cleanup_policy="compact") == 0
+    wait_until(lambda: overrides(twins, topic).keys() == {"segment.bytes", "cleanup.policy"})
+    assert alter(twins, version, TOPIC, topic, {}, is_dry=True) == 0
+    assert ask(segment_bytes="many") == ErrorCode.INVALID_REQUEST
+    assert ask(segment_bytes="1") == ErrorCode.INVALID_REQUEST
+    assert ask(cleanup_policy="shred") == ErrorCode.INVALID_REQUEST
+    ask(no_such_setting="1")
+    ask(min_compaction_lag_ms="5", max_compaction_lag_ms="3")
+    alter(twins, version, TOPIC, "no-such-topic", {})
+    alter(twins, version, TOPIC, "", {})
+    assert len(overrides(twins, topic)) == 2
+    assert alter(twins, version, TOPIC, topic, {}) == 0
+    wait_until(lambda: overrides(twins, topic) == {})
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_incremental_alter_configs_changes_one_by_one(twins, new_topic, version):
+    topic = new_topic(retention_ms="1000", cleanup_policy="delete")
+
+    def ask(*operations, **options):
+        return increment(twins, version, TOPIC, topic, *operations, **options)
+
+    assert ask(("cleanup.policy", APPEND, "compact"), ("retention.ms", DELETE, None)) == 0
+    wait_until(lambda: overrides(twins, topic) == {"cleanup.policy": "delete,compact"})
+    assert ask(("cleanup.policy", SUBTRACT, "delete"), ("segment.ms", SET, "7")) == 0
+    wait_until(lambda: overrides(twins, topic)["cleanup.policy"] == "compact")
+    assert ask(("segment.ms", APPEND, "7")) == ErrorCode.INVALID_REQUEST
+    assert ask(("segment.ms", SET, None)) == ErrorCode.INVALID_REQUEST
+    assert ask(("segment.ms", SET, "seven")) == ErrorCode.INVALID_REQUEST
+    assert ask(("segment.ms", SET, "7"), ("segment.ms", DELETE, "")) == ErrorCode.INVALID_REQUEST
+    assert ask(("segment.ms", DELETE, None), is_dry=True) == 0
+    assert ask(("retention.bytes", DELETE, None)) == 0
+    ask(("no.such.setting", SET, "1"))
+    ask(("no.such.setting", DELETE, ""))
+    increment(twins, version, TOPIC, "no-such-topic", ("segment.ms", SET, "1"))
+    increment(twins, version, BROKER, "7", ("log.retention.ms", SET, "1"))
+    increment(twins, version, BROKER, "x", ("log.retention.ms", SET, "1"))
+    assert len(overrides(twins, topic)) == 2
+
+
+def wait_until(condition):
+    """Until it is so on both brokers, which hear of changes in their own time."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            assert condition()
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_broker_configs_change_while_it_runs(twins, name):
+    own = 3 if name == "" else 2
+    changes = {
+        "log.retention.ms": "600000",
+        "log.cleaner.threads": "2",
+        "max.connections.per.ip.overrides": "10.0.0.1:5",
+        "message.max.bytes": "2000000",
+        "compression.type": "gzip",
+    }
+    if name:
+        del changes["max.connections.per.ip.overrides"]
+    try:
+        assert increment(twins, 1, BROKER, name, *((k, SET, v) for k, v in changes.items())) == 0
+
+        def dynamic():
+            ours, theirs = describe(twins, 3, BROKER, name, include_synonyms=True)
+            for table in (ours, theirs):
+                for key in OF_THE_BROKER:
+                    table.pop(key, None)
+            assert_same(ours, theirs)
+            return {k: it["value"] for k, it in ours.items() if it["config_source"] == own}
+
+        wait_until(lambda: dynamic() == changes)
+        assert increment(twins, 1, BROKER, name, ("num.partitions", SET, "3")) != 0
+        assert increment(twins, 1, BROKER, name, ("log.cleaner.threads", SET, "x")) != 0
+        assert increment(twins, 1, BROKER, name, ("log.cleaner.threads", SET, "-1")) != 0
+        # It may be a plugin's.
+        assert increment(twins, 1, BROKER, name, ("no.such.setting", SET, "1")) == 0
+        wait_until(lambda: dynamic() == {**changes, "no.such.setting": None})
+        changes["no.such.setting"] = None
+    finally:
+        increment(twins, 1, BROKER, name, *((k, DELETE, None) for k in changes))
+    wait_until(lambda: dynamic() == {})
+
+
+# --- CreateTopics, CreatePartitions, DeleteTopics
+
+
+def comparable_creation(answer):
+    for topic in answer["topics"]:
+        if topic["configs"]:
+            topic["configs"].sort(key=lambda config: config["name"])
+    answer["topics"].sort(key=lambda topic: topic["name"])
+    return answer
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.CREATE_TOPICS])
+def test_create_topics(twins, version):
+    names = [f"c{n}-{uuid.uuid4().hex[:8]}" for n in range(12)]
+    new, config, assign = (
+        create_topics.CreatableTopic, create_topics.CreateableTopicConfig,
+        create_topics.CreatableReplicaAssignment,
+    )  # fmt: skip
+    topics = [
+        new(name=names[0], num_partitions=2, replication_factor=1),
+        new(
+            name=names[1], num_partitions=1, replication_factor=1,
+            configs=[config(name="retention.ms", value="5"), config(name="segment.ms", value="6")],
+        ),
+        new(
+            name=names[2], num_partitions=-1, replication_factor=-1,
+            assignments=[assign(partition_index=n, broker_ids=[0]) for n in (1, 0)],
+        ),
+        new(name=names[3], num_partitions=-1, replication_factor=-1),
+        new(name=names[4], num_partitions=0, replication_factor=1),
+        new(name=names[5], num_partitions=1, replication_factor=2),
+        new(name=names[6], num_partitions=1, replication_factor=0),
+        new(name="bad name", num_partitions=1, replication_factor=1),
+        new(name="", num_partitions=1, replication_factor=1),
+        new(name=".", num_partitions=1, replication_factor=1),
+        new(name="n" * 250, num_partitions=1, replication_factor=1),
+        new(
+            name=names[7], num_partitions=1, replication_factor=1,
+            configs=[config(name="no.such", value="5")],
+        ),
+        new(
+            name=names[8], num_partitions=1, replication_factor=1,
+            configs=[config(name="retention.ms", value="x")],
+        ),
+        new(
+            name=names[9], num_partitions=1, replication_factor=1,
+            configs=[config(name="retention.ms", value=None)],
+        ),
+        new(
+            name=names[10], num_partitions=2, replication_factor=1,
+            assignments=[assign(partition_index=0, broker_ids=[0])],
+        ),
+        new(
+            name=names[11], num_partitions=-1, replication_factor=-1,
+            assignments=[assign(partition_index=0, broker_ids=[5])],
+        ),
+    ]  # fmt: skip
+    dry = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=2_000)
+    if version >= 1:
+        dry.validate_only = True
+        twins.ask(dry, version, but=comparable_creation)
+    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=2_000)
+    answer = twins.ask(request, version, but=comparable_creation)
+    codes = {topic["name"]: topic["error_code"] for topic in answer["topics"]}
+    assert [codes[name] for name in names[:3]] == [0, 0, 0]
+    again = twins.ask(request, version, but=comparable_creation)
+    codes = {topic["name"]: topic["error_code"] for topic in again["topics"]}
+    assert [codes[name] for name in names[:3]] == [ErrorCode.TOPIC_ALREADY_EXISTS] * 3
+    twice = create_topics.CreateTopicsRequest(topics=topics[:1] * 2, timeout_ms=20_000)
+    twins.ask(twice, version, but=comparable_creation)
+
+    for api_version in HIGHEST[ApiKey.CREATE_PARTITIONS]:
+        for name, count in ((names[0], 3 + api_version), (names[0], 1), ("no-such-topic", 3)):
+            topic = create_partitions.CreatePartitionsTopic(name=name, count=count)
+            for assignments in (None, [[0]], [[7]], [[0, 0]]):
+                topic.assignments = assignments and [
+                    create_partitions.CreatePartitionsAssignment(broker_ids=ids)
+                    for ids in assignments
+                ]
+                request = create_partitions.CreatePartitionsRequest(
+                    topics=[topic], timeout_ms=20_000
+                )
+                twins.ask(request, api_version)
+
+    def by_topic(answer):
+        answer["responses"].sort(key=lambda response: response["name"])
+        return answer
+
+    for api_version in HIGHEST[ApiKey.DELETE_TOPICS]:
+        request = delete_topics.DeleteTopicsRequest(
+            topic_names=[*names[api_version : api_version + 1], "no-such-topic"], timeout_ms=20_000
+        )
+        twins.ask(request, api_version, but=by_topic)
+    request = delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=20_000)
+    twins.ask(request, but=by_topic)
+
+
+# --- DeleteRecords
+
+
+def test_delete_records(twins, new_topic):
+    topic = filled(twins, new_topic)
+    for version in HIGHEST[ApiKey.DELETE_RECORDS]:
+        for offset in (version + 1, 0, 100, -1, -2) if version else (1, 0, 100, -2):
+            request = delete_records.DeleteRecordsRequest(
+                topics=[
+                    delete_records.DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            delete_records.DeleteRecordsPartition(
+                                partition_index=number, offset=offset
+                            )
+                            for number in range(2)
+                        ],
+                    )
+                ],
+                timeout_ms=10_000,
+            )
+            twins.ask(request, version, but=by_name)
+        for offset in (0, 1, 2, 12):
+            ours, theirs = map(comparable, twins.both(fetch_request(topic, offset), 12))
+            assert_same(ours, theirs)
+        twins.ask(list_offsets_request(topic, -2), 5)
+        twins.ask(list_offsets_request(topic, T0_MS), 5)

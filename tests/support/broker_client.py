@@ -8,7 +8,7 @@ from kctl.protocol.connection import ClientConnection
 from kctl.protocol.schema import Struct
 
 TIMEOUT_S = 20
-DIFFERENCES_SHOWN = 40
+DIFFERENCES_SHOWN = 25
 TEXT_SHOWN = 300
 
 
@@ -67,9 +67,11 @@ def plain(value):
 
 def differences(ours, theirs, path=""):
     """Where two plain values differ, a line each."""
-    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+    if isinstance(ours, dict) and isinstance(theirs, dict):
         return [
-            line for key in ours for line in differences(ours[key], theirs[key], f"{path}.{key}")
+            line
+            for key in {**ours, **theirs}
+            for line in differences(ours.get(key, ...), theirs.get(key, ...), f"{path}.{key}")
         ]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
@@ -86,6 +88,14 @@ def short(value):
     return f"{size}{text[:TEXT_SHOWN]}..."
 
 
+def assert_same(ours, theirs, what=""):
+    """AssertionError with the places where they differ."""
+    found = differences(ours, theirs)
+    if found:
+        lines = "\n".join(found[:DIFFERENCES_SHOWN])
+        raise AssertionError(f"kctl != Apache Kafka, {len(found)} differences: {what}\n{lines}")
+
+
 class Twins:
     """Two brokers asked the same."""
 
@@ -94,12 +104,13 @@ class Twins:
         self.clients = [BrokerClient(address) for address in self.addresses]
 
     def both(self, message, version=None):
-        """Both answers in plain form, kctl's first; None where the connection was closed."""
+        """Both answers in plain form, kctl's first; None where the connection was
+        closed or no answer came."""
         answers = []
         for number, address in enumerate(self.addresses):
             try:
                 answers.append(plain(self.clients[number].ask(message, version)))
-            except ConnectionError:
+            except OSError:
                 answers.append(None)
                 self.clients[number].close()
                 self.clients[number] = BrokerClient(address)
@@ -110,10 +121,7 @@ class Twins:
         ours, theirs = self.both(message, version)
         if but is not None:
             ours, theirs = but(ours), but(theirs)
-        found = differences(ours, theirs)
-        if found:
-            lines = "\n".join(found[:DIFFERENCES_SHOWN])
-            raise AssertionError(f"kctl != Apache Kafka: {short(message)} v{version}\n{lines}")
+        assert_same(ours, theirs, f"{short(message)} v{version}")
         return ours
 
     def close(self) -> None:

@@ -38,6 +38,7 @@ from kctl.broker.config_entries import (
 from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.broker.topic_creation import check_topic_name
 from kctl.errors import UsageError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
@@ -69,7 +70,8 @@ def handle_describe_configs(services: Services, request: Request) -> None:
                 services,
                 resource.resource_type,
                 resource.resource_name,
-                resource.configuration_keys,
+                # No names at all: all settings, as with null.
+                resource.configuration_keys or None,
             )
             result.configs = [
                 _describe(entry, resource.resource_type, body.include_synonyms, request.api_version)
@@ -86,7 +88,9 @@ def _entries(
 ) -> list[ConfigEntry]:
     view = _broker_view(services)
     if resource_type == TOPIC_RESOURCE:
-        _check_topic(services, name)
+        check_topic_name(name)
+        if not services.metadata_cache.contains(name):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_entries(services.dynamic_configs.topic(name), view, names)
     if resource_type == BROKER_RESOURCE:
         if name == "":
@@ -130,6 +134,7 @@ def _describe(
         is_sensitive=entry.key.is_sensitive,
         synonyms=synonyms,
         config_type=entry.key.type,
+        documentation=None,
     )
 
 
@@ -216,7 +221,7 @@ def _entity(services: Services, resource_type: int, name: str) -> tuple[str, str
 
 def _check_topic(services: Services, name: str) -> None:
     if not services.metadata_cache.contains(name):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
 def _check_broker_id(services: Services, name: str) -> None:

@@ -66,7 +66,11 @@ def _find(services: Services, request: Request) -> tuple[int, Endpoint] | None:
 
 def _node(broker_id: int, endpoint: Endpoint) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
-        error_message=None, node_id=broker_id, host=endpoint.host, port=endpoint.port
+        # The name of the error that there is none, as in Apache Kafka.
+        error_message=ErrorCode.NONE.name,
+        node_id=broker_id,
+        host=endpoint.host,
+        port=endpoint.port,
     )
 
 
