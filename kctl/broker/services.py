@@ -1,5 +1,6 @@
 """Services: the parts of a running broker that request handlers work with."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
@@ -41,5 +42,5 @@ class Services:
     dynamic_configs: DynamicConfigs
     fetch_sessions: FetchSessionCache
     leadership: Leadership
-    # What ApiVersions lists: the keys of HANDLERS.
-    served: tuple[ApiKey, ...]
+    # What ApiVersions lists: API -> (first, last) version.
+    served: Mapping[ApiKey, tuple[int, int]]

@@ -12,7 +12,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleApiVersionsRequest.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from kctl.broker.request import Request
 from kctl.broker.services import Services
@@ -40,13 +40,11 @@ def handle_api_versions(services: Services, request: Request) -> None:
 
 
 def api_versions_response(
-    served: Iterable[ApiKey], error_code: int = ErrorCode.NONE
+    served: Mapping[ApiKey, tuple[int, int]], error_code: int = ErrorCode.NONE
 ) -> ApiVersionsResponse:
     """The table of what is served."""
     keys = [
-        ApiVersionsResponseKey(
-            api_key=int(key), min_version=key.min_version, max_version=key.max_version
-        )
-        for key in served
+        ApiVersionsResponseKey(api_key=int(key), min_version=first, max_version=last)
+        for key, (first, last) in served.items()
     ]
     return ApiVersionsResponse(error_code=error_code, api_keys=keys, finalized_features_epoch=0)
