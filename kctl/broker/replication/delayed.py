@@ -32,6 +32,8 @@ class AppendResult:
     record_errors: Sequence[RecordError] = ()
     # None when nothing was appended.
     info: LogAppendInfo | None = None
+    # What was appended is not yet where `acks` wants it.
+    is_pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

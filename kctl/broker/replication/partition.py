@@ -39,6 +39,11 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
+# An Enum takes long to look its members up: here they are asked for with every request.
+_LEADER = Role.LEADER
+_FOLLOWER = Role.FOLLOWER
+
+
 class Partition:
     """One partition; `log` is there from the first LeaderAndIsr on."""
 
@@ -121,13 +126,13 @@ class Partition:
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> UnifiedLog:
         """The log, if this broker leads; otherwise an ApiError that sends the client away."""
         self.check_epoch(current_leader_epoch)
-        if self.role is not Role.LEADER or self.log is None:
+        if self.role is not _LEADER or self.log is None:
             raise ApiError(self._lost_role())
         return self.log
 
     def readable_log(self, current_leader_epoch: int, *, only_leader: bool) -> UnifiedLog:
         """The log for a read; followers answer too unless `only_leader` (KIP-392)."""
-        if only_leader or self.role is not Role.FOLLOWER or self.log is None:
+        if only_leader or self.role is not _FOLLOWER or self.log is None:
             return self.leader_log(current_leader_epoch)
         self.check_epoch(current_leader_epoch)
         return self.log
@@ -143,7 +148,7 @@ class Partition:
     ) -> LogAppendInfo:
         """Append a produce request's records; ApiError if it cannot be."""
         log = self.log
-        if self.role is not Role.LEADER or log is None:
+        if self.role is not _LEADER or log is None:
             log = self.leader_log()
         if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas:
             raise ApiError(

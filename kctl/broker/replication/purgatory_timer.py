@@ -6,38 +6,26 @@ from kctl.broker.purgatory import DelayedOperation, Purgatory
 from kctl.runtime.runtime import Runtime
 
 
-class PurgatoryTimer:
+class PurgatoryTimer(Purgatory):
     """A Purgatory whose deadlines ring; the timer is set for the earliest of them."""
 
     def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
-        self._purgatory = Purgatory()
         # When the timer that is set will ring; None: none is set. It may ring for nothing,
         # which is cheaper than taking it back whenever an operation completes early.
         self._rings_at_ms: int | None = None
-
-    def __len__(self) -> int:
-        """How many operations wait."""
-        return len(self._purgatory)
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[Hashable]
     ) -> bool:
         """See `Purgatory.try_complete_else_watch`."""
-        if self._purgatory.try_complete_else_watch(operation, keys):
+        if super().try_complete_else_watch(operation, keys):
             return True
         if self._rings_at_ms is None or operation.deadline_ms < self._rings_at_ms:
             self._set(operation.deadline_ms)
         return False
-
-    def check(self, key: Hashable) -> int:
-        """See `Purgatory.check`."""
-        return self._purgatory.check(key)
-
-    def cancel(self, operation: DelayedOperation) -> None:
-        """See `Purgatory.cancel`."""
-        self._purgatory.cancel(operation)
 
     def _set(self, deadline_ms: int) -> None:
         self._rings_at_ms = deadline_ms
@@ -47,7 +35,7 @@ class PurgatoryTimer:
         if deadline_ms != self._rings_at_ms:
             return  # An earlier deadline came in between and has set its own timer.
         self._rings_at_ms = None
-        self._purgatory.expire(self._clock.monotonic_ms())
-        following = self._purgatory.next_deadline_ms()
+        self.expire(self._clock.monotonic_ms())
+        following = self.next_deadline_ms()
         if following is not None and self._rings_at_ms is None:
             self._set(following)

@@ -33,7 +33,7 @@ from kctl.broker.replication.delayed import (
 )
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.purgatory_timer import PurgatoryTimer
-from kctl.errors import CorruptDataError, StorageError
+from kctl.errors import CorruptDataError, KctlError, StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
@@ -135,7 +135,11 @@ class ReplicaManager:
             self._append(topic, number, records, required_acks, origin, now_ms)
             for topic, number, records in entries
         ]
-        if not required_acks or not self._wait(results, required_acks, timeout_ms, on_done):
+        for result in results:
+            if result.is_pending:
+                self._park(results, required_acks, timeout_ms, on_done)
+                break
+        else:
             on_done(results)
         # The producer has its answer; now those who wait for its records.
         for result in results:
@@ -158,33 +162,40 @@ class ReplicaManager:
         if partition is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return result
-        if origin is AppendOrigin.CLIENT and topic in INTERNAL_TOPICS:
+        if topic in INTERNAL_TOPICS and origin is AppendOrigin.CLIENT:
             result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             result.error_message = f"Cannot append to internal topic {topic}"
             return result
         try:
             info = partition.append_as_leader(records, origin, required_acks, now_ms)
-        except RecordValidationError as error:
+        except (ApiError, CorruptDataError, StorageError) as error:
+            self._append_failed(partition, result, error)
+            return result
+        result.info = info
+        log = partition.log
+        assert log is not None
+        if log.is_write_through:
+            self.flush_soon(partition)
+        if required_acks == ACKS_ALL:
+            result.is_pending = log.high_watermark <= info.last_offset
+        elif log.is_write_through and required_acks:
+            result.is_pending = log.recovery_point <= info.last_offset
+        return result
+
+    def _append_failed(self, partition: Partition, result: AppendResult, error: KctlError) -> None:
+        if isinstance(error, ApiError):
             result.error_code = error.code
             result.error_message = error.reason
-            result.record_errors = error.record_errors
-        except ApiError as error:
-            result.error_code = error.code
-            result.error_message = error.reason
-        except CorruptDataError as error:
-            result.error_code = ErrorCode.CORRUPT_MESSAGE
-            result.error_message = str(error)
-        except StorageError as error:
+            if isinstance(error, RecordValidationError):
+                result.record_errors = error.record_errors
+        elif isinstance(error, StorageError):
             self.handle_storage_failure(partition, error)
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         else:
-            result.info = info
-            if partition.log is not None and partition.log.is_write_through:
-                self.flush_soon(partition)
-            return result
+            result.error_code = ErrorCode.CORRUPT_MESSAGE
+            result.error_message = str(error)
         if result.error_code not in _ERRORS_BEFORE_THE_LOG and partition.log is not None:
             result.log_start_offset = partition.log.log_start_offset
-        return result
 
     def flush_soon(self, partition: Partition) -> None:
         """flush.messages=1: have the disk take what the partition has; the same flush serves all
@@ -199,36 +210,27 @@ class ReplicaManager:
 
         self.log_manager.flush_soon(log).add_done_callback(flushed)
 
-    def _wait(
+    def _park(
         self,
         results: list[AppendResult],
         required_acks: int,
         timeout_ms: int,
         on_done: Callable[[list[AppendResult]], object],
-    ) -> bool:
-        """Park the request if some of it waits for replicas, or for the disk; whether it does."""
-        only_flush = required_acks != ACKS_ALL
+    ) -> None:
+        """Have the request wait for replicas, or for the disk."""
         pending = []
+        keys = []
         for result in results:
-            if result.info is None:
-                continue
-            partition = self.partitions[result.topic, result.partition]
-            log = partition.log
-            required = result.info.last_offset + 1
-            if only_flush:
-                is_there = log is None or not log.is_write_through or log.recovery_point >= required
-            else:
-                is_there = log is not None and log.high_watermark >= required
-            if not is_there:
-                pending.append(PendingAppend(result, partition, required, only_flush))
-        if not pending:
-            return False
+            if result.is_pending and result.info is not None:
+                key = (result.topic, result.partition)
+                required = result.info.last_offset + 1
+                only_flush = required_acks != ACKS_ALL
+                pending.append(PendingAppend(result, self.partitions[key], required, only_flush))
+                keys.append(key)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self._produces.try_complete_else_watch(
-            DelayedProduce(deadline_ms, pending, results, on_done),
-            [(item.result.topic, item.result.partition) for item in pending],
+            DelayedProduce(deadline_ms, pending, results, on_done), keys
         )
-        return True
 
     # --- reads -------------------------------------------------------------------------------
 
