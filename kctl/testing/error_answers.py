@@ -12,11 +12,15 @@ from typing import Any
 from kctl.broker.request import Request
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.describe_log_dirs import DescribeLogDirsResult
+from kctl.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
 from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.metadata import MetadataResponse
 from kctl.protocol.schema import Field, Message, Struct
 
+_APIS = {int(api): api for api in ApiKey}
 # Array of a response: the arrays of a request that it may answer.
 _ANSWERS = {
     "responses": ("topics", "topic_names", "resources"),
@@ -53,11 +57,10 @@ _NOTHING = {
 
 def error_answer(request: Request, code: ErrorCode) -> Message:
     """What refuses `request`. Not for Metadata, see `mark_metadata`."""
-    api = ApiKey(request.api_key)
-    if api is ApiKey.DESCRIBE_LOG_DIRS:
-        results = [DescribeLogDirsResult(error_code=int(code))]
-        return api.response_class(results=results)
-    answer: Message = _mirrored(api.response_class, request.body, code)
+    if request.api_key == ApiKey.DESCRIBE_LOG_DIRS:
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
+    response_class = _APIS[request.api_key].response_class
+    answer: Message = _mirrored(response_class, request.body, code)
     if isinstance(answer, FetchResponse):
         # That field is about the session: its errors would hide those of the partitions.
         answer.error_code = 0

@@ -155,12 +155,10 @@ def _is_incremental(request: Request) -> bool:
     return request.api_key == ApiKey.FETCH and request.body.session_epoch > 0
 
 
-def api_named(api: ApiKey | str | int) -> ApiKey:
-    """The API of a name such as "ListOffsets" or "LIST_OFFSETS", or of a number; UsageError."""
-    if not isinstance(api, str):
-        if api in ApiKey:
-            return ApiKey(api)
-        raise UsageError(f"Kafka 2.7 has no API {api}")
+def api_named(api: ApiKey | str) -> ApiKey:
+    """The API of a name such as "ListOffsets" or "LIST_OFFSETS"; UsageError."""
+    if isinstance(api, ApiKey):
+        return api
     wanted = api.replace("_", "").lower()
     for key in ApiKey:
         if key.title.lower() == wanted:

@@ -85,9 +85,7 @@ def append(
             done.set_error(ApiError(result.error_code, result.error_message))
         else:
             offset = result.info.first_offset
-            done.set_result(
-                Record(result.partition, offset, key, value, tuple(headers), timestamp)
-            )
+            done.set_result(Record(result.partition, offset, key, value, tuple(headers), timestamp))
 
     services.replica_manager.append_records(
         [(topic, partition, builder.build())], ACKS_ALL, APPEND_TIMEOUT_MS, settle

@@ -5,16 +5,14 @@ outcome back. The thread is a daemon: a process that must end does not wait for 
 """
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from kctl.errors import KctlError, TimedOutError, UsageError
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.trace import Trace
-
-T = TypeVar("T")
 
 # A timer that far away keeps an idle loop waiting for calls.
 _IDLE_MS = 3_600_000
@@ -32,7 +30,7 @@ class LoopThread:
         )
         self._thread.start()
 
-    def call(self, function: Callable[..., Awaitable[T] | T], *args: Any, timeout_s: float) -> T:
+    def call(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
         """The outcome of `function(*args)`, run on the loop and awaited there.
 
         TimedOutError after `timeout_s` seconds: the function goes on. UsageError when closed, or
@@ -42,14 +40,12 @@ class LoopThread:
             raise UsageError("the loop is closed")
         if threading.current_thread() is self._thread:
             raise UsageError("a call to the loop from the loop's own thread")
-        outcomes: SimpleQueue[Future[T]] = SimpleQueue()
+        outcomes: SimpleQueue[Future[Any]] = SimpleQueue()
         scheduler = self.runtime.scheduler
 
-        async def run() -> T:
+        async def run() -> Any:
             result = function(*args)
-            if hasattr(result, "__await__"):
-                return await cast(Awaitable[T], result)
-            return cast(T, result)
+            return await result if hasattr(result, "__await__") else result
 
         def start() -> None:
             scheduler.spawn(run(), "call").add_done_callback(outcomes.put)
