@@ -28,11 +28,11 @@ ZooKeeper: org.apache.zookeeper.ZooKeeper; Kafka 2.7: kafka.zookeeper.ZooKeeperC
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kctl.errors import KctlError
+from kctl.errors import KctlError, StorageError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.store.database import ZnodeDatabase
-from kctl.store.errors import SessionExpiredError
+from kctl.store.errors import NotWrittenError, SessionExpiredError
 from kctl.store.interface import (
     ANY_VERSION,
     Create,
@@ -162,6 +162,7 @@ class EmbeddedStore:
 
     def _refuse(self, error: BaseException) -> Future[Any]:
         future: Future[Any] = Future(self._call_soon)
+        error = _as_store_error(error)
         if self._on_their_way == 0 and self.database.can_tell_now:
             future.set_error(error)
         else:
@@ -173,7 +174,7 @@ class EmbeddedStore:
         if error is None:
             future.set_result(value)
         else:
-            future.set_error(error)
+            future.set_error(_as_store_error(error))
 
     def _send(self, receiver: Callable[..., object], *args: object) -> None:
         self._on_their_way += 1
@@ -225,3 +226,10 @@ class EmbeddedStore:
     def _check_open(self) -> None:
         if not self._is_open:
             raise SessionExpiredError
+
+
+def _as_store_error(error: BaseException) -> BaseException:
+    """Who calls a store knows its errors, and not where it keeps its znodes."""
+    if isinstance(error, StorageError) and not isinstance(error, NotWrittenError):
+        return NotWrittenError("", str(error))
+    return error

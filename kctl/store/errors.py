@@ -4,7 +4,7 @@ Each class is one decision of its catcher: make the parent, take the other's nod
 wait for the connection, start a new session, resign.
 """
 
-from kctl.errors import KctlError
+from kctl.errors import KctlError, StorageError
 
 
 class StoreError(KctlError):
@@ -76,6 +76,12 @@ class ControllerMovedError(StoreError):
     """`/controller_epoch` has moved on: somebody else is controller, resign."""
 
     text = "the controller has moved to another broker"
+
+
+class NotWrittenError(StoreError, StorageError):
+    """The store's own disk refused: nothing changed, and nothing can, until there is room."""
+
+    text = "the metadata store cannot write"
 
 
 class MultiError(StoreError):

@@ -8,7 +8,7 @@ from kctl.errors import StorageError
 from kctl.runtime.real import make_runtime
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
-from kctl.store.errors import BadArgumentsError, SessionExpiredError
+from kctl.store.errors import BadArgumentsError, NotWrittenError, SessionExpiredError
 from kctl.store.interface import Create, EventType, Set, WatchedEvent
 from tests.contracts.store_contract import StoreContract, run_story
 
@@ -137,10 +137,10 @@ def test_failed_sync_fails_everything_from_then_on(runtime, tmp_path):
     runtime.scheduler.run_until(store.exists("/"))
     store.database._journal = Failing(store.database._journal)
     write = store.create("/a", b"")
-    with pytest.raises(StorageError, match="on fire"):
+    with pytest.raises(NotWrittenError, match="on fire"):
         runtime.scheduler.run_until(write)
     for call in (store.exists("/a"), store.create("/b", b"")):
-        with pytest.raises(StorageError, match="on fire"):
+        with pytest.raises(NotWrittenError, match="on fire"):
             runtime.scheduler.run_until(call)
     with pytest.raises(StorageError, match="on fire"):
         runtime.scheduler.run_until(store.close())
@@ -156,7 +156,7 @@ def test_write_that_the_disk_refuses_changes_nothing(runtime, tmp_path):
             raise StorageError("no space left")
 
     file, journal._file = journal._file, Full()
-    with pytest.raises(StorageError, match="no space"):
+    with pytest.raises(NotWrittenError, match="no space"):
         store.set("/a", b"new").result()
     journal._file = file
     assert store.get("/a").result()[0] == b"old"

@@ -4,7 +4,7 @@ that says what became of its records."""
 import threading
 import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 TIMEOUT_S = 60
 
@@ -35,6 +35,13 @@ class SteadyProducer:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
+        try:
+            self._send_on_and_on()
+        except KafkaException as error:
+            # Fatal: its sequence numbers are not the broker's.
+            self.errors.append((self.sent, str(error)))
+
+    def _send_on_and_on(self):
         while not self._stopping.is_set():
             number = self.sent
             try:
