@@ -393,35 +393,41 @@ class LogManager:
     def _start_flush(self) -> None:
         batch, self._flush = self._flush, _Flush()
         jobs: list[tuple[UnifiedLog, FlushJob]] = []
-        failed: list[tuple[str, StorageError]] = []
+        failed: list[tuple[UnifiedLog, StorageError]] = []
         for log in batch.logs:
             try:
                 if not log.is_closed:
                     jobs.append((log, log.prepare_flush()))
             except StorageError as error:
-                failed.append((log.log_directory, error))
+                failed.append((log, error))
 
         def run() -> None:
             for log, job in jobs:
                 try:
                     job.run()
                 except StorageError as error:
-                    failed.append((log.log_directory, error))
+                    failed.append((log, error))
 
         def done(_: Future[None]) -> None:
-            self._finish_flush(batch, jobs, failed)
+            # A log that was deleted meanwhile has taken its directory along.
+            kept = [(log, error) for log, error in failed if not self._is_deleted(log)]
+            self._finish_flush(batch, jobs, kept)
 
         self._scheduler.background(run).add_done_callback(done)
+
+    def _is_deleted(self, log: UnifiedLog) -> bool:
+        is_offline = log.log_directory in self.failure_channel.offline
+        return self._logs.get(log.topic_partition) is not log and not is_offline
 
     def _finish_flush(
         self,
         batch: _Flush,
         jobs: Sequence[tuple[UnifiedLog, FlushJob]],
-        failed: Sequence[tuple[str, StorageError]],
+        failed: Sequence[tuple[UnifiedLog, StorageError]],
     ) -> None:
-        bad = {log_dir for log_dir, _ in failed}
-        for log_dir, error in failed:
-            self.handle_log_dir_failure(log_dir, str(error))
+        bad = {log.log_directory for log, _ in failed}
+        for log, error in failed:
+            self.handle_log_dir_failure(log.log_directory, str(error))
         for log, job in jobs:
             if log.log_directory not in bad and not log.is_closed:
                 log.complete_flush(job)

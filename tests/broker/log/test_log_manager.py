@@ -248,6 +248,26 @@ def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(make_world, t
     assert values_of(world.restart()) == [(0, b"new")]
 
 
+def test_log_deleted_while_it_is_flushed_takes_nothing_offline(make_world):
+    world = make_world(segment_bytes=200)
+    scheduler, log = world.runtime.scheduler, world.log()
+    append(log, bytes(80))
+    future = world.manager.flush_soon(log)
+    # The background job runs after the deletion, and finds the directory renamed.
+    run = scheduler.background
+
+    def background(job):
+        scheduler.background = run
+        world.manager.delete_log(TP)
+        return run(job)
+
+    scheduler.background = background
+    scheduler.settle()
+    assert future.result() is None
+    assert world.manager.offline_log_dirs == []
+    append(world.log(), b"next of its name")
+
+
 def test_deletion_that_a_crash_interrupted_is_completed(make_world, tmp_path):
     world = make_world()
     append(world.log(), b"old")
