@@ -30,6 +30,7 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchablePartitionResponse,
     FetchableTopicResponse,
     FetchPartition,
@@ -108,6 +109,8 @@ def _note_session(
             log_start_offset=response.log_start_offset,
             has_records=has_records,
         )
+        # The reader is to cut its log: it must hear of that.
+        is_news = is_news or response.diverging_epoch.epoch >= 0
         if is_news or not context.is_incremental:
             kept.append((topic, response))
             if has_records:
@@ -143,6 +146,9 @@ def _partition_response(
         aborted_transactions=None,
         record_set=records,
     )
+    if result.diverging_epoch is not None:
+        epoch, end_offset = result.diverging_epoch
+        response.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
     if data is not None and data.aborted_transactions is not None:
         response.aborted_transactions = [
             AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

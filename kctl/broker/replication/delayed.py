@@ -70,6 +70,8 @@ class FetchResult:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+    # (epoch, end offset) up to where the reader's log may agree with this one; then no data.
+    diverging_epoch: tuple[int, int] | None = None
     data: FetchDataInfo | None = None
 
 

@@ -205,6 +205,23 @@ class Partition:
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
         )
 
+    def find_divergence(
+        self,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        current_leader_epoch: int,
+        *,
+        only_leader: bool,
+    ) -> tuple[int, int] | None:
+        """(epoch, end offset) up to where a reader may agree that read `last_fetched_epoch` last
+        and is at `fetch_offset`; None: this log goes on from there (KIP-595). ApiError."""
+        log = self.readable_log(current_leader_epoch, only_leader=only_leader)
+        found = log.end_offset_for_epoch(last_fetched_epoch)
+        if found is None:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        epoch, end_offset = found
+        return found if epoch < last_fetched_epoch or end_offset < fetch_offset else None
+
     def fetch_offset_for_timestamp(
         self, timestamp: int, isolation: FetchIsolation | None, current_leader_epoch: int
     ) -> tuple[int, int, int] | None:

@@ -292,14 +292,26 @@ class ReplicaManager:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return result
         try:
-            result.data = partition.read(
-                request.fetch_offset,
-                min(request.partition_max_bytes, bytes_left),
-                params.isolation,
-                current_leader_epoch=request.current_leader_epoch,
-                only_leader=params.only_leader,
-                min_one_message=min_one_message,
-            )
+            if request.last_fetched_epoch >= 0:
+                result.diverging_epoch = partition.find_divergence(
+                    request.fetch_offset,
+                    request.last_fetched_epoch,
+                    request.current_leader_epoch,
+                    only_leader=params.only_leader,
+                )
+            if result.diverging_epoch is None:
+                data = partition.read(
+                    request.fetch_offset,
+                    min(request.partition_max_bytes, bytes_left),
+                    params.isolation,
+                    current_leader_epoch=request.current_leader_epoch,
+                    only_leader=params.only_leader,
+                    min_one_message=min_one_message,
+                )
+                if data.first_entry_incomplete and not params.is_hard_limit:
+                    # KIP-74: no use to a client that knows it gets whole batches.
+                    data.records = data.aborted_transactions = None
+                result.data = data
         except ApiError as error:
             result.error_code = error.code
             return result

@@ -15,7 +15,9 @@ from kctl.protocol.messages.stop_replica import (
 from tests.support.log_world import batch
 
 
-def fetch(world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1):
+def fetch(
+    world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1, last_epoch=-1
+):
     """Results of a fetch of t-0, in a list that fills when it is answered."""
     is_follower = replica_id >= 0
     params = FetchParams(
@@ -31,6 +33,7 @@ def fetch(world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_ep
         partition_max_bytes=1 << 20,
         current_leader_epoch=leader_epoch,
         log_start_offset=0,
+        last_fetched_epoch=last_epoch,
     )
     answered = []
     world.manager.fetch(params, [("t", request)], answered.extend)
@@ -139,6 +142,49 @@ def test_wrong_leader_epochs_are_told_apart(make_world):
     assert fetch(world, 0, leader_epoch=4)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert fetch(world, 0, leader_epoch=6)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert fetch(world, 0, leader_epoch=5)[0].error_code == 0
+
+
+def test_readers_with_another_history_are_told_where_it_parts(make_world):
+    """KIP-595."""
+    world = make_world()
+    world.lead(epoch=5)
+    world.produce(batch(b"a"), acks=1)
+    (same,) = fetch(world, 1, last_epoch=5)
+    assert (same.error_code, same.diverging_epoch) == (0, None)
+    (ahead,) = fetch(world, 2, last_epoch=5, max_wait_ms=500, min_bytes=1)
+    assert (ahead.error_code, ahead.diverging_epoch, ahead.data) == (0, (5, 1), None)
+    assert ahead.high_watermark == 1
+    (older,) = fetch(world, 1, last_epoch=4)
+    assert (older.error_code, older.diverging_epoch) == (0, (4, 0))
+    (unheard_of,) = fetch(world, 0, last_epoch=6)
+    assert unheard_of.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_batch_that_does_not_fit_is_given_whole_or_not_at_all(make_world):
+    """KIP-74: whole if it is the first in the answer; cut only for clients before that."""
+    world = make_world()
+    world.lead()
+    world.produce(batch(b"a"), acks=1)
+    size = world.partition.log.size
+    requests = [
+        ("t", FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size - 1))
+        for _ in range(2)
+    ]
+
+    def sizes(*, is_hard_limit):
+        params = FetchParams(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 20,
+            isolation=FetchIsolation.TXN_COMMITTED,
+            is_hard_limit=is_hard_limit,
+        )
+        results = world.manager.read(params, requests)
+        return [result.data.records and len(result.data.records) for result in results]
+
+    assert sizes(is_hard_limit=False) == [size, None]
+    assert sizes(is_hard_limit=True) == [size - 1, size - 1]
 
 
 def test_a_new_leader_does_not_tell_an_end_older_than_its_predecessors(make_world):
