@@ -41,7 +41,7 @@ from kctl.broker.topic_configs import TOPIC_CONFIGS
 from kctl.broker.topic_creation import NewTopic, TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
-from kctl.model import BrokerInfo, Endpoint
+from kctl.model import BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
@@ -84,6 +84,8 @@ class Broker:
         self.config = config
         self.services: Services | None = None
         self.endpoints: list[Endpoint] = []
+        # `config` with the overrides that the store holds for it.
+        self._effective = config
         # Ends with an error when the broker can serve no longer.
         self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
@@ -109,6 +111,7 @@ class Broker:
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
         await dynamic_configs.start()
         broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
+        self._effective = self._with_overrides(broker_id, dynamic_configs)
         log_manager = self._open_logs(broker_id, cluster_id, dynamic_configs)
         if is_new:
             await self._adopt(cluster_store, log_manager, broker_id)
@@ -168,7 +171,7 @@ class Broker:
         manager = LogManager(
             self.runtime,
             config.log_dir_list,
-            LogConfig.from_values(config.topic_defaults()),
+            LogConfig.from_values(self._effective.topic_defaults()),
             broker_id=broker_id,
             cluster_id=cluster_id,
             topic_config=lambda topic: self._log_config(dynamic_configs, topic),
@@ -249,13 +252,7 @@ class Broker:
             config.listener_list,
             {int(key): versions for key, versions in self._served.items()},
             self._handle if self._interceptor is None else self._intercept,
-            NetworkLimits(
-                request_bytes_max=config.socket_request_max_bytes,
-                connections_max=config.max_connections,
-                connections_per_ip_max=config.max_connections_per_ip,
-                connections_per_ip_overrides=_overrides(config.max_connections_per_ip_overrides),
-                idle_ms_max=config.connections_max_idle_ms,
-            ),
+            network_limits(self._effective),
         )
         self.endpoints = self._server.start()
         self._undo.append(self._server.close)
@@ -331,8 +328,7 @@ class Broker:
             )
         return advertised
 
-    def _effective_config(self, dynamic_configs: DynamicConfigs) -> BrokerConfig:
-        broker_id = self.services.broker_id if self.services else self.config.broker_id
+    def _with_overrides(self, broker_id: int, dynamic_configs: DynamicConfigs) -> BrokerConfig:
         return BrokerConfigView(
             self.config,
             dynamic_configs.overrides(BROKERS, str(broker_id)),
@@ -340,19 +336,24 @@ class Broker:
         ).effective()
 
     def _log_config(self, dynamic_configs: DynamicConfigs, topic: str) -> LogConfig:
-        values = self._effective_config(dynamic_configs).topic_defaults()
+        values = self._effective.topic_defaults()
         for name, text in dynamic_configs.topic(topic).items():
             if name in TOPIC_CONFIGS:
                 values[name] = TOPIC_CONFIGS[name].key.parse(text)
         return LogConfig.from_values(values)
 
     def _config_changed(self, entity_type: str, entity_name: str) -> None:
-        """Logs take their new settings at once."""
-        services = self.services
+        """Logs and listeners take their new settings at once."""
+        services, server = self.services, self._server
         assert services is not None
+        is_ours = entity_type == BROKERS and entity_name in (DEFAULT, str(services.broker_id))
+        if is_ours:
+            self._effective = self._with_overrides(services.broker_id, services.dynamic_configs)
+            if server is not None:
+                server.limits = network_limits(self._effective)
         for log in services.log_manager.all_logs():
             topic = log.topic_partition.topic
-            if entity_type == BROKERS or (entity_type == TOPICS and topic == entity_name):
+            if is_ours or (entity_type == TOPICS and topic == entity_name):
                 log.config = self._log_config(services.dynamic_configs, topic)
 
     def _log_dir_failed(self) -> None:
@@ -377,20 +378,29 @@ class Broker:
         """Create those of `topics` (name, partitions) that are not there; KctlError."""
         services = self.services
         assert services is not None
-        names = []
+        wanted = []
         for name, partitions in topics:
             try:
                 await services.topic_creator.create(NewTopic(name, partitions, 1))
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise UsageError(f"seed topic {name}: {error}") from None
-            names.append((name, partitions))
+            wanted.append((name, self._partitions_to_come(services, name, partitions)))
         cache = services.metadata_cache
         await services.topic_waits.wait(
-            [name for name, _ in names],
-            lambda: all(not cache.missing_leader_count(n, range(p)) for n, p in names),
+            [name for name, _ in wanted],
+            lambda: all(not cache.missing_leader_count(name, come) for name, come in wanted),
             SEED_TOPIC_TIMEOUT_MS,
         )
+
+    def _partitions_to_come(self, services: Services, topic: str, count: int) -> list[int]:
+        """Those of a topic's partitions that will have a leader: not what was found damaged, or
+        may be in a directory that is offline."""
+        manager = services.log_manager
+        if manager.offline_log_dirs:
+            return []
+        damaged = manager.damaged
+        return [number for number in range(count) if TopicPartition(topic, number) not in damaged]
 
     # --- stop --------------------------------------------------------------------------------
 
@@ -422,7 +432,20 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
         coordinator.on_partitions_deleted(deleted)
 
 
-def _overrides(text: str) -> dict[str, int]:
-    """`host:number,...` of max.connections.per.ip.overrides."""
-    pairs = (item.rpartition(":") for item in text.split(",") if item.strip())
-    return {host.strip(): int(number) for host, _, number in pairs}
+def network_limits(config: BrokerConfig) -> NetworkLimits:
+    """What the settings allow to peers."""
+    overrides = (
+        item.rpartition(":")
+        for item in config.max_connections_per_ip_overrides.split(",")
+        if item.strip()
+    )
+    limits = NetworkLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides={host.strip(): int(number) for host, _, number in overrides},
+        idle_ms_max=config.connections_max_idle_ms,
+    )
+    if config.queued_max_request_bytes > 0:
+        limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)
+    return limits
