@@ -128,9 +128,10 @@ def test_rolled_segment_is_made_durable_in_the_background(make_world):
 class CountingDisk(RealDisk):
     """A real disk that notes which files were made durable, and fails where it is told to."""
 
-    __slots__ = ("fail", "fsynced")
+    __slots__ = ("before_fsync", "fail", "fsynced")
 
     def __init__(self):
+        self.before_fsync = None
         self.fsynced = []
         self.fail = ""
 
@@ -154,6 +155,8 @@ class CountedFile:
 
     def fsync(self):
         self._disk.fsynced.append(self.path)
+        if self._disk.before_fsync:
+            self._disk.before_fsync()
         if self._disk.fail and self._disk.fail in self.path:
             raise StorageError(f"{self.path}: Input/output error")
         self._file.fsync()
@@ -249,20 +252,13 @@ def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(make_world, t
 
 
 def test_log_deleted_while_it_is_flushed_takes_nothing_offline(make_world):
-    world = make_world(segment_bytes=200)
-    scheduler, log = world.runtime.scheduler, world.log()
-    append(log, bytes(80))
+    world = make_world()
+    disk, log = world.runtime.disk, world.log()
+    append(log, b"a")
+    disk.before_fsync = lambda: world.manager.delete_log(TP)
     future = world.manager.flush_soon(log)
-    # The background job runs after the deletion, and finds the directory renamed.
-    run = scheduler.background
-
-    def background(job):
-        scheduler.background = run
-        world.manager.delete_log(TP)
-        return run(job)
-
-    scheduler.background = background
-    scheduler.settle()
+    world.runtime.scheduler.settle()
+    assert [path for path in disk.fsynced if path.endswith("t-0/00000000000000000000.log")]
     assert future.result() is None
     assert world.manager.offline_log_dirs == []
     append(world.log(), b"next of its name")
