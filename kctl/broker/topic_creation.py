@@ -2,7 +2,8 @@
 
 The controller sees them there and does the rest. Refusals are ApiErrors in Kafka's words. What is
 refused here and not by Kafka: a manual assignment with no replica or a negative broker id for some
-partition (Kafka makes a topic that never gets a leader), and a negative partition number.
+partition (Kafka makes a topic that never gets a leader), a negative partition number, and a topic
+of more than REPLICAS_MAX replicas (Kafka runs out of memory).
 
 Kafka 2.7: kafka.server.AdminManager, kafka.zk.AdminZkClient, common.internals.Topic;
 KIP-464 (-1: the broker's defaults).
@@ -30,6 +31,8 @@ INTERNAL_TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 
 USE_DEFAULT = -1
 TOPIC_NAME_LENGTH_MAX = 249
+# Replicas placed at once: the assignment of one topic is one znode, and one answer.
+REPLICAS_MAX = 200_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Assignment = Mapping[int, Sequence[int]]
@@ -104,6 +107,7 @@ class TopicCreator:
                 f"A partition reassignment is in progress for the topic '{topic}'.",
             )
         _check_increase(count, len(old))
+        _check_replica_count(count, len(old[0].replicas))
         racks = self._racks()
         if assignments is None:
             added = _continued(racks, old, count - len(old))
@@ -139,6 +143,7 @@ class TopicCreator:
         factor = topic.replication_factor
         if factor == USE_DEFAULT:
             factor = self._config.default_replication_factor
+        _check_replica_count(partitions, factor)
         racks = self._racks()
         bound = max(len(racks), 1)
         try:
@@ -261,6 +266,15 @@ def _check_increase(count: int, existing: int) -> None:
         )
     if count == existing:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {existing} partitions.")
+
+
+def _check_replica_count(partitions: int, replication_factor: int) -> None:
+    if partitions * max(replication_factor, 1) > REPLICAS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{partitions} partitions with {replication_factor} replicas are more than the "
+            f"{REPLICAS_MAX} replicas that a topic may have.",
+        )
 
 
 def _continued(

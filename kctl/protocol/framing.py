@@ -7,8 +7,9 @@ The owner receives into `get_buffer()`, tells `buffer_updated(count)`, takes fra
   most SMALL_FRAME_MAX bytes is handed out as `bytes` of its own (a copy of that size costs less
   than reading its fields through a view would).
 - A larger frame gets a buffer of its own from a BufferPool, and what is missing is received
-  straight into it. The buffer starts at FIRST_BUFFER_BYTES and doubles as bytes arrive: what a
-  peer announces is never allocated, only what it sent.
+  straight into it. The buffer starts at FIRST_BUFFER_BYTES and doubles as bytes arrive; from
+  STEP_FROM_BYTES on it grows by STEP_BYTES where it is, as copying would keep all others waiting.
+  What a peer announces is never allocated, only what it sent.
 - `release()` saves what is left in the scratch buffer: the next connection will overwrite it.
 
 Invariants: `_data[_start:_end]` are the bytes not yet taken; while `_large` is set they are none.
@@ -27,6 +28,8 @@ from kctl.protocol.primitives import Buffer
 FRAME_BYTES_MAX = 104_857_600
 SMALL_FRAME_MAX = 16_384
 FIRST_BUFFER_BYTES = 65_536
+STEP_FROM_BYTES = 8 * 1024 * 1024
+STEP_BYTES = 4 * 1024 * 1024
 # Room for an unfinished small frame and a decent read behind it.
 SCRATCH_BYTES_MIN = 2 * SMALL_FRAME_MAX
 SCRATCH_BYTES = 65_536
@@ -114,6 +117,13 @@ class FrameBuffer:
         """Memory held for frames that are unfinished or not yet taken."""
         return self._end - self._start if self._large is None else len(self._large)
 
+    def is_large_next(self) -> bool:
+        """Whether `next_frame()` would begin a large frame."""
+        if self._large is not None or self._end - self._start < SIZE_BYTES:
+            return False
+        (size,) = _unpack_size(self._data, self._start)
+        return SMALL_FRAME_MAX < size <= self.frame_bytes_max
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes go."""
         if self._large is not None:
@@ -195,6 +205,10 @@ class FrameBuffer:
     def _grow(self) -> None:
         old = self._large
         assert old is not None
+        if len(old) >= STEP_FROM_BYTES:
+            # The allocator moves pages, not bytes.
+            old += bytes(min(STEP_BYTES, self._large_size - len(old)))
+            return
         new = self._new_buffer(self._large_size, min(self._large_size, 2 * len(old)))
         new[: self._filled] = old
         self._large = new

@@ -5,7 +5,8 @@ At max.connections the listeners leave new connections in the backlog; beyond
 max.connections.per.ip a connection is closed at once; one that asked for nothing during
 connections.max.idle.ms is closed by a sweep, of which there are SWEEPS_PER_IDLE in that time.
 The bytes of all requests in memory have one budget: over it, connections that want to begin a
-request wait in line and read nothing.
+large request (framing.SMALL_FRAME_MAX) wait in line and read nothing. Small ones are taken all the
+same: a peer that never finishes what it began must not keep everybody else from speaking.
 
 Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 """
@@ -41,7 +42,7 @@ class SocketServer:
         on_request: Callable[[Request], object],
         limits: NetworkLimits | None = None,
     ) -> None:
-        self.limits = limits or NetworkLimits()
+        self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
         self.served = served
         self.on_request = on_request
@@ -89,6 +90,23 @@ class SocketServer:
         ]
 
     @property
+    def limits(self) -> NetworkLimits:
+        """What peers are allowed; assign new ones at any time. Connections that are open stay,
+        and keep the largest request that they began with."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: NetworkLimits) -> None:
+        self._limits = limits
+        if self._closed is not None:
+            return
+        if self._is_accepting_paused:
+            self._resume_accepting_if_room()
+        elif not self._has_room():
+            self._pause_accepting()
+        self._resume_next()
+
+    @property
     def connection_count(self) -> int:
         """Open connections."""
         return len(self._connections)
@@ -113,13 +131,14 @@ class SocketServer:
 
     # For connections
 
-    def may_begin_request(self, connection: ServerConnection) -> bool:
-        """Whether there is room for one more request; if not, `connection` is resumed later."""
-        if self.counters.queued_request_bytes < self.limits.queued_request_bytes_max:
-            return True
+    def is_out_of_budget(self) -> bool:
+        """Whether there is no room for one more large request."""
+        return self.counters.queued_request_bytes >= self.limits.queued_request_bytes_max
+
+    def wait_for_budget(self, connection: ServerConnection) -> None:
+        """Resume `connection` when there is room again."""
         self.counters.budget_waits += 1
         self._waiting_for_budget[connection] = None
-        return False
 
     def charge(self, change: int) -> None:
         """A connection holds `change` bytes more than before."""
@@ -146,10 +165,8 @@ class SocketServer:
                 if self._drain_timer is not None:
                     self._drain_timer.cancel()
                 self._closed.set_result(None)
-        elif self._is_accepting_paused and self._has_room():
-            self._is_accepting_paused = False
-            for listener in self._listeners:
-                listener.resume_accepting()
+        elif self._is_accepting_paused:
+            self._resume_accepting_if_room()
 
     def complain(self, host: str, words: str) -> None:
         """Log a line about a peer, unless it has had its line this second."""
@@ -208,6 +225,12 @@ class SocketServer:
 
     def _has_room(self) -> bool:
         return len(self._connections) < self.limits.connections_max
+
+    def _resume_accepting_if_room(self) -> None:
+        if self._has_room():
+            self._is_accepting_paused = False
+            for listener in self._listeners:
+                listener.resume_accepting()
 
     def _pause_accepting(self) -> None:
         self._is_accepting_paused = True

@@ -12,7 +12,7 @@ A peer that only finished speaking still gets its answers (half-close).
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
 until that answer; a request's bytes are charged to the server's budget from its first byte to its
-answer; a new frame is begun only when the budget allows, whereas one that has begun is always
+answer; a large frame is begun only when the budget allows, whereas one that has begun is always
 finished.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
@@ -188,10 +188,11 @@ class ServerConnection:
             self._end()
         if self._is_over:
             return False
-        if self._has_begun_frame or self._server.may_begin_request(self):
-            return True
-        self._pause_reading()
-        return False
+        if self._server.is_out_of_budget() and self._frames.is_large_next():
+            self._server.wait_for_budget(self)
+            self._pause_reading()
+            return False
+        return True
 
     def _wait_for_bytes(self) -> None:
         """No request is whole."""

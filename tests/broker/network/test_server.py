@@ -508,18 +508,28 @@ def test_over_the_budget_of_request_bytes_new_requests_wait(loop):
     waiting = broker.next_request()
     assert broker.counters.queued_request_bytes > 100_000
     second.send(broker.writer.frame(produce_request(b"b" * 120_000), 7))
-    third.send(broker.writer.frame(heartbeat("3"), 1))
+    third.send(broker.writer.frame(produce_request(b"c" * 120_000), 7))
     loop.turns()
     assert not broker.requests
     assert broker.counters.budget_waits > 0
     waiting.reply(ProduceResponse())
-    # One after the other: the big one fills the budget again.
+    # One after the other: each fills the budget again.
     broker.next_request().reply(ProduceResponse())
-    broker.next_request().reply(HeartbeatResponse())
+    broker.next_request().reply(ProduceResponse())
     for peer in (first, second, third):
         peer.receive_frame()
     loop.turns()
     assert broker.counters.queued_request_bytes == 0
+
+
+def test_a_large_request_that_never_ends_keeps_nobody_from_small_ones(loop):
+    broker = Broker(loop, answer_with_group, queued_request_bytes_max=100_000)
+    slow, quick = broker.connect(), broker.connect()
+    slow.send(broker.writer.frame(produce_request(b"a" * 900_000), 7)[:500_000])
+    loop.until(lambda: broker.counters.queued_request_bytes > 100_000)
+    for _ in range(3):
+        quick.send(broker.writer.frame(heartbeat("1"), 1))
+        quick.receive_frame()
 
 
 def test_all_who_wait_for_the_budget_get_their_turn(loop):
@@ -528,17 +538,19 @@ def test_all_who_wait_for_the_budget_get_their_turn(loop):
     big.send(broker.writer.frame(produce_request(b"a" * 120_000), 7))
     request = broker.next_request()
     for number, peer in enumerate([gone, *small]):
-        peer.send(broker.writer.frame(heartbeat(str(number)), 1))
+        peer.send(broker.writer.frame(produce_request(b"b" * 20_000, topic=str(number)), 7))
     # One that has finished speaking waits as patiently.
     small[-1].socket.shutdown(1)
     loop.until(lambda: len(broker.server._waiting_for_budget) == 4)
     gone.reset()
     loop.until(lambda: broker.server.connection_count == 4)
     assert len(broker.server._waiting_for_budget) == 3
-    broker.handler = answer_with_group
+    broker.handler = lambda it: it.reply(
+        ProduceResponse(throttle_time_ms=int(it.body.topics[0].name))
+    )
     request.reply(ProduceResponse())
     for number, peer in enumerate(small, start=1):
-        response = decode_response(ApiKey.HEARTBEAT, 1, peer.receive_frame())
+        response = decode_response(ApiKey.PRODUCE, 7, peer.receive_frame())
         assert response.throttle_time_ms == number
     small[-1].wait_for_close()
 
