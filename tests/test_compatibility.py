@@ -4,6 +4,7 @@ import re
 
 from kctl.broker.broker_settings import BrokerSettings
 from kctl.broker.handlers import HANDLERS
+from kctl.broker.idle_settings import IDLE_SETTINGS
 from kctl.broker.topic_configs import TOPIC_CONFIGS
 from kctl.protocol.api_keys import ApiKey
 from tools import compatibility
@@ -24,19 +25,11 @@ def test_every_api_that_is_not_served_has_a_reason_and_no_other_has():
     assert set(compatibility.NOT_SERVED) == set(ApiKey) - set(HANDLERS)
 
 
-def test_every_setting_without_effect_has_a_reason():
-    effective = compatibility.effective_settings()
-    idle = [name for name in BrokerSettings.KEYS if name not in effective]
-    assert [n for n in idle if compatibility.reason_for(n, compatibility.REASONS) is None] == []
-    topic_idle = TOPIC_CONFIGS.keys() - compatibility.effective_topic_settings()
-    reasons = compatibility.TOPIC_REASONS
-    assert [n for n in sorted(topic_idle) if compatibility.reason_for(n, reasons) is None] == []
-
-
-def test_every_reason_explains_a_setting_that_has_no_effect():
+def test_the_settings_without_effect_are_those_that_nothing_looks_up():
     idle = BrokerSettings.KEYS.keys() - compatibility.effective_settings().keys()
-    used = {compatibility.reason_for(name, compatibility.REASONS) for name in idle}
-    assert {reason for _, reason in compatibility.REASONS} == used
+    assert idle == IDLE_SETTINGS.keys()
+    topic_idle = TOPIC_CONFIGS.keys() - compatibility.effective_topic_settings()
+    assert [n for n in sorted(topic_idle) if compatibility.topic_reason(n) is None] == []
 
 
 def test_effects_are_read_off_the_source():

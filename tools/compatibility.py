@@ -2,19 +2,20 @@
 
 APIs come from ApiKey and HANDLERS; settings from BrokerSettings and TOPIC_CONFIGS. Whether a
 setting has an effect is read off the source: an effect is an attribute of that name, looked up on
-a broker's or a topic's configuration outside the modules that define it. What has none must be
-explained by REASONS; a test sees to that, and that the page is current.
+a broker's or a topic's configuration outside the modules that define it. What has none must be in
+IDLE_SETTINGS, or explained by TOPIC_REASONS; a test sees to that, and that the page is current.
 """
 
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from kctl.broker.broker_settings import BrokerSettings
 from kctl.broker.handlers import HANDLERS
+from kctl.broker.idle_settings import REASONS
 from kctl.broker.topic_configs import TOPIC_CONFIGS
 from kctl.protocol.api_keys import ApiKey
 
@@ -51,48 +52,12 @@ NOT_SERVED = {
     ApiKey.UPDATE_FEATURES: "nothing to update: Kafka 2.7 defines no feature",
 }
 
-# Why settings have no effect: the first pattern that matches a name explains it.
-REASONS = (
-    (r"zookeeper\.(ssl\.|clientCnxnSocket|set\.acl)", "TLS and access lists of ZooKeeper: not yet"),
-    (r"zookeeper\.", "kazoo, the ZooKeeper client here, has no such setting"),
-    (r"sasl\.kerberos\.", "GSSAPI: never, it needs a C library of the system"),
-    (
-        r"sasl\.|connections\.max\.reauth|connection\.failed\.auth|principal\.builder",
-        "SASL: not yet; only PLAINTEXT listeners are accepted",
-    ),
-    (r"ssl\.|security\.providers", "TLS: not yet; only PLAINTEXT listeners are accepted"),
-    (r"authorizer\.class\.name", "access control: not yet, **everything is allowed to everybody**"),
-    (r"delegation\.token\.", "delegation tokens: not yet"),
-    (r"password\.encoder\.", "settings of type password cannot be changed at run time yet"),
-    (r".*\.class(\.name)?$", "Java classes are not loaded"),
-    (r"log\.cleaner\.", "compaction: not yet, compacted topics only grow"),
-    (r"transaction\.", "transactions: not yet"),
-    (r"quota\.|.*\.quota\.|max\.connection\.creation\.rate", "quotas: not yet"),
-    (
-        r"(num\.)?replica\.|controlled\.shutdown\.|request\.timeout\.ms|control\.plane\.",
-        "several brokers: not yet",
-    ),
-    (r"socket\.connection\.setup\.", "several brokers: not yet"),
-    (
-        r"(num\.(network|io|recovery)|background)\.threads|queued\.max\.requests",
-        "one thread serves all ([decision 0002](decisions/0002-one-event-loop.md))",
-    ),
-    (
-        r"queued\.max\.request\.bytes",
-        "always 64 MiB: beyond it, new requests wait (Kafka: no limit)",
-    ),
-    (
-        r".*\.purgatory\.purge\.interval\.requests",
-        "completed operations are dropped as soon as they outnumber the waiting",
-    ),
-    (r"(kafka\.)?metrics?\.", "metrics: not yet"),
-    (r"socket\.(send|receive)\.buffer\.bytes", "left to the system, which tunes them itself"),
-    (
-        r"log\.flush\.start\.offset\.checkpoint\.interval\.ms",
-        "start offsets are written with the recovery points",
-    ),
-    (r"offsets\.commit\.required\.acks", "always -1, Kafka's default"),
-)
+# What the effect of a setting is, where it is not what one expects.
+NOTES = {
+    "authorizer.class.name": "anything but nothing is refused: there is no access control yet",
+    "queued.max.request.bytes": "`-1`: 64 MiB (Kafka: no limit)",
+}
+# Why topics' settings have no effect: the first pattern that matches a name explains it.
 TOPIC_REASONS = (
     (r".*\.replication\.throttled\.replicas", "several brokers: not yet"),
     (
@@ -160,15 +125,16 @@ def effective_settings() -> dict[str, str]:
         # config.py itself looks settings up only to derive from them what the broker uses.
         and (owner.split(".")[-1].endswith("config") or (file, owner) == ("config.py", "self"))
     }
+    found.update({name: note for name, note in NOTES.items() if name in found})
     for name, topic_config in TOPIC_CONFIGS.items():
         if topic_config.broker_config and name in effective_topic_settings():
             found[topic_config.broker_config] = f"default of a topic's `{name}`"
     return found
 
 
-def reason_for(name: str, reasons: Iterable[tuple[str, str]]) -> str | None:
-    """Why the setting has no effect; None if nobody knows."""
-    return next((reason for pattern, reason in reasons if re.match(pattern, name)), None)
+def topic_reason(name: str) -> str | None:
+    """Why the topic's setting has no effect; None if nobody knows."""
+    return next((reason for pattern, reason in TOPIC_REASONS if re.match(pattern, name)), None)
 
 
 # --- the parts of the page
@@ -206,8 +172,7 @@ def effective_settings_table() -> Iterator[str]:
 
 def idle_settings_table() -> Iterator[str]:
     """The broker's settings without effect, by reason."""
-    idle = [name for name in BrokerSettings.KEYS if name not in effective_settings()]
-    yield from _by_reason(idle, REASONS)
+    yield from _by_reason(REASONS)
 
 
 def topic_settings_table() -> Iterator[str]:
@@ -216,13 +181,13 @@ def topic_settings_table() -> Iterator[str]:
     idle = [name for name in TOPIC_CONFIGS if name not in effective_topic_settings()]
     yield f"With effect: {', '.join(f'`{name}`' for name in effective)}."
     yield ""
-    yield from _by_reason(idle, TOPIC_REASONS)
-
-
-def _by_reason(names: Iterable[str], reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(reason_for(name, reasons) or "?", []).append(name)
+    for name in idle:
+        groups.setdefault(topic_reason(name) or "?", []).append(name)
+    yield from _by_reason(groups)
+
+
+def _by_reason(groups: Mapping[str, Iterable[str]]) -> Iterator[str]:
     yield "| without effect | settings |"
     yield "|---|---|"
     for reason, members in groups.items():

@@ -12,6 +12,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator

@@ -58,6 +58,16 @@ class BrokerConfig(BrokerSettings):
         key = self.KEYS[name]
         return key.parse(self.given[name]) if name in self.given else key.default
 
+    def idle(self) -> dict[str, str]:
+        """The settings that were given a value of their own but change nothing, and why."""
+        from kctl.broker.idle_settings import IDLE_SETTINGS
+
+        return {
+            name: IDLE_SETTINGS[name]
+            for name in self.given
+            if name in IDLE_SETTINGS and self.raw_value(name) != self.KEYS[name].default
+        }
+
     def topic_defaults(self) -> dict[str, object]:
         """What each topic setting is when the topic does not say: topic setting -> value."""
         defaults: dict[str, object] = {}
@@ -124,6 +134,12 @@ class BrokerConfig(BrokerSettings):
         names = [listener.listener_name for listener in self.listener_list]
         if len(set(names)) != len(names):
             raise UsageError("Each listener must have a different name")
+        if self.authorizer_class_name:
+            raise UsageError(
+                f"authorizer.class.name is {self.authorizer_class_name}, but kctl has no access "
+                "control yet: everything would be allowed to everybody",
+                hint="leave authorizer.class.name empty where that is what you want",
+            )
         if not self.log_dir_list:
             raise UsageError("At least one log directory must be defined via log.dirs or log.dir.")
         for advertised in self.advertised_listener_list:

@@ -123,6 +123,9 @@ def serve(
     output = Output()
     for name in broker_config.unknown:
         output.say(f"warning: {config}: unknown setting {name}")
+    idle = broker_config.idle()
+    if idle:
+        output.say(f"warning: settings without effect (docs/compatibility.md): {', '.join(idle)}")
     return _run(broker_config, store_directory, seeds, ready_file, output)
 
 
