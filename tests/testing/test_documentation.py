@@ -1,0 +1,40 @@
+"""Every example of docs/testing.md is run as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = "pytester"
+
+PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+[INI] = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+CLIENTS = ("confluent_kafka", "kafka", "aiokafka")
+
+
+def test_every_example_passes(pytester):
+    pytester.makepyfile(**{f"test_example_{n}": text for n, text in enumerate(EXAMPLES)})
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist")
+    attempts = sum(text.count('"attempt"') for text in EXAMPLES)
+    result.assert_outcomes(passed=len(re.findall(r"^def test_", PAGE, re.MULTILINE)) + attempts)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_there_is_an_example_for_the_client(client):
+    assert any(f"from {client} import" in text for text in EXAMPLES)
+
+
+def test_the_ini_file_is_for_all_brokers(pytester):
+    pytester.makefile(".toml", pyproject=INI)
+    pytester.makepyfile(
+        """
+        def test_own(kafka_broker):
+            assert kafka_broker.topics == {"orders": 3, "invoices": 1}
+            assert kafka_broker.kctl_as_version == "2.4"
+
+        def test_shared(kafka_broker_session):
+            assert kafka_broker_session.topics == {"orders": 3, "invoices": 1}
+        """
+    )
+    pytester.runpytest_inprocess("-p", "no:xdist").assert_outcomes(passed=2)
