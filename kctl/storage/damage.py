@@ -57,7 +57,7 @@ def classify_damage(records: FileRecords, position: int, expected_offset: int) -
     if found is None:
         return Damage(DamageKind.TORN_TAIL, position, None, None)
     next_position, next_offset = found
-    is_hole = has_lost_sector(records, position, next_position)
+    is_hole = has_lost_sector(records, position, next_position, expected_offset)
     kind = DamageKind.HOLE if is_hole else DamageKind.ROT
     return Damage(kind, position, next_position, next_offset)
 
@@ -81,17 +81,19 @@ def find_valid_batch(
     return None
 
 
-def has_lost_sector(records: FileRecords, start: int, end: int) -> bool:
+def has_lost_sector(records: FileRecords, start: int, end: int, expected_offset: int) -> bool:
     """Whether a sector between `start` and `end` is all NULs, or the damage begins with NULs up
-    to a sector's end, the batch's length among them."""
+    to a sector's end where its offset (`expected_offset` or more) or its length cannot be NULs."""
     first = -(-start // SECTOR_BYTES) * SECTOR_BYTES
     head = records.file.pread(max(0, min(first, end) - start), start)
-    if len(head) >= LOG_OVERHEAD and not head.strip(b"\0"):
-        return True
+    if not head.strip(b"\0"):
+        should_be = INT64.pack(expected_offset)[: len(head)]
+        if len(head) >= LOG_OVERHEAD or should_be.strip(b"\0"):
+            return True
     for sector in range(first, end, SECTOR_BYTES):
-        # The sector that `end` lies in counts as far as the damage reaches.
-        data = records.file.pread(min(SECTOR_BYTES, end - sector), sector)
-        if len(data) == SECTOR_BYTES and not data.strip(b"\0"):
+        # The last one ends where the file does.
+        data = records.file.pread(min(SECTOR_BYTES, records.size - sector), sector)
+        if data and not data.strip(b"\0"):
             return True
     return False
 

@@ -177,3 +177,15 @@ def test_header_lost_up_to_the_end_of_its_sector_is_a_hole(tmp_path):
         data[start : start + 11] = bytes(11)
 
     assert judge(tmp_path, 0, lose_less).kind is DamageKind.ROT
+
+
+def test_offset_lost_at_the_end_of_a_sector_is_a_hole(tmp_path):
+    """Nine bytes: an offset, and a byte of the length that is a NUL anyway."""
+    lead = batch(0, 433)
+    assert len(lead) == 503
+    data = bytearray(lead + batch(30, 100) + batch(31, 100))
+    data[503:512] = bytes(9)
+    records = write(tmp_path, data)
+    assert classify_damage(records, 503, 30).kind is DamageKind.HOLE
+    data[511] = 1
+    assert classify_damage(write(tmp_path, data), 503, 30).kind is DamageKind.ROT

@@ -8,7 +8,8 @@ segments from the recovery point on, the indexes of those no longer active, and 
 names changed; it is prepared here, may run elsewhere, and is completed here.
 
 Invariants: the active segment is the last one and its base offset is at most `log_end_offset`;
-`recovery_point` is at most `log_end_offset`, and all below it is durable.
+`recovery_point` is at most `log_end_offset`, and all below it is durable: a rise of the log start
+offset does not move it, as Kafka's does, for what lies below may still be unwritten on the disk.
 
 Kafka 2.7: kafka.log.Log; trunk's LocalLog
 """
@@ -68,7 +69,7 @@ class LocalLog:
     """See the module."""
 
     __slots__ = (
-        "_disk", "_entropy", "_names_changed", "_open_segments", "_remove_files", "_truncations",
+        "_disk", "_entropy", "_is_closed", "_names_changed", "_open_segments", "_remove_files", "_truncations",
         "config", "directory", "log_end_offset", "recovery_point", "segments",
     )  # fmt: skip
 
@@ -99,6 +100,7 @@ class LocalLog:
         # Files or the directory itself are new since the last flush.
         self._names_changed = not is_durable
         self._truncations = 0
+        self._is_closed = False
 
     # --- append ------------------------------------------------------------------------------
 
@@ -137,6 +139,8 @@ class LocalLog:
         if active.base_offset == base_offset and not active.size:
             return active
         active.become_inactive()
+        # Recovery must look at the old segment until its indexes are durable, too.
+        self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
         segment = self._new_segment(base_offset, now_ms)
         self.segments.add(segment)
         # An inactive segment at the tail of memory is read less and less.
@@ -190,6 +194,14 @@ class LocalLog:
             self._names_changed = False
         return FlushJob(self._disk, self.log_end_offset, self._truncations, files, directories)
 
+    @property
+    def checkpoint_recovery_point(self) -> int:
+        """What a checkpoint may say: a point inside the segment up to whose end all is durable
+        but the indexes, so that recovery looks at that segment even if it is rolled next."""
+        point, active = self.recovery_point, self.segments.active
+        is_at_end = point == self.log_end_offset and active.size and not self._is_closed
+        return max(point - 1, active.base_offset) if is_at_end else point
+
     def complete_flush(self, job: FlushJob) -> None:
         """The job ran: what it covered is durable, unless the log was cut meanwhile."""
         if job.truncations == self._truncations and job.offset > self.recovery_point:
@@ -202,8 +214,10 @@ class LocalLog:
         gone = [segment for segment in self.segments.all if segment.base_offset > offset]
         self.segments.remove(gone)
         self._delete(gone)
-        self.segments.active.truncate_to(offset, now_ms)
+        # Truncation in the middle of a batch takes the whole batch.
+        first_gone = self.segments.active.truncate_to(offset, now_ms)
         self._truncated(offset)
+        self.recovery_point = min(self.recovery_point, first_gone)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop all records; the next one gets `offset`."""
@@ -236,7 +250,8 @@ class LocalLog:
         self.segments.active.become_inactive()
 
     def close(self) -> None:
-        """Save the indexes and close all files."""
+        """Save the indexes and close all files; the caller has made them durable."""
+        self._is_closed = True
         for segment in self.segments.all:
             segment.close()
 

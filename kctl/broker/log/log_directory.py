@@ -16,6 +16,7 @@ from kctl.runtime.trace import Trace
 from kctl.storage.checkpoint import decode_offsets, encode_offsets
 from kctl.storage.layout import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
@@ -48,6 +49,8 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        # Up to where the cleaner has compacted.
+        self.cleaned_offsets: dict[TopicPartition, int] = {}
         # Checkpoint's name -> the bytes last handed out to be written.
         self._written: dict[str, bytes] = {}
 
@@ -70,11 +73,17 @@ class LogDirectory:
             LOG_START_OFFSET_CHECKPOINT, "logs start at their first segment"
         )
         self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, "they are learned anew")
+        self.cleaned_offsets = self._read(CLEANER_OFFSET_CHECKPOINT, "logs are compacted anew")
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.had_clean_shutdown = self._disk.exists(marker)
         if self.had_clean_shutdown:
             self._disk.remove(marker)
             self._disk.fsync_directory(self.path)
+
+    @property
+    def has_recovery_points(self) -> bool:
+        """Whether there was a checkpoint of them, or has been since."""
+        return RECOVERY_POINT_CHECKPOINT in self._written
 
     def _claim(self, ours: MetaProperties, now_ms: int) -> None:
         found = read_meta_properties(self._disk, self.path)

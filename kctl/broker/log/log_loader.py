@@ -29,7 +29,7 @@ from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from kctl.broker.log.segment_recovery import recover_segment, replay_segments
+from kctl.broker.log.segment_recovery import RotError, recover_segment, replay_segments
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
@@ -64,6 +64,8 @@ class LoadRequest:
     log_start_offset: int
     had_clean_shutdown: bool
     now_ms: int
+    # Up to this offset the log may have been compacted, so that missing offsets mean nothing.
+    gaps_allowed_below: int = 0
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
 
@@ -118,7 +120,7 @@ class LogLoader:
         return LoadedLog(
             self._segments,
             self._log_start_offset,
-            min(max(request.recovery_point, self._log_start_offset), log_end_offset),
+            min(request.recovery_point, log_end_offset),
             log_end_offset,
             self._producers,
             self._epochs,
@@ -230,16 +232,34 @@ class LogLoader:
                     self._producers.map_end_offset, segment.base_offset
                 )
                 self._producers.take_snapshot()
-            cut = self._recover_segment(
-                segment, is_last=number == len(suspects) - 1, trusted_end=recovery_point
-            )
+            is_last = number == len(suspects) - 1
+            cut, end = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
             if cut:
                 self._report_cut(segment, cut)
+            if not is_last and (cut or self._is_gap(end, suspects[number + 1], recovery_point)):
                 for later in suspects[number + 1 :]:
-                    self._trace.warning(f"{later.path(LOG_SUFFIX)}: follows a cut, removed")
+                    self._trace.warning(f"{later.path(LOG_SUFFIX)}: follows lost records, removed")
                     self._delete_segment(later)
                 self._disk.fsync_directory(self._directory)
                 return
+
+    def _is_gap(self, end: int, following: LogSegment, recovery_point: int) -> bool:
+        """Whether the records before `following` never reached the disk, though it did.
+
+        A file may end with a whole batch because none of the later writes survived. Compaction
+        leaves such gaps too, so where it may have been they mean nothing.
+        """
+        base_offset = following.base_offset
+        end = max(end, self._log_start_offset)
+        if end >= base_offset or base_offset <= self._request.gaps_allowed_below:
+            return False
+        if end < recovery_point:
+            raise RotError(
+                f"{self._directory}: records from offset {end} on, up to the segment of "
+                f"{base_offset}, are gone though they were durable; nothing was changed",
+                hint="restore this replica from another one",
+            )
+        return True
 
     def _recover_one(self, base_offset: int) -> None:
         """Recover a segment whose indexes are missing."""
@@ -251,19 +271,22 @@ class LogLoader:
         self._trace.warning(f"{segment.path(LOG_SUFFIX)}: its index is missing and is rebuilt")
         self._bring_producers_to(base_offset)
         is_last = segment is self._segments.active
-        cut = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
+        cut, _ = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
         if cut:
             self._report_cut(segment, cut)
             self._needs_recovery = True
 
-    def _recover_segment(self, segment: LogSegment, *, is_last: bool, trusted_end: int = 0) -> int:
+    def _recover_segment(
+        self, segment: LogSegment, *, is_last: bool, trusted_end: int = 0
+    ) -> tuple[int, int]:
         return recover_segment(
             segment,
             self._producers,
             self._epochs,
             self._request.config.index_interval_bytes,
             is_last=is_last,
-            trusted_end=trusted_end,
+            # What the log start offset gave up need not be there.
+            trusted_end=trusted_end if trusted_end > self._log_start_offset else 0,
         )
 
     def _report_cut(self, segment: LogSegment, cut: int) -> None:

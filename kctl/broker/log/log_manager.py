@@ -14,11 +14,13 @@ are damaged is not served; its files are left alone and the reason is kept (`dam
 Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from kctl.broker.log.local_log import FlushJob, LocalLog
-from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.checkpoints import Checkpoints
+from kctl.broker.log.group_commit import GroupCommit
+from kctl.broker.log.local_log import LocalLog
+from kctl.broker.log.log_config import LONG_MAX, LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadRequest, LogLoader
@@ -31,10 +33,7 @@ from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.storage.layout import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
-    RECOVERY_POINT_CHECKPOINT,
     delete_directory_name,
     directory_name,
     parse_directory_name,
@@ -60,14 +59,6 @@ class LogManagerOptions:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     producer_expiration_check_ms: int = 600_000
     open_segments_max: int = DEFAULT_OPEN_SEGMENTS_MAX
-
-
-@dataclass(slots=True)
-class _Flush:
-    """Logs that wait for the next flush, and who waits for it."""
-
-    logs: dict[UnifiedLog, None] = field(default_factory=dict)
-    waiting: list[Future[None]] = field(default_factory=list)
 
 
 class LogManager:
@@ -108,10 +99,17 @@ class LogManager:
         # Partitions whose logs cannot be served, by directory, with the reason.
         self.damaged: dict[TopicPartition, tuple[str, str]] = {}
         self._timers: dict[str, Timer] = {}
-        self._flush = _Flush()
-        self._flush_is_running = False
-        # Directories whose checkpoints must follow a deletion or a truncation.
-        self._stale_checkpoints: dict[str, None] = {}
+        self._group_commit = GroupCommit(
+            self._scheduler, self._is_deleted, self.handle_log_dir_failure
+        )
+        self._checkpoints = Checkpoints(
+            self._scheduler,
+            self._directories,
+            self._logs,
+            self.damaged,
+            self.failure_channel.offline,
+            self.handle_log_dir_failure,
+        )
 
     # --- directories -------------------------------------------------------------------------
 
@@ -154,10 +152,14 @@ class LogManager:
         if not self.live_log_dirs:
             reasons = "; ".join(self.failure_channel.offline.values())
             raise StorageError(f"none of the log directories can be used: {reasons}")
+        # From now on a missing checkpoint means a copied directory, not a young one.
+        self.checkpoint()
         options = self._options
         self._every("retention", options.retention_check_interval_ms, self.delete_old_segments)
         self._every("checkpoint", options.checkpoint_interval_ms, self.checkpoint)
-        self._every("hw", options.high_watermark_interval_ms, self.checkpoint_high_watermarks)
+        self._every(
+            "hw", options.high_watermark_interval_ms, self._checkpoints.write_high_watermarks
+        )
         self._every("flush", options.flush_check_interval_ms, self._flush_by_time)
         self._every("producers", options.producer_expiration_check_ms, self._expire_producers)
 
@@ -217,6 +219,7 @@ class LogManager:
             ),
             had_clean_shutdown=is_clean,
             now_ms=self._clock.wall_ms(),
+            gaps_allowed_below=self._gaps_allowed_below(directory, tp, config),
             producer_expiration_ms=self._options.producer_expiration_ms,
         )
         loaded = LogLoader(self._disk, self._trace, self._open_segments, request).load()
@@ -234,10 +237,19 @@ class LogManager:
         )
         log = UnifiedLog(tp, directory.path, local, loaded, self._clock)
         log.on_rolled = self._rolled
-        log.on_truncated = self._checkpoint_soon
+        log.on_truncated = self._checkpoints.log_truncated
         self._logs[tp] = log
         self._log_counts[directory.path] += 1
         return log
+
+    def _gaps_allowed_below(
+        self, directory: LogDirectory, tp: TopicPartition, config: LogConfig
+    ) -> int:
+        """Up to where missing offsets are no sign of loss: nobody knows that of a compacted log,
+        nor of a directory that was copied here without its checkpoints."""
+        if config.is_compacted or not directory.has_recovery_points:
+            return LONG_MAX
+        return directory.cleaned_offsets.get(tp, 0)
 
     def _forget(self, log: UnifiedLog) -> None:
         del self._logs[log.topic_partition]
@@ -289,9 +301,7 @@ class LogManager:
         return min(live, key=lambda path: self._log_counts[path])
 
     def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
-        if directory.path in self._stale_checkpoints:
-            # A former log of that name must not lend this one its recovery point.
-            self._write_checkpoints([directory.path])
+        self._checkpoints.before_creation(directory.path)
         path = f"{directory.path}/{directory_name(tp)}"
         self._disk.make_directory(path)
         log = self._make_log(directory, tp, path, config, is_new=True)
@@ -339,7 +349,7 @@ class LogManager:
         log.abandon()
         delay_ms = log.config.file_delete_delay_ms
         self._remove_later([self._rename_away(topic_partition, log.directory)], delay_ms)
-        self._checkpoint_soon(log)
+        self._checkpoints.log_deleted(log)
 
     def _delete_damaged(self, topic_partition: TopicPartition) -> None:
         found = self.damaged.pop(topic_partition, None)
@@ -382,64 +392,11 @@ class LogManager:
 
         The Future fails with StorageError, and the directory is then offline.
         """
-        future: Future[None] = self._scheduler.future()
-        self._flush.logs[log] = None
-        self._flush.waiting.append(future)
-        if not self._flush_is_running:
-            self._flush_is_running = True
-            self._scheduler.call_soon(self._start_flush)
-        return future
-
-    def _start_flush(self) -> None:
-        batch, self._flush = self._flush, _Flush()
-        jobs: list[tuple[UnifiedLog, FlushJob]] = []
-        failed: list[tuple[UnifiedLog, StorageError]] = []
-        for log in batch.logs:
-            try:
-                if not log.is_closed:
-                    jobs.append((log, log.prepare_flush()))
-            except StorageError as error:
-                failed.append((log, error))
-
-        def run() -> None:
-            for log, job in jobs:
-                try:
-                    job.run()
-                except StorageError as error:
-                    failed.append((log, error))
-
-        def done(_: Future[None]) -> None:
-            # A log that was deleted meanwhile has taken its directory along.
-            kept = [(log, error) for log, error in failed if not self._is_deleted(log)]
-            self._finish_flush(batch, jobs, kept)
-
-        self._scheduler.background(run).add_done_callback(done)
+        return self._group_commit.flush_soon(log)
 
     def _is_deleted(self, log: UnifiedLog) -> bool:
         is_offline = log.log_directory in self.failure_channel.offline
         return self._logs.get(log.topic_partition) is not log and not is_offline
-
-    def _finish_flush(
-        self,
-        batch: _Flush,
-        jobs: Sequence[tuple[UnifiedLog, FlushJob]],
-        failed: Sequence[tuple[UnifiedLog, StorageError]],
-    ) -> None:
-        bad = {log.log_directory for log, _ in failed}
-        for log, error in failed:
-            self.handle_log_dir_failure(log.log_directory, str(error))
-        for log, job in jobs:
-            if log.log_directory not in bad and not log.is_closed:
-                log.complete_flush(job)
-        for future in batch.waiting:
-            if failed:
-                future.set_error(failed[0][1])
-            else:
-                future.set_result(None)
-        if self._flush.logs:
-            self._start_flush()
-        else:
-            self._flush_is_running = False
 
     def _rolled(self, log: UnifiedLog) -> None:
         self._make_index_files(log)
@@ -479,79 +436,7 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write all checkpoints that changed; then drop snapshots that no recovery asks for."""
-        self._write_checkpoints(self.live_log_dirs)
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks that changed."""
-        for path in self.live_log_dirs:
-            logs = self._logs_in(path)
-            marks = {log.topic_partition: log.high_watermark for log in logs}
-            self._submit(path, {HIGH_WATERMARK_CHECKPOINT: marks})
-
-    def _checkpoint_soon(self, log: UnifiedLog) -> None:
-        """A log was cut or deleted: what the checkpoints say of it is wrong."""
-        if not self._stale_checkpoints:
-            self._scheduler.call_soon(self._write_stale_checkpoints)
-        self._stale_checkpoints[log.log_directory] = None
-
-    def _write_stale_checkpoints(self) -> None:
-        self._write_checkpoints(list(self._stale_checkpoints))
-
-    def _write_checkpoints(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._stale_checkpoints.pop(path, None)
-            if path not in self.failure_channel.offline:
-                self._submit(path, self._offsets_of(path), then=self._drop_snapshots)
-
-    def _offsets_of(self, path: str) -> dict[str, dict[TopicPartition, int]]:
-        """What the three checkpoints of a directory should say; of damaged logs, what they said."""
-        directory = self._directories[path]
-        recovery_points: dict[TopicPartition, int] = {}
-        starts: dict[TopicPartition, int] = {}
-        marks: dict[TopicPartition, int] = {}
-        for tp, (log_dir, _) in self.damaged.items():
-            if log_dir == path:
-                recovery_points[tp] = directory.recovery_points.get(tp, 0)
-                marks[tp] = directory.high_watermarks.get(tp, 0)
-                if tp in directory.log_start_offsets:
-                    starts[tp] = directory.log_start_offsets[tp]
-        for log in self._logs_in(path):
-            tp = log.topic_partition
-            recovery_points[tp] = log.recovery_point
-            marks[tp] = log.high_watermark
-            if log.log_start_offset > log.segments[0].base_offset:
-                starts[tp] = log.log_start_offset
-        return {
-            RECOVERY_POINT_CHECKPOINT: recovery_points,
-            LOG_START_OFFSET_CHECKPOINT: starts,
-            HIGH_WATERMARK_CHECKPOINT: marks,
-        }
-
-    def _submit(
-        self,
-        path: str,
-        offsets: dict[str, dict[TopicPartition, int]],
-        then: Callable[[str], object] | None = None,
-    ) -> None:
-        job = self._directories[path].checkpoint(offsets)
-        if job is None:
-            return
-
-        def done(future: Future[None]) -> None:
-            error = future.error()
-            if isinstance(error, StorageError):
-                self.handle_log_dir_failure(path, str(error))
-            elif error is None and then is not None:
-                then(path)
-
-        self._scheduler.background(job).add_done_callback(done)
-
-    def _drop_snapshots(self, path: str) -> None:
-        for log in self._logs_in(path):
-            log.delete_old_snapshots()
-
-    def _logs_in(self, path: str) -> list[UnifiedLog]:
-        return [log for log in self._logs.values() if log.log_directory == path]
+        self._checkpoints.write_all()
 
     # --- end ---------------------------------------------------------------------------------
 
@@ -574,11 +459,7 @@ class LogManager:
 
     def _close_directory(self, directory: LogDirectory) -> None:
         try:
-            job = directory.checkpoint(self._offsets_of(directory.path))
-            if job is not None:
-                job()
-            for log in self._logs_in(directory.path):
-                log.delete_old_snapshots()
+            self._checkpoints.write_last(directory)
             # With the marker the next start would trust a damaged log.
             if all(log_dir != directory.path for log_dir, _ in self.damaged.values()):
                 directory.mark_clean()

@@ -391,23 +391,28 @@ class LogSegment:
     # --- changes of the whole ----------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Cut the batch that holds `offset` and all behind it; how many bytes went. Durable."""
+        """Cut the batch that holds `offset` and all behind it, durably; the first offset of what
+        went, or `offset` if nothing did."""
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.forget_tail()
-        removed = 0
+        first_gone = offset
         if found is not None:
-            removed = self.cut(found[0])
+            header = self.records.header_at(found[0])
+            first_gone = min(offset, header.base_offset) if header is not None else offset
+            self.cut(found[0])
             self.records.flush()
+        for file in self.index_files_to_flush():
+            file.fsync()
         if not self.size:
             self.created_ms = now_ms
             self.rolling_timestamp = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self.is_index_full = False
         self._scan_max_timestamp()
-        return removed
+        return first_gone
 
     def cut(self, size: int) -> int:
         """Cut the .log to `size` bytes, indexes apart; how many bytes went."""

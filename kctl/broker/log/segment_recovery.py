@@ -68,9 +68,8 @@ def recover_segment(
     *,
     is_last: bool,
     trusted_end: int,
-) -> int:
-    """Recover `segment`; how many bytes were cut. The offset behind its last batch is then
-    `producers.map_end_offset`.
+) -> tuple[int, int]:
+    """Recover `segment`; how many bytes were cut, and the offset behind its last batch.
 
     RotError if cutting would lose what was durable: offsets below `trusted_end`, or a batch that
     valid ones follow. `is_last`: no segment follows this one.
@@ -106,7 +105,7 @@ def recover_segment(
     _replace_aborted(segment.transaction_index, progress.aborted)
     segment.set_max_timestamp(progress.max_timestamp, progress.offset_of_max_timestamp)
     producers.map_end_offset = max(producers.map_end_offset, progress.next_offset)
-    return cut
+    return cut, progress.next_offset
 
 
 def replay_batch(
@@ -198,7 +197,7 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
     is_rot = damage.kind is DamageKind.ROT or progress.next_offset < trusted_end
     if damage.kind is DamageKind.TORN_TAIL and not is_last and not is_rot:
         # A segment that was rolled ends with a whole batch, unless a crash tore it.
-        is_rot = not _is_torn(segment, progress.position)
+        is_rot = not _is_torn(segment, progress)
     if is_rot:
         raise RotError(
             f"{path} is damaged at position {progress.position} (offset {progress.next_offset}): "
@@ -209,14 +208,15 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
     return segment.cut(progress.position)
 
 
-def _is_torn(segment: LogSegment, position: int) -> bool:
-    """Whether the file ends inside the batch at `position`, or with sectors never written."""
+def _is_torn(segment: LogSegment, progress: _Progress) -> bool:
+    """Whether the file ends inside the invalid batch, or with sectors never written."""
+    position = progress.position
     try:
         if segment.records.header_at(position) is None:
             return True
     except CorruptDataError:
         pass
-    return has_lost_sector(segment.records, position, segment.size)
+    return has_lost_sector(segment.records, position, segment.size, progress.next_offset)
 
 
 def _what_follows(damage: Damage) -> str:

@@ -121,6 +121,11 @@ class UnifiedLog:
         return self._local.recovery_point
 
     @property
+    def checkpoint_recovery_point(self) -> int:
+        """What the checkpoint file may say of it."""
+        return self._local.checkpoint_recovery_point
+
+    @property
     def latest_epoch(self) -> int:
         """The newest leader epoch that the log knows, or -1."""
         return self._epochs.latest_epoch
@@ -431,7 +436,6 @@ class UnifiedLog:
             return False
         self._epochs.truncate_from_start(offset)
         self.log_start_offset = offset
-        self._local.recovery_point = max(self._local.recovery_point, offset)
         self._producers.truncate_head(offset)
         self._refresh_first_unstable_offset()
         return True

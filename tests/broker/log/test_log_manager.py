@@ -79,12 +79,26 @@ def test_checkpoints_are_written_every_minute_and_high_watermarks_more_often(mak
     log = world.log()
     append(log, b"a", b"b")
     log.flush()
+    append(log, b"c")
     world.runtime.scheduler.advance(5_000)
-    assert (root / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
-    assert not (root / "recovery-point-offset-checkpoint").exists()
+    assert (root / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
+    assert (root / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
     world.runtime.scheduler.advance(55_000)
     assert (root / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
     assert (root / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_recovery_always_looks_at_the_active_segment(make_world):
+    """All is durable but its indexes, and it may be rolled the next moment."""
+    world = make_world()
+    append(world.log(), b"a", b"b")
+    world.log().flush()
+    world.manager.checkpoint()
+    world.runtime.scheduler.settle()
+    path = Path(world.log_dirs[0]) / "recovery-point-offset-checkpoint"
+    assert path.read_text() == "0\n1\nt 0 1\n"
+    world.close()
+    assert path.read_text() == "0\n1\nt 0 2\n"
 
 
 def test_high_watermark_survives_a_crash(make_world):

@@ -9,7 +9,11 @@ from kctl.broker.log import log_manager
 from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.storage.checkpoint import write_offsets
-from kctl.storage.layout import RECOVERY_POINT_CHECKPOINT, file_name
+from kctl.storage.layout import (
+    CLEANER_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    file_name,
+)
 from tests.support.log_world import TP, append, batch, end_transaction, values_of
 
 LOG = file_name(0, ".log")
@@ -201,6 +205,42 @@ def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(world, directo
     assert values_of(world.log()) == []
 
 
+def gap_after_the_first_segment(world, directory):
+    """The first segment ends with a whole batch, but its last ones never reached the disk."""
+    log = world.log()
+    expected = fill(log, 60)
+    world.runtime.scheduler.settle()
+    bases = [segment.base_offset for segment in log.segments]
+    world.crash()
+    with (directory / LOG).open("r+b") as file:
+        file.truncate(10 * BATCH)
+    set_recovery_point(world, 0)
+    return expected, bases
+
+
+def test_segments_behind_lost_records_go(world, directory):
+    expected, _ = gap_after_the_first_segment(world, directory)
+    world.start()
+    assert values_of(world.log()) == expected[:10]
+    assert world.log().log_end_offset == 10
+
+
+def test_missing_records_mean_nothing_in_a_directory_without_checkpoints(world, directory):
+    """It was copied here; its topics may have been compacted in a former life."""
+    expected, bases = gap_after_the_first_segment(world, directory)
+    for path in directory.parent.glob("*-checkpoint"):
+        path.unlink()
+    world.start()
+    assert values_of(world.log()) == expected[:10] + expected[bases[1] :]
+
+
+def test_missing_records_that_were_durable_are_rot(world, directory):
+    gap_after_the_first_segment(world, directory)
+    set_recovery_point(world, 20)
+    world.start()
+    assert "are gone though they were durable" in world.manager.damaged[TP][1]
+
+
 def test_indexes_are_rebuilt_as_they_were(world, directory):
     log = world.log()
     fill(log, 60)
@@ -243,6 +283,8 @@ def test_deleted_and_half_cleaned_files_go_and_a_complete_swap_takes_its_place(w
     fill(log, 60)
     bases = [segment.base_offset for segment in log.segments]
     # Compaction kept two batches of the first segment.
+    cleaned = f"{world.log_dirs[0]}/{CLEANER_OFFSET_CHECKPOINT}"
+    write_offsets(world.runtime.disk, cleaned, {TP: bases[1]})
     survivors = (directory / LOG).read_bytes()[: 2 * BATCH]
     world.crash()
     (directory / f"{LOG}.swap").write_bytes(survivors)
