@@ -36,6 +36,8 @@ log4j.appender.A.layout=org.apache.log4j.PatternLayout
 log4j.appender.A.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 START_TIMEOUT_S = 60
+# Starts fast, runs slowly.
+SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def cache_dir() -> Path:
@@ -73,7 +75,9 @@ def libs(version: str = "2.7.2", *, fetch: bool = False) -> Path | None:
     return home / "libs"
 
 
-def java_command(version: str, main_class: str, *, level: str = "WARN", heap: str = "256M"):
+def java_command(
+    version: str, main_class: str, *, level: str = "WARN", heap: str = "256M", flags=SMALL_JVM
+):
     """The command line that runs a class of Apache Kafka `version`."""
     folder = libs(version)
     if folder is None:
@@ -82,7 +86,7 @@ def java_command(version: str, main_class: str, *, level: str = "WARN", heap: st
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(LOG4J.format(level=level))
     return [
-        "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "java", f"-Xmx{heap}", *flags,
         f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class,
     ]  # fmt: skip
 
