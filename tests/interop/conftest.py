@@ -1,11 +1,15 @@
 """Brokers for tests with real clients: the same test runs on kctl and on Apache Kafka 2.7.2."""
 
+import time
 import uuid
 
 import pytest
 
+from kctl.protocol.messages import create_topics, delete_topics, find_coordinator
 from tests.support import apache_kafka
+from tests.support.broker_client import Twins
 from tests.support.kctl_process import KctlBroker
+from tests.support.twin_requests import fetched, wait_for_topic
 from tests.support.zookeeper import running_zookeeper
 
 SETTINGS = ("-c", "group.initial.rebalance.delay.ms=0")
@@ -42,3 +46,69 @@ def bootstrap(request):
 def topic(request):
     """A topic name of the test's own."""
     return f"{request.node.originalname}-{uuid.uuid4().hex[:8]}"[:200]
+
+
+@pytest.fixture(scope="module")
+def second_kctl(tmp_path_factory):
+    with KctlBroker(tmp_path_factory.mktemp("second"), *SETTINGS) as broker:
+        yield broker.address
+
+
+@pytest.fixture(
+    params=["second_kctl", pytest.param("apache_broker", marks=pytest.mark.kafka)],
+    ids=["kctl", "apache"],
+    scope="module",
+)
+def twins(request, kctl_broker):
+    pair = Twins(kctl_broker.address, request.getfixturevalue(request.param))
+    yield pair
+    pair.close()
+
+
+@pytest.fixture
+def new_topic(twins):
+    """Makes topics on both brokers; they go when the test is over."""
+    made = []
+
+    def make(partitions=1, **configs):
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        made.append(name)
+        answer = twins.ask(
+            create_topics.CreateTopicsRequest(
+                topics=[
+                    create_topics.CreatableTopic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=1,
+                        configs=[
+                            create_topics.CreateableTopicConfig(
+                                name=key.replace("_", "."), value=value
+                            )
+                            for key, value in configs.items()
+                        ],
+                    )
+                ]
+            ),
+            4,
+        )
+        assert answer["topics"][0]["error_code"] == 0, answer
+        return name
+
+    yield make
+    twins.ask(delete_topics.DeleteTopicsRequest(topic_names=made, timeout_ms=20_000), 3)
+
+
+@pytest.fixture
+def group(twins):
+    """A group that both brokers coordinate; __consumer_offsets is there."""
+    name = f"g-{uuid.uuid4().hex[:12]}"
+    request = find_coordinator.FindCoordinatorRequest(key=name)
+    deadline = time.monotonic() + 20
+    while any(answer["error_code"] for answer in twins.both(request)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    wait_for_topic(twins, "__consumer_offsets")
+    while fetched(twins, name, None, 7)["error_code"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return name
