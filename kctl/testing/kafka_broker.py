@@ -381,6 +381,7 @@ class KafkaBroker:
             return
         try:
             if broker is not None:
+                loop.call(self._faults.let_go, timeout_s=CALL_TIMEOUT_S)
                 loop.call(broker.shutdown, timeout_s=CALL_TIMEOUT_S)
         finally:
             loop.close(CALL_TIMEOUT_S)

@@ -20,7 +20,7 @@ from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.schema import Message
-from kctl.runtime.scheduler import Scheduler
+from kctl.runtime.scheduler import Scheduler, Timer
 from kctl.testing.error_answers import error_answer, mark_metadata
 
 Handle = Callable[[Request], None]
@@ -63,6 +63,9 @@ class RequestFaults:
     def __init__(self) -> None:
         # In the order injected; those without turns left are dropped.
         self._faults: list[InjectedFault] = []
+        # Requests that a latency keeps from the handlers, by number.
+        self._held: dict[int, tuple[Request, Timer]] = {}
+        self._held_count = 0
         # Requests that came over a connection, per API.
         self.request_counts: dict[int, int] = {}
 
@@ -79,6 +82,13 @@ class RequestFaults:
         """No faults any more; requests that are being delayed stay so."""
         self._faults.clear()
 
+    def let_go(self) -> None:
+        """The broker stops: nobody waits for requests that are being delayed."""
+        held, self._held = self._held, {}
+        for request, timer in held.values():
+            timer.cancel()
+            request.close()
+
     def interceptor(self, scheduler: Scheduler) -> Callable[[Request, Handle], None]:
         """For `Broker`: delays on `scheduler`."""
 
@@ -92,9 +102,19 @@ class RequestFaults:
             if latency is None:
                 self._meet(request, handle)
             else:
-                scheduler.call_later(latency.latency_ms, self._meet, request, handle)
+                self._hold(scheduler, latency.latency_ms, request, handle)
 
         return intercept
+
+    def _hold(self, scheduler: Scheduler, delay_ms: int, request: Request, handle: Handle) -> None:
+        self._held_count += 1
+        number = self._held_count
+
+        def release() -> None:
+            del self._held[number]
+            self._meet(request, handle)
+
+        self._held[number] = request, scheduler.call_later(delay_ms, release)
 
     def _meet(self, request: Request, handle: Handle) -> None:
         if _is_incremental(request) and self._is_pending(request.api_key, FaultKind.ERROR):

@@ -289,6 +289,19 @@ def test_latency_and_an_error_meet_the_same_request(kafka_broker):
 
 
 @orders
+def test_a_broker_that_stops_lets_go_of_requests_that_are_held_back(kafka_broker):
+    kafka_broker.inject_latency("Produce", 600_000, times=1)
+    client = producer(kafka_broker, retry_backoff_ms=10, reconnect_backoff_ms=10)
+    client.produce("orders", b"tea")
+    while not kafka_broker.request_count("Produce"):
+        client.poll(0.01)
+    kafka_broker.restart()
+    assert client.flush(TIMEOUT_S) == 0
+    assert kafka_broker.request_count("Produce") == 2
+    assert kafka_broker.log_lines == []
+
+
+@orders
 @pytest.mark.parametrize(("handled", "left"), [(False, 1), (True, 2)])
 def test_a_disconnect_before_or_after_the_record_is_written(kafka_broker, handled, left):
     injected = kafka_broker.inject_disconnect("Produce", handled=handled)

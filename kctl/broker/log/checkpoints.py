@@ -143,11 +143,12 @@ class Checkpoints:
 
         def done(future: Future[None]) -> None:
             self._under_way[path] -= 1
-            error = future.error()
-            if isinstance(error, StorageError):
+            try:
+                future.result()
+                if then is not None:
+                    then(path)
+            except StorageError as error:
                 self._on_failure(path, str(error))
-            elif error is None and then is not None:
-                then(path)
 
         self._under_way[path] += 1
         self._scheduler.background(job).add_done_callback(done)
