@@ -113,6 +113,8 @@ def test_a_command_loads_nothing_heavy(words):
         "crc32c",
         "yaml",
         "logging",
+        "numpy",
+        "pyarrow",
     )
     code = (
         "import sys; from kctl.cli.app import run; run(sys.argv[1:]);"
