@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--bootstrap-server|--by-duration|--command-config|--compression|--config|--data-dir|--delete-config|--file|--format|--group|--header|--input|--key|--key-separator|--listener|--max-messages|--null|--offset|--output|--partition|--partitions|--port|--profile|--property|--ready-file|--replica-assignment|--replication-factor|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--bootstrap-server|--by-duration|--command-config|--compare|--compression|--config|--data-dir|--delete-config|--file|--format|--group|--header|--input|--jobs|--key|--key-separator|--listener|--max-messages|--null|--offset|--output|--partition|--partitions|--port|--profile|--property|--ready-file|--replica-assignment|--replication-factor|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|cluster) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -21,12 +21,12 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
-            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
             "consume:--group"|"consume:-g") offer="@groups";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "group reset-offsets:--topic"|"group reset-offsets:-t") offer="@topics";;
@@ -37,6 +37,7 @@ _kctl() {
             "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --file --header --help --input --key --key-separator --null --output --partition --profile --property --timeout --timestamp";;
             "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
             "dump-log") offer="--deep-iteration --format --help --offsets-decoder --print-data-log --raw --transaction-log-decoder";;
+            "verify-log") offer="--bootstrap-server --command-config --compare --explain --help --jobs --output --profile --property --quick --replicas --timeout";;
             "completion") offer="--help";;
             "topic create") offer="--bootstrap-server --command-config --config --dry-run --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;
             "topic list") offer="--bootstrap-server --command-config --help --internal --output --profile --property --timeout";;
@@ -54,7 +55,7 @@ _kctl() {
         esac
     else
         case "$path:$count" in
-            ":0") offer="serve topic config group produce consume cluster dump-log completion";;
+            ":0") offer="serve topic config group produce consume cluster dump-log verify-log completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
             group:0) offer="reset-offsets list describe delete";;

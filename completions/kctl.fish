@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --bootstrap-server --by-duration --command-config --compression --config --data-dir --delete-config --file --format --group --header --input --key --key-separator --listener --max-messages --null --offset --output --partition --partitions --port --profile --property --ready-file --replica-assignment --replication-factor --seed-topic --set --shift-by --state --subtract --timeout --timestamp --to-datetime --to-offset --topic --zookeeper -C -D -H -O -S -X -b -c -d -f -g -i -k -l -m -o -p -r -t -z
+            case --acks --append --bootstrap-server --by-duration --command-config --compare --compression --config --data-dir --delete-config --file --format --group --header --input --jobs --key --key-separator --listener --max-messages --null --offset --output --partition --partitions --port --profile --property --ready-file --replica-assignment --replication-factor --seed-topic --set --shift-by --state --subtract --timeout --timestamp --to-datetime --to-offset --topic --zookeeper -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -49,6 +49,7 @@ complete -c kctl -n __kctl_needs -a produce -d 'Write records to a topic.'
 complete -c kctl -n __kctl_needs -a consume -d 'Read records of a topic.'
 complete -c kctl -n __kctl_needs -a cluster -d 'Show brokers and the controller.'
 complete -c kctl -n __kctl_needs -a dump-log -d 'Show what is in the files of a log directory.'
+complete -c kctl -n __kctl_needs -a verify-log -d 'Check the files of a log directory.'
 complete -c kctl -n __kctl_needs -a completion -d 'Print the completion script of a shell.'
 complete -c kctl -n '__kctl_needs topic' -a create -d 'Create topics'
 complete -c kctl -n '__kctl_needs topic' -a list -d 'List topics'
@@ -115,6 +116,18 @@ complete -c kctl -n '__kctl_at dump-log' -l transaction-log-decoder -d 'Read rec
 complete -c kctl -n '__kctl_at dump-log' -l raw -d 'Do not decode internal topics by their names.'
 complete -c kctl -n '__kctl_at dump-log' -l format -s o -r -f -a 'text json ndjson kafka' -d 'kafka: the very text of kafka-dump-log 2.7.'
 complete -c kctl -n '__kctl_at dump-log' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at verify-log' -l quick -s q -d 'Headers and checksums only, not the records.'
+complete -c kctl -n '__kctl_at verify-log' -l compare -r -F -d 'Another replica of the same partition.'
+complete -c kctl -n '__kctl_at verify-log' -l replicas -d 'Compare the replicas of topics over the network.'
+complete -c kctl -n '__kctl_at verify-log' -l jobs -s j -r -f -d 'Processes. [default: one a core]'
+complete -c kctl -n '__kctl_at verify-log' -l explain -d 'Say what a broker and what repair-log would do.'
+complete -c kctl -n '__kctl_at verify-log' -l bootstrap-server -s b -r -f -d 'Brokers to ask first. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
+complete -c kctl -n '__kctl_at verify-log' -l property -s X -r -f -d 'A setting of Apache Kafka\'s clients; may be repeated.'
+complete -c kctl -n '__kctl_at verify-log' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
+complete -c kctl -n '__kctl_at verify-log' -l command-config -r -F -d 'Apache Kafka\'s client.properties.'
+complete -c kctl -n '__kctl_at verify-log' -l timeout -r -f -d 'Give up after that. [default: 30s]'
+complete -c kctl -n '__kctl_at verify-log' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at verify-log' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at completion' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at completion' -f -a 'bash zsh fish'
 complete -c kctl -n '__kctl_at topic create' -l partitions -s p -r -f -d '[default: the broker\'s]'

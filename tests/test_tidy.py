@@ -38,7 +38,6 @@ UNREACHED = {
     "kctl.protocol.headers": "the definition against which the headers read by hand are tested",
     "kctl.records.columnar": "for export and verification, issue 5",
     "kctl.records.transactions": "for export, issue 5",
-    "kctl.storage.segment_files": "for verification and export, issues 5 and 7",
     "kctl.store.security_znodes": "for access control; its bytes are checked already",
 }
 

@@ -43,6 +43,7 @@ COMMANDS = (
     CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
     CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),
     CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
+    CommandRow("verify-log", "kctl.cli.verify_log", "Check the files of a log directory."),
     CommandRow("completion", "kctl.cli.completion", "Print the completion script of a shell."),
 )
 

@@ -1,0 +1,138 @@
+"""Verifies one partition's directory: its segments in order, and all that was written beside them.
+
+One pass over the batches feeds every check: the chain of offsets, the indexes, the replay of
+producers, the runs of leader epochs. Where bytes are damaged the pass goes on behind them, and
+what depends on them is not judged. Nothing is changed, and memory does not grow with the log.
+
+No check is stricter than what Apache Kafka does in its ordinary life: after `kill -9` the last
+segment's indexes are padded; compaction leaves gaps, removes markers and producers; retention
+takes away what the first batches would explain; producers that were silent too long are forgotten.
+
+Kafka 2.7: kafka.log.LogSegment.recover, kafka.log.Log.loadSegmentFiles
+"""
+
+from dataclasses import dataclass
+
+from kctl.dump.epoch_runs import EpochRuns, check_epochs
+from kctl.dump.findings import Findings
+from kctl.dump.offset_chain import OffsetChain
+from kctl.dump.producer_replay import ProducerReplay
+from kctl.dump.verify_rules import Finding, Rule
+from kctl.dump.verify_segment import PartitionState, Progress, SegmentPass, VerifyOptions
+from kctl.dump.verify_snapshots import SnapshotChecks
+from kctl.errors import StorageError
+from kctl.runtime.disk import Disk
+from kctl.storage.file_records import FileRecords
+from kctl.storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    parse_directory_name,
+    parse_file_name,
+)
+
+_COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
+_PASSING_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPartition:
+    """What a verification saw of a partition."""
+
+    directory: str
+    # First and end of the offsets in the segments; None without segments.
+    start_offset: int | None
+    end_offset: int
+    segments: int
+    batches: int
+    size: int
+    findings: list[Finding]
+
+
+def verify_partition(
+    disk: Disk, directory: str, options: VerifyOptions, progress: Progress = bool
+) -> VerifiedPartition:
+    """Verify a partition's directory; `progress` is told of bytes as they are done."""
+    return _PartitionVerifier(disk, directory, options, progress).run()
+
+
+class _PartitionVerifier:
+    def __init__(
+        self, disk: Disk, directory: str, options: VerifyOptions, progress: Progress
+    ) -> None:
+        self._disk = disk
+        self._directory = directory.rstrip("/")
+        self._names = disk.list(self._directory)
+        self._bases = self._offsets_of(LOG_SUFFIX)
+        self._findings = Findings()
+        start = self._bases[0] if self._bases else 0
+        snapshots = SnapshotChecks(
+            disk, self._directory, self._offsets_of(SNAPSHOT_SUFFIX), self._findings
+        )
+        self._state = PartitionState(
+            disk, self._directory, options, progress, self._findings,
+            OffsetChain(start, self._findings), EpochRuns(), snapshots,
+            ProducerReplay(snapshots.entries_at(start)),
+            is_replay_whole=start == 0 or snapshots.is_usable(start),
+            is_compacted=options.is_compacted or self._topic() in _COMPACTED_TOPICS,
+        )  # fmt: skip
+
+    def _topic(self) -> str:
+        name = parse_directory_name(self._directory.rpartition("/")[2])
+        return name.topic_partition.topic if name is not None else ""
+
+    def _offsets_of(self, suffix: str) -> list[int]:
+        names = map(parse_file_name, self._names)
+        return sorted(found[0] for found in names if found and found[1] == suffix)
+
+    def run(self) -> VerifiedPartition:
+        state = self._state
+        for i, base in enumerate(self._bases):
+            self._check_segment(base, self._bases[i + 1] if i + 1 < len(self._bases) else None)
+        state.chain.settle(None)
+        if not state.is_compacted:
+            state.chain.report_missing()
+        end = state.chain.next_offset
+        if self._bases:
+            state.snapshots.finish(end, state.replay, is_whole=state.may_judge_producers)
+            path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+            check_epochs(
+                self._disk, path, state.epochs, self._findings,
+                log_start_offset=state.options.log_start_offset, end_offset=end,
+            )  # fmt: skip
+        self._check_other_files()
+        return VerifiedPartition(
+            self._directory, self._bases[0] if self._bases else None, end, len(self._bases),
+            state.batches, state.size, self._findings.all(),
+        )  # fmt: skip
+
+    def _check_segment(self, base: int, following: int | None) -> None:
+        path = self._state.path(base, LOG_SUFFIX)
+        try:
+            records = FileRecords.open(self._disk, path)
+            try:
+                SegmentPass(self._state, base, following, records).run()
+            finally:
+                records.close()
+        except StorageError as error:
+            self._findings.add(Finding(path, Rule.UNREADABLE, str(error)))
+            self._state.is_damaged = True
+
+    def _check_other_files(self) -> None:
+        known = set(self._bases)
+        for name in self._names:
+            found = parse_file_name(name)
+            if found is None:
+                continue
+            offset, suffix = found
+            path = f"{self._directory}/{name}"
+            if suffix.endswith(_PASSING_SUFFIXES):
+                message = "a file on its way in or out"
+                self._findings.add(Finding(path, Rule.LEFTOVER_FILE, message))
+            elif suffix in INDEX_SUFFIXES and offset not in known:
+                message = "there is no .log of this name"
+                self._findings.add(Finding(path, Rule.ORPHAN_FILE, message))

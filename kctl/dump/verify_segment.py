@@ -1,0 +1,309 @@
+"""One pass over one segment: every check that batches feed, in one place.
+
+The pass belongs to a PartitionState, in which what outlives a segment goes on: the chain of
+offsets, the replay of producers, the runs of epochs.
+
+Kafka 2.7: kafka.log.LogSegment.recover
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kctl.dump.epoch_runs import EpochRuns
+from kctl.dump.findings import Findings
+from kctl.dump.offset_chain import OffsetChain
+from kctl.dump.producer_replay import ProducerReplay, marker_in
+from kctl.dump.segment_walk import WINDOW_BYTES, DamagedStretch, WalkedBatch, Window, walk
+from kctl.dump.verify_index import OffsetIndexCheck, TimeIndexCheck, check_transaction_index
+from kctl.dump.verify_rules import Finding, Rule
+from kctl.dump.verify_snapshots import SnapshotChecks
+from kctl.errors import CorruptDataError
+from kctl.records.memory_records import batch_at
+from kctl.runtime.disk import Disk
+from kctl.storage.file_records import FileRecords
+from kctl.storage.layout import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from kctl.storage.transaction_index import AbortedTransaction
+
+# Bytes decoded at once when records are checked too.
+RECORDS_WINDOW_BYTES = 8 * 1024 * 1024
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+# A file that was made with all its room at once ends at a multiple of this.
+_PREALLOCATED_UNIT = 4096
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """How thorough a verification is."""
+
+    # Also what is inside the batches, not only their headers and checksums.
+    with_records: bool = True
+    # The log directory was shut down cleanly: nothing may be padded.
+    is_clean: bool = False
+    # The log cleaner has been there.
+    is_compacted: bool = False
+    # Records below it are deleted, though their segment may still be there.
+    log_start_offset: int = 0
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What a verification of a partition carries from segment to segment."""
+
+    disk: Disk
+    directory: str
+    options: VerifyOptions
+    progress: Progress
+    findings: Findings
+    chain: OffsetChain
+    epochs: EpochRuns
+    snapshots: SnapshotChecks
+    replay: ProducerReplay
+    # Whether the replay began with all that a snapshot could know.
+    is_replay_whole: bool
+    is_compacted: bool
+    # Whether batches could not be read: what depends on all of them is not judged.
+    is_damaged: bool = False
+    batches: int = 0
+    size: int = 0
+
+    @property
+    def may_judge_producers(self) -> bool:
+        """Whether the replay knows everything that a snapshot or transaction index may say."""
+        return self.is_replay_whole and not self.is_damaged and not self.is_compacted
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        """A file of the directory."""
+        return f"{self.directory}/{file_name(base_offset, suffix)}"
+
+
+class SegmentPass:
+    """One pass over one segment; `following` is the next one's base offset."""
+
+    def __init__(
+        self, state: PartitionState, base: int, following: int | None, records: FileRecords
+    ) -> None:
+        self._state = state
+        self._base = base
+        self._following = following
+        self._is_last = following is None
+        self._records = records
+        self._path = records.path
+        self._findings = state.findings
+        self._chain = state.chain
+        self._offset_index: OffsetIndexCheck | None = None
+        self._time_index: TimeIndexCheck | None = None
+        self._aborted: list[AbortedTransaction] = []
+        self._is_first = True
+        self._is_misnamed = False
+        self._last_offset = base - 1
+
+    def run(self) -> None:
+        state = self._state
+        self._begin()
+        self._open_indexes()
+        window_bytes = RECORDS_WINDOW_BYTES if state.options.with_records else WINDOW_BYTES
+        done = 0
+        for item in walk(self._records, self._base, window_bytes=window_bytes):
+            if isinstance(item, Window):
+                self._on_window(item)
+                end = item.position + len(item.buffer)
+            else:
+                self._on_damage(item)
+                end = item.end
+            state.progress(end - done)
+            done = end
+        state.size += self._records.size
+        self._finish()
+
+    def _begin(self) -> None:
+        """The chain of offsets from the segment before to this one's name."""
+        self._chain.settle(self._base)
+        expected = self._chain.next_offset
+        if expected < self._base:
+            self._chain.add_missing(
+                Finding(
+                    self._path, Rule.MISSING_SEGMENT,
+                    f"offsets {expected} to {self._base - 1} are missing before this segment",
+                    None, expected, self._base - 1,
+                )
+            )  # fmt: skip
+            self._chain.next_offset = self._base
+
+    def _open_indexes(self) -> None:
+        state = self._state
+        may_be_padded = self._is_last and not state.options.is_clean
+        for suffix, missing in (
+            (INDEX_SUFFIX, Rule.INDEX_MISSING), (TIME_INDEX_SUFFIX, Rule.TIME_INDEX_MISSING),
+        ):  # fmt: skip
+            path = state.path(self._base, suffix)
+            disk = state.disk
+            if not disk.exists(path):
+                if self._records.size:
+                    self._findings.add(Finding(path, missing, "there is no such file"))
+            elif suffix == INDEX_SUFFIX:
+                self._offset_index = OffsetIndexCheck(
+                    disk, path, self._base, self._findings, may_be_padded=may_be_padded
+                )
+            else:
+                self._time_index = TimeIndexCheck(
+                    disk, path, self._base, self._findings, may_be_padded=may_be_padded
+                )
+
+    def _on_window(self, window: Window) -> None:
+        state = self._state
+        bad = self._unreadable_batches(window) if state.options.with_records else {}
+        for batch in window.batches:
+            reason = bad.get(batch.position) if bad else None
+            self._on_batch(window, batch, reason)
+        state.batches += len(window.batches)
+
+    def _on_batch(self, window: Window, batch: WalkedBatch, reason: str | None) -> None:
+        if self._is_first:
+            self._check_name(batch)
+        first = batch.base_offset
+        if batch.is_wrapper and not self._is_misnamed:
+            first = self._first_in_wrapper(window, batch)
+        if reason is not None:
+            self._findings.add(
+                Finding(
+                    self._path, Rule.RECORDS, reason, batch.position, first, batch.last_offset,
+                    batch.size,
+                )
+            )  # fmt: skip
+        if self._is_misnamed:
+            return
+        if batch.last_offset - self._base > _RELATIVE_OFFSET_MAX:
+            self._findings.add(
+                Finding(
+                    self._path, Rule.OFFSET_RANGE,
+                    f"offset {batch.last_offset} is too far from the segment's {self._base}",
+                    batch.position, first, batch.last_offset, batch.size,
+                )
+            )  # fmt: skip
+        self._last_offset = max(self._last_offset, batch.last_offset)
+        self._chain.on_batch(self._path, batch, first)
+        if self._offset_index is not None:
+            self._offset_index.on_batch(batch)
+        if self._time_index is not None:
+            self._time_index.on_batch(batch)
+        if batch.magic == 2:
+            self._on_modern(window, batch)
+
+    def _on_modern(self, window: Window, batch: WalkedBatch) -> None:
+        """What only v2 batches have: epochs and producers; and counts that show compaction."""
+        state = self._state
+        if batch.record_count != batch.last_offset - batch.base_offset + 1:
+            state.is_compacted = True
+        if batch.leader_epoch >= 0:
+            state.epochs.on_batch(self._path, batch)
+        snapshots = state.snapshots
+        if batch.base_offset >= snapshots.next_offset:
+            snapshots.compare(
+                batch.base_offset, state.replay, is_whole=state.may_judge_producers
+            )  # fmt: skip
+        if batch.producer_id >= 0:
+            marker = None
+            if batch.is_control:
+                marker = marker_in(window.buffer, batch.position - window.position)
+            aborted = state.replay.apply(batch, marker)
+            if aborted is not None:
+                self._aborted.append(aborted)
+
+    def _check_name(self, batch: WalkedBatch) -> None:
+        self._is_first = False
+        following = self._following
+        is_below = batch.last_offset < self._base
+        is_beyond = following is not None and batch.base_offset >= following
+        if is_below or (is_beyond and batch.base_offset != self._chain.next_offset):
+            self._is_misnamed = True
+            self._findings.add(
+                Finding(
+                    self._path, Rule.SEGMENT_NAME,
+                    f"its first batch has offset {batch.base_offset}, the name says {self._base}"
+                    + (f" and the next segment begins at {following}" if following else ""),
+                    batch.position, batch.base_offset, batch.last_offset,
+                )
+            )  # fmt: skip
+            self._state.is_damaged = True
+            self._offset_index = self._time_index = None
+
+    def _first_in_wrapper(self, window: Window, batch: WalkedBatch) -> int:
+        """A wrapper's first offset, if records are looked at; else what suits."""
+        if self._state.options.with_records:
+            try:
+                return int(batch_at(window.buffer, batch.position - window.position).base_offset)
+            except (CorruptDataError, StopIteration):
+                pass
+        return min(self._chain.next_offset, batch.last_offset)
+
+    def _unreadable_batches(self, window: Window) -> dict[int, str]:
+        from kctl.dump.verify_records import unreadable_batches
+
+        return unreadable_batches(window)
+
+    def _on_damage(self, item: DamagedStretch) -> None:
+        state = self._state
+        rule, message = item.rule, item.reason
+        last = item.next_offset - 1 if item.next_offset is not None else None
+        if self._following is not None and item.next_offset is None:
+            last = self._following - 1
+        length = item.end - item.position
+        if rule is Rule.ZERO_TAIL and self._may_be_preallocated(item):
+            rule = Rule.PREALLOCATED
+        if rule in (Rule.ZERO_TAIL, Rule.ZERO_BLOCK, Rule.PREALLOCATED):
+            message = f"{length} bytes of NULs"
+        if last is not None and last < item.expected_offset:
+            last = None
+        self._findings.add(
+            Finding(
+                self._path, rule, message, item.position, item.expected_offset, last, length
+            )
+        )  # fmt: skip
+        if rule is not Rule.PREALLOCATED:
+            state.is_damaged = True
+        if self._is_misnamed:
+            return
+        if self._offset_index is not None:
+            self._offset_index.on_damage(item.end)
+        if self._time_index is not None and rule is not Rule.PREALLOCATED:
+            self._time_index.on_damage()
+        if last is not None:
+            self._chain.jump(last + 1)
+
+    def _may_be_preallocated(self, item: DamagedStretch) -> bool:
+        is_clean = self._state.options.is_clean
+        return self._is_last and not is_clean and item.end % _PREALLOCATED_UNIT == 0
+
+    def _finish(self) -> None:
+        state = self._state
+        if self._is_misnamed:
+            if self._following is not None:
+                self._chain.jump(self._following)
+            return
+        if self._offset_index is not None:
+            self._offset_index.finish(self._records.size, is_last=self._is_last)
+        if self._time_index is not None:
+            self._time_index.finish(self._last_offset, is_last=self._is_last)
+        if not state.is_damaged:
+            check_transaction_index(
+                state.disk, state.path(self._base, TXN_INDEX_SUFFIX), self._base,
+                self._aborted, self._findings, is_complete=state.may_judge_producers,
+            )  # fmt: skip
+        following = self._following
+        if following is not None and self._chain.next_offset > following:
+            self._check_overlap(following)
+
+    def _check_overlap(self, following: int) -> None:
+        if self._findings.has(self._path, Rule.BATCH_OFFSET):
+            return
+        self._findings.add(
+            Finding(
+                self._path, Rule.SEGMENT_OVERLAP,
+                f"it goes on to offset {self._chain.next_offset - 1}, the next segment begins at "
+                f"{following}",
+                None, following, self._chain.next_offset - 1,
+            )
+        )  # fmt: skip
+        self._chain.next_offset = following

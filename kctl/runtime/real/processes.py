@@ -1,0 +1,83 @@
+"""Runs the same work on many items in processes of their own, and tells how far they are.
+
+For work that is all computation: one interpreter runs on one core. Items and results are pickled.
+A single item, or a single process, is worked on right here.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.sharedctypes import Synchronized
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Given the item, and a function to call with how much more of it is done.
+Work = Callable[[Item, Callable[[int], object]], Result]
+
+_POLL_SECONDS = 0.1
+
+# In a worker: its work and the counter shared by all.
+_worker: tuple[Work[Any, Any], "Synchronized[int]"] | None = None
+
+
+def core_count() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def map_in_processes(
+    work: Work[Item, Result],
+    items: Sequence[Item],
+    processes: int,
+    on_progress: Callable[[int], object],
+) -> Iterator[Result]:
+    """The results, as they come; `on_progress` is given the sum of what is done."""
+    if min(processes, len(items)) <= 1:
+        yield from _map_here(work, items, on_progress)
+        return
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    done: Synchronized[int] = context.Value("q", 0)
+    with context.Pool(min(processes, len(items)), _set_up, (work, done)) as pool:
+        results = pool.imap_unordered(_run, items)
+        left = len(items)
+        while left:
+            try:
+                result = results.next(timeout=_POLL_SECONDS)
+            except multiprocessing.TimeoutError:
+                on_progress(done.value)
+                continue
+            left -= 1
+            on_progress(done.value)
+            yield result
+
+
+def _map_here(
+    work: Work[Item, Result], items: Sequence[Item], on_progress: Callable[[int], object]
+) -> Iterator[Result]:
+    total = 0
+
+    def progress(more: int) -> None:
+        nonlocal total
+        total += more
+        on_progress(total)
+
+    for item in items:
+        yield work(item, progress)
+
+
+def _set_up(work: Work[Any, Any], done: "Synchronized[int]") -> None:
+    global _worker  # noqa: PLW0603 - a worker process is born for this one thing
+    _worker = work, done
+
+
+def _run(item: Any) -> Any:
+    assert _worker is not None
+    work, done = _worker
+
+    def progress(more: int) -> None:
+        with done.get_lock():
+            done.value += more
+
+    return work(item, progress)
