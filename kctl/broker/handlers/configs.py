@@ -90,7 +90,8 @@ def _entries(
     if resource_type == TOPIC_RESOURCE:
         check_topic_name(name)
         if not services.metadata_cache.contains(name):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            # No words, but not null: a client prints them as they are.
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return topic_entries(services.dynamic_configs.topic(name), view, names)
     if resource_type == BROKER_RESOURCE:
         if name == "":

@@ -1,0 +1,365 @@
+"""Apache Kafka's command-line tools, of 2.7.2 and of 3.9.1: run against kctl and against Apache Kafka
+2.7.2, they are to exit and to say the same."""
+
+import json
+import re
+import time
+
+import pytest
+
+from tests.support import apache_kafka
+from tests.support.java_tools import JavaTools
+
+pytestmark = pytest.mark.kafka
+
+HEARD_TIMEOUT_S = 20
+VERSIONS = ["2.7.2", "3.9.1"]
+# 2.7's class, and where another: 3.9's.
+CLASSES = {
+    "api-versions": ("kafka.admin.BrokerApiVersionsCommand",),
+    "cluster": ("org.apache.kafka.tools.ClusterTool",),
+    "configs": ("kafka.admin.ConfigCommand",),
+    "console-consumer": (
+        "kafka.tools.ConsoleConsumer",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    ),
+    "console-producer": ("kafka.tools.ConsoleProducer",),
+    "consumer-groups": (
+        "kafka.admin.ConsumerGroupCommand",
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    ),
+    "consumer-perf": (
+        "kafka.tools.ConsumerPerformance",
+        "org.apache.kafka.tools.ConsumerPerformance",
+    ),
+    "delete-records": (
+        "kafka.admin.DeleteRecordsCommand",
+        "org.apache.kafka.tools.DeleteRecordsCommand",
+    ),
+    "get-offsets": ("kafka.tools.GetOffsetShell", "org.apache.kafka.tools.GetOffsetShell"),
+    "log-dirs": ("kafka.admin.LogDirsCommand", "org.apache.kafka.tools.LogDirsCommand"),
+    "producer-perf": ("org.apache.kafka.tools.ProducerPerformance",),
+    "topics": ("kafka.admin.TopicCommand", "org.apache.kafka.tools.TopicCommand"),
+    "verifiable-consumer": ("org.apache.kafka.tools.VerifiableConsumer",),
+    "verifiable-producer": ("org.apache.kafka.tools.VerifiableProducer",),
+}
+# How they are told where the broker is; most by --bootstrap-server.
+BROKER_OPTIONS = {
+    ("consumer-perf", "2.7.2"): "--broker-list",
+    ("get-offsets", "2.7.2"): "--broker-list",
+}
+TIME = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\] ")
+IN_PASSING = re.compile(r"^\t(at|\.\.\.) |^WARN |InstanceAlreadyExistsException")
+
+
+class ToolsOnBoth:
+    """The tools of one version, each run on both brokers."""
+
+    def __init__(self, tools: JavaTools, kctl: str, apache: str) -> None:
+        self.tools = tools
+        self.version = tools.version
+        self.addresses = (kctl, apache)
+
+    def run(self, tool, *arguments, but=list, until=None, **options):
+        """What kctl makes the tool say, line by line, and Apache Kafka too; `but` changes what may
+        differ. Run again until it says `until`, a pattern: of changes brokers hear in their own
+        time."""
+        answers = []
+        for address in self.addresses:
+            deadline = time.monotonic() + HEARD_TIMEOUT_S
+            while True:
+                lines = self.run_on(address, tool, *arguments, **options)
+                if until is None or re.search(until, "\n".join(lines)):
+                    break
+                assert time.monotonic() < deadline, (until, lines)
+            answers.append(but(lines))
+        assert answers[0] == answers[1], (tool, arguments)
+        return answers[0]
+
+    def run_on(self, address, tool, *arguments, **options):
+        """What one broker makes the tool say."""
+        classes = CLASSES[tool]
+        main_class = classes[-1 if self.version > "3" else 0]
+        where = BROKER_OPTIONS.get((tool, self.version), "--bootstrap-server")
+        place = (where, address)
+        if tool == "producer-perf":
+            place = ("--producer-props", f"bootstrap.servers={address}")
+        result = self.tools.run(main_class, *arguments, *place, **options)
+        return comparable(result, address)
+
+
+def comparable(result, address):
+    """The lines of stdout and stderr, without times of day, stacks, the broker's address, and what
+    is warned of while it lasts."""
+    lines = result.lines + [line.rstrip() for line in result.err.splitlines() if line.strip()]
+    for pattern, replacement in (
+        (TIME, ""), (re.escape(address), "BROKER"), (address.rpartition(":")[2], "PORT"),
+        (r"clientId=[\w-]+", "clientId"),
+        # Columns are as wide as ports have digits.
+        ("  +", "  "),
+    ):  # fmt: skip
+        lines = [re.sub(pattern, replacement, line) for line in lines]
+    return [line for line in lines if not IN_PASSING.search(line)]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def tools(request):
+    if apache_kafka.libs(request.param) is None:
+        pytest.skip(f"no jars: python tests/support/apache_kafka.py {request.param}")
+    with JavaTools(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def both(tools, kctl_broker, apache_broker):
+    return ToolsOnBoth(tools, kctl_broker.address, apache_broker)
+
+
+@pytest.fixture
+def new_topic(both, topic):
+    """A topic on both brokers with the name of the test."""
+    both.run("topics", "--create", "--topic", topic, "--partitions", 1, "--replication-factor", 1)
+    yield topic
+    both.run("topics", "--delete", "--topic", topic)
+
+
+def produce(both, topic, *lines, options=()):
+    both.run("console-producer", "--topic", topic, *options, stdin="\n".join((*lines, "")))
+
+
+def lines_with(word):
+    """Only the lines with a word; in no order."""
+    return lambda lines: sorted(line for line in lines if word in line)
+
+
+def without_numbers(lines):
+    """How fast it went, and when, is not compared."""
+    return [re.sub(r"-?\d+(\.\d+)?(E-?\d+)?|NaN|Infinity", "#", line) for line in lines]
+
+
+def test_topics_from_their_creation_to_their_end(both, topic):
+    new = ("--create", "--topic", topic)
+    both.run("topics", *new, "--partitions", 2, "--replication-factor", 1,
+             "--config", "retention.ms=1000", "--config", "cleanup.policy=compact")  # fmt: skip
+    both.run("topics", *new, status=1)
+    both.run("topics", *new, "--if-not-exists")
+    assert both.run("topics", "--list", but=lines_with(topic)) == [topic]
+    describe = ("topics", "--describe", "--topic", topic)
+    assert len(both.run(*describe, but=sorted_settings, until="PartitionCount: 2")) == 3
+    both.run("topics", "--describe", "--topics-with-overrides", but=lines_with(topic))
+    both.run("topics", "--describe", "--under-replicated-partitions", "--topic", topic)
+    both.run("topics", "--alter", "--topic", topic, "--partitions", 4)
+    assert len(both.run(*describe, but=sorted_settings, until="PartitionCount: 4")) == 5
+    both.run("topics", "--alter", "--topic", topic, "--partitions", 2, status=1)
+    both.run("topics", "--delete", "--topic", topic)
+    assert both.run("topics", "--list", but=lines_with(topic)) == []
+    both.run("topics", "--delete", "--topic", topic, status=1)
+    both.run("topics", "--describe", "--topic", topic, status=1)
+
+
+def sorted_settings(lines):
+    """A topic's overrides are in the order of Java's maps."""
+    return [
+        re.sub(r"(?<=Configs: ).+", lambda found: ",".join(sorted(found[0].split(","))), line)
+        for line in lines
+    ]
+
+
+def test_topics_that_cannot_be(both, topic):
+    new = ("--create", "--topic")
+    both.run("topics", *new, topic, "--partitions", 0, "--replication-factor", 1, status=1)
+    both.run("topics", *new, topic, "--partitions", 1, "--replication-factor", 3, status=1)
+    both.run("topics", *new, "not a name", status=1)
+    both.run("topics", *new, topic, "--config", "retention.ms=long", status=1)
+    both.run("topics", *new, topic, "--config", "no.such=1", status=1)
+
+
+def test_settings_of_topics(both, new_topic):
+    name = ("--entity-type", "topics", "--entity-name", new_topic)
+    change = ("configs", "--alter", *name, "--add-config")
+    both.run(*change, "retention.ms=5000,cleanup.policy=[compact,delete]")
+    both.run("configs", "--describe", *name, but=sorted, until="cleanup.policy=compact,delete")
+    assert len(both.run("configs", "--describe", "--all", *name, but=sorted)) > 26
+    both.run("configs", "--alter", *name, "--delete-config", "retention.ms")
+    assert len(both.run("configs", "--describe", *name, until=r"(?s)^(?!.*retention\.ms)")) == 2
+    both.run("configs", "--alter", *name, "--delete-config", "retention.ms", status=1)
+    both.run(*change, "retention.ms=long", status=1)
+    both.run(*change, "no.such.setting=1", status=1)
+    both.run(
+        "configs", "--describe", "--entity-type", "topics", "--entity-name", "gone", status=None
+    )
+
+
+@pytest.mark.parametrize("broker", [("--entity-default",), ("--entity-name", "0")])
+def test_settings_of_brokers(both, broker):
+    name = ("--entity-type", "brokers", *broker)
+    both.run("configs", "--alter", *name, "--add-config", "log.retention.ms=1000000")
+    try:
+        changed = "log.retention.ms=1000000"
+        both.run("configs", "--describe", *name, but=sorted, until=changed)
+        both.run("configs", "--alter", *name, "--add-config", "broker.id=7", status=1)
+        both.run("configs", "--alter", *name, "--add-config", "log.cleaner.threads=x", status=1)
+    finally:
+        both.run("configs", "--alter", *name, "--delete-config", "log.retention.ms")
+    if "--entity-name" in broker:
+        places = re.compile(r"(listeners|log\.dirs?|port|zookeeper\.connect|[a-z.]*id)=")
+        every = both.run(
+            "configs", "--describe", "--all", *name,
+            but=lambda lines: sorted(line for line in lines if not places.search(line)),
+            until="log.retention.ms=null",
+        )  # fmt: skip
+        assert len(every) > 150
+
+
+def test_records_go_in_and_come_out(both, new_topic):
+    split = ("--property", "parse.key=true", "--property", "key.separator=:")
+    produce(both, new_topic, "a:1", "b:2", options=split)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        produce(both, new_topic, f"c:{codec}", options=(*split, "--compression-codec", codec))
+    safe = ("--producer-property", "enable.idempotence=true", "--request-required-acks", "all")
+    produce(both, new_topic, "d:safe", options=(*split, *safe))
+    shown = ("--property", "print.key=true", "--property", "print.partition=true")
+    read = ("console-consumer", "--topic", new_topic, *shown)
+    found = both.run(*read, "--from-beginning", "--max-messages", 7, but=without_partition)
+    assert found[:-1] == ["a\t1", "b\t2", "c\tgzip", "c\tsnappy", "c\tlz4", "c\tzstd", "d\tsafe"]
+    tail = both.run(
+        *read, "--partition", 0, "--offset", 5, "--max-messages", 2, but=without_partition
+    )
+    assert tail[:-1] == ["c\tzstd", "d\tsafe"]
+    both.run(*read, "--from-beginning", "--max-messages", 7, "--isolation-level", "read_committed")
+    both.run(*read, "--from-beginning", "--timeout-ms", 1500, status=None)
+
+
+def without_partition(lines):
+    """2.7 and 3.9 print it in their own ways."""
+    return [re.sub(r"^Partition:\d+\t|^\d+\t|\tPartition:\d+$|\t0$", "", line) for line in lines]
+
+
+def test_groups_from_their_first_commit_to_their_end(both, new_topic, topic):
+    group = f"group-{topic}"
+    produce(both, new_topic, *"abcde")
+    read = ("console-consumer", "--topic", new_topic, "--group", group)
+    assert both.run(*read, "--from-beginning", "--max-messages", 3)[:3] == ["a", "b", "c"]
+    name = ("consumer-groups", "--group", group)
+    assert both.run("consumer-groups", "--list", but=lines_with(group)) == [group]
+    both.run("consumer-groups", "--list", "--state", but=lines_with(group))
+    shown = both.run(*name, "--describe")
+    assert any(re.search(rf"{group} +{new_topic} +0 +3 +5 +2 ", line) for line in shown)
+    both.run(*name, "--describe", "--members")
+    both.run(*name, "--describe", "--state")
+    reset = (*name, "--reset-offsets", "--topic", new_topic)
+    for how in (
+        ("--to-earliest",), ("--to-latest",), ("--to-current",), ("--to-offset", 2),
+        ("--to-offset", 99), ("--shift-by", -1), ("--to-datetime", "2020-01-01T00:00:00.000"),
+    ):  # fmt: skip
+        both.run(*reset, *how, "--dry-run")
+        both.run(*reset, *how, "--execute")
+    both.run(*name, "--describe")
+    assert both.run(*read, "--max-messages", 1)[0] == "a"
+    both.run(*name, "--delete-offsets", "--topic", new_topic)
+    both.run(*name, "--delete-offsets", "--topic", "no-such-topic", status=None)
+    both.run(*name, "--delete")
+    both.run(*name, "--delete", status=None)
+    both.run(*name, "--describe", status=None)
+    assert both.run("consumer-groups", "--list", but=lines_with(group)) == []
+
+
+def test_records_are_deleted_and_offsets_told(both, new_topic, tmp_path):
+    produce(both, new_topic, *"abcdef")
+    asked = ("get-offsets", "--topic", new_topic, "--time")
+    assert both.run(*asked, -1) == [f"{new_topic}:0:6"]
+    assert both.run(*asked, -2) == [f"{new_topic}:0:0"]
+    file = tmp_path / "offsets.json"
+
+    def delete(offset):
+        partition = {"topic": new_topic, "partition": 0, "offset": offset}
+        file.write_text(json.dumps({"partitions": [partition], "version": 1}))
+        both.run("delete-records", "--offset-json-file", file, status=None)
+
+    delete(4)
+    assert both.run(*asked, -2) == [f"{new_topic}:0:4"]
+    delete(2)
+    delete(99)
+    delete(-1)
+    assert both.run(*asked, -2) == [f"{new_topic}:0:6"]
+
+
+def test_log_dirs(both, new_topic):
+    produce(both, new_topic, *"abc")
+
+    def partitions(lines):
+        found = json.loads(lines[-1])
+        assert found["brokers"][0]["logDirs"][0]["error"] is None
+        return lines[:-1] + found["brokers"][0]["logDirs"][0]["partitions"]
+
+    *_, partition = both.run("log-dirs", "--describe", "--topic-list", new_topic, but=partitions)
+    assert partition["partition"] == f"{new_topic}-0"
+    assert partition["size"] > 0
+
+
+def test_what_is_served_is_told(both):
+    def versions(lines):
+        found = (re.match(r"\s*(\w+\(\d+\)): ([^,\[]+)", line) for line in lines)
+        return {it[1]: it[2] for it in found if it and it[2] != "UNSUPPORTED"}
+
+    ours, theirs = (versions(both.run_on(address, "api-versions")) for address in both.addresses)
+    assert ours.items() <= theirs.items()
+    assert len(ours) >= 30
+    if both.version > "3":
+        both.run("cluster", "cluster-id", but=lambda lines: [re.sub(r": \S+$", "", *lines)])
+
+
+def test_many_records_at_full_speed(both, new_topic):
+    """What is measured is told in the same words."""
+    sent = both.run(
+        "producer-perf", "--topic", new_topic, "--num-records", 5000, "--record-size", 100,
+        "--throughput", -1, but=lambda lines: without_numbers(lines[-1:]),
+    )  # fmt: skip
+    assert "records sent" in sent[0]
+    for address in both.addresses:
+        read = both.run_on(
+            address, "consumer-perf", "--topic", new_topic, "--messages", 5000, "--timeout", 20_000
+        )
+        header, values = (line.split(", ") for line in read[:2])
+        assert values[header.index("data.consumed.in.nMsg")] == "5000"
+
+
+def test_verifiable_clients(both, new_topic, topic):
+    def events(lines):
+        """What happened, not when; stops are told or not."""
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        for event in found:
+            event.pop("timestamp", None)
+            for key in [key for key in event if "throughput" in key]:
+                event.pop(key)
+        return found
+
+    sent = both.run(
+        "verifiable-producer", "--topic", new_topic, "--max-messages", 20, "--acks", -1, but=events
+    )
+    assert [event["value"] for event in sent if event["name"] == "producer_send_success"] == [
+        str(n) for n in range(20)
+    ]
+    assert sent[-1]["acked"] == 20
+
+    def summary(lines):
+        """How it is cut into polls is chance."""
+        found = events(lines)
+        consumed = [event["count"] for event in found if event["name"] == "records_consumed"]
+        commits = [e["offsets"] for e in found if e["name"] == "offsets_committed"]
+        return [sorted({event["name"] for event in found}), sum(consumed), commits[-1]]
+
+    names, consumed, _ = both.run(
+        "verifiable-consumer", "--topic", new_topic, "--group-id", f"group-{topic}",
+        "--max-messages", 20, "--reset-policy", "earliest", but=summary,
+    )  # fmt: skip
+    assert consumed == 20
+    assert {"partitions_assigned", "offsets_committed", "records_consumed"} <= set(names)
+
+
+def test_a_topic_that_is_not_there(both, topic):
+    both.run("get-offsets", "--topic", topic, status=None)
+    both.run("consumer-groups", "--describe", "--group", f"group-{topic}", status=None)
+    both.run("consumer-groups", "--delete", "--group", f"group-{topic}", status=None)
+    both.run("topics", "--delete", "--topic", topic, status=1)
+    both.run("topics", "--alter", "--topic", topic, "--partitions", 3, status=1)
