@@ -48,7 +48,6 @@ NOT_SERVED = {
     ApiKey.ALTER_CLIENT_QUOTAS: "quotas: not yet",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "SASL: not yet",
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL: not yet",
-    ApiKey.ALTER_ISR: "several brokers: not yet",
     ApiKey.UPDATE_FEATURES: "nothing to update: Kafka 2.7 defines no feature",
 }
 

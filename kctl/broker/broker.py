@@ -19,6 +19,7 @@ from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config import BrokerConfig
 from kctl.broker.config_entries import BrokerConfigView
 from kctl.broker.controller.controller import Controller
+from kctl.broker.controller_channel import ControllerChannel
 from kctl.broker.coordinator.group_coordinator_service import (
     GROUP_METADATA_TOPIC,
     GroupCoordinatorService,
@@ -32,9 +33,17 @@ from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.alter_isr import (
+    AlterIsrManager,
+    ControllerIsrWriter,
+    IsrWriter,
+    StoreIsrWriter,
+)
+from kctl.broker.replication.fetcher_manager import FetcherManager
 from kctl.broker.replication.leadership import Leadership, RoleChange
 from kctl.broker.replication.partition import Role
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.replica_fetcher import FetcherOptions
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.services import Services
@@ -71,13 +80,15 @@ class Broker:
         config: BrokerConfig,
         store_directory: str | None,
         *,
+        store: MetadataStore | None = None,
         served: Mapping[ApiKey, tuple[int, int]] | None = None,
         interceptor: Interceptor | None = None,
     ) -> None:
         """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked.
 
-        For tests: `served` narrows the APIs to first and last version each; `interceptor` gets
-        every request of a connection, and the function that would handle it.
+        For tests: `store` is used instead, a session that is the broker's to close; `served`
+        narrows the APIs to first and last version each; `interceptor` gets every request of a
+        connection, and the function that would handle it.
         """
         self.runtime = runtime
         self._served = served or {key: (key.min_version, key.max_version) for key in HANDLERS}
@@ -90,8 +101,10 @@ class Broker:
         # Ends with an error when the broker can serve no longer.
         self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
-        self._store: MetadataStore | None = None
+        self._store = store
         self._server: SocketServer | None = None
+        # What this broker follows; there from `start` on.
+        self.fetchers: FetcherManager | None = None
         # What to do at shutdown, the last first.
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
 
@@ -126,6 +139,8 @@ class Broker:
         await self._until_ready(services)
 
     async def _open_store(self) -> MetadataStore:
+        if self._store is not None:
+            return self._store
         if self._store_directory is not None:
             is_durable = self.config.log_flush_interval_messages == 1
             return EmbeddedStore.open(self.runtime, self._store_directory, fsync=is_durable)
@@ -217,6 +232,7 @@ class Broker:
             runtime.clock,
             lambda topic: self._log_config(dynamic_configs, topic),
             lambda: controller.broker_epoch,
+            config.replica_lag_time_max_ms,
         )
         services = Services(
             runtime=runtime,
@@ -240,11 +256,47 @@ class Broker:
             leadership=leadership,
             served=self._served,
         )
+        self._replicate(services)
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
         log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
         self._undo.append(group_coordinator.shutdown)
         return services
+
+    def _replicate(self, services: Services) -> None:
+        """Follow leaders elsewhere, and keep the ISRs of what is led here."""
+        runtime, config = services.runtime, self.config
+        fetchers = self.fetchers = FetcherManager(
+            runtime,
+            services.replica_manager,
+            fetcher_options(services.broker_id, config),
+            lambda broker_id: services.metadata_cache.broker_endpoint(
+                broker_id, config.inter_broker_listener
+            ),
+        )
+        services.leadership.on_role_change(fetchers.on_role_change)
+        self._undo.append(fetchers.shutdown)
+        to_controller = ControllerChannel(
+            runtime,
+            services.broker_id,
+            services.metadata_cache,
+            config.inter_broker_listener,
+            services.controller.ask,
+            timeout_ms=config.controller_socket_timeout_ms,
+        )
+        self._undo.append(to_controller.close)
+        writer: IsrWriter
+        if config.is_at_least("2.7-IV2"):
+            writer = ControllerIsrWriter(
+                services.broker_id, lambda: services.controller.broker_epoch, to_controller.ask
+            )
+        else:
+            writer = StoreIsrWriter(services.cluster_store)
+        alter_isr = AlterIsrManager(
+            runtime, services.replica_manager, writer, config.replica_lag_time_max_ms
+        )
+        alter_isr.start()
+        self._undo.append(alter_isr.shutdown)
 
     def _listen(self) -> None:
         config = self.config
@@ -431,6 +483,19 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
     deleted = [change.topic_partition for change in changes if change.is_deleted]
     if deleted:
         coordinator.on_partitions_deleted(deleted)
+
+
+def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:
+    """How this broker fetches as a follower."""
+    return FetcherOptions(
+        broker_id=broker_id,
+        wait_ms_max=config.replica_fetch_wait_max_ms,
+        bytes_min=config.replica_fetch_min_bytes,
+        response_bytes_max=config.replica_fetch_response_max_bytes,
+        partition_bytes_max=config.replica_fetch_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        truncates_on_fetch=config.is_at_least("2.7-IV1"),
+    )
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:

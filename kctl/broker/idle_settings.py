@@ -1,4 +1,4 @@
-"""IDLE_SETTINGS: settings of Apache Kafka's brokers that kctl knows and that change nothing, and why.
+"""IDLE_SETTINGS: settings of Apache Kafka's brokers that change nothing here, and why.
 
 A start names those that were set; docs/compatibility.md lists all. That this is the whole list is
 checked against the source, where nothing looks these settings up (tests/test_compatibility.py).
@@ -41,12 +41,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "controlled.shutdown.retry.backoff.ms",
         "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
-        "replica.fetch.wait.max.ms",
-        "replica.lag.time.max.ms",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
     ),

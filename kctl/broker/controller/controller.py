@@ -35,13 +35,17 @@ from kctl.broker.controller.cluster_changes import ClusterChanges
 from kctl.broker.controller.context import ControllerContext
 from kctl.broker.controller.elections import ElectionStrategy
 from kctl.broker.controller.events import ControllerEvent
+from kctl.broker.controller.isr_changes import IsrChanges
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
 from kctl.broker.controller.state_changes import StateChanges
 from kctl.errors import KctlError
 from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_isr import AlterIsrRequest
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
-from kctl.runtime.future import Task
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future, Task
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store import znodes
@@ -115,7 +119,13 @@ class Controller:
             events.IsrChangeNotification: self._on_isr_change_notification,
             events.LogDirEventNotification: self._on_log_dir_event,
             events.AutoPreferredElection: self._on_auto_preferred_election,
+            events.Asked: self._on_asked,
             ResponseReceived: self._on_response,
+        }
+        isr_changes = IsrChanges(self.context, self._batch, cluster_store, self._isrs_changed)
+        # What the active controller is asked by requests.
+        self._answers: dict[type, Callable[[Any], Awaitable[Message]]] = {
+            AlterIsrRequest: isr_changes.alter,
         }
 
     # --- for the rest of the broker
@@ -135,6 +145,16 @@ class Controller:
     def is_idle(self) -> bool:
         """Whether every event so far is done with."""
         return not self._queue and (self._runner is None or self._runner.done)
+
+    def ask(self, request: Message) -> Future[Message]:
+        """What the controller answers; NOT_CONTROLLER if this broker is not it, or ceases to be
+        before it came to the request."""
+        asked = events.Asked(request, self._runtime.scheduler.future())
+        if self.is_active and not self._stopped:
+            self._put(asked)
+        else:
+            asked.refuse(ErrorCode.NOT_CONTROLLER)
+        return asked.answer
 
     async def register_broker(self) -> int:
         """Announce this broker in the store, before `start`; its epoch.
@@ -166,7 +186,7 @@ class Controller:
     async def shutdown(self) -> None:
         """Finish the event under way, then step down; the session's end lets another take over."""
         self._stopped = True
-        self._queue.clear()
+        self._clear_queue()
         runner = self._runner
         if runner is not None and not runner.done:
             await runner
@@ -190,6 +210,13 @@ class Controller:
         self._queue.append(event)
         if self._runner is None or self._runner.done:
             self._runner = self._runtime.scheduler.spawn(self._run(), "controller")
+
+    def _clear_queue(self) -> None:
+        """Forget what waits; whoever asked is sent to the next controller."""
+        for event in self._queue:
+            if isinstance(event, events.Asked):
+                event.refuse(ErrorCode.NOT_CONTROLLER)
+        self._queue.clear()
 
     async def _run(self) -> None:
         while self._queue and not self._stopped:
@@ -225,6 +252,8 @@ class Controller:
             await election()
         elif self.is_active:
             await self._when_active[type(event)](event)
+        elif isinstance(event, events.Asked):
+            event.refuse(ErrorCode.NOT_CONTROLLER)
 
     async def _on_startup(self) -> None:
         await self._look_who_is_controller()
@@ -272,7 +301,7 @@ class Controller:
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and not self._stopped:
-            self._queue.clear()
+            self._clear_queue()
             self._put(events.SessionExpired())
 
     # --- election
@@ -471,7 +500,23 @@ class Controller:
         moving = dict.fromkeys(tp.topic for tp in self.context.reassigning)
         self._cluster.deletion.mark_ineligible(topic for topic in known if topic in moving)
 
-    # --- answers and notifications
+    # --- requests, answers and notifications
+
+    async def _on_asked(self, asked: events.Asked) -> None:
+        try:
+            answer = await self._answers[type(asked.request)](asked.request)
+        except ControllerMovedError:
+            asked.refuse(ErrorCode.NOT_CONTROLLER)
+            raise
+        except Exception:
+            asked.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+        # Brokers hear of what was done no later than who asked for it.
+        self._send()
+        asked.answer.set_result(answer)
+
+    def _isrs_changed(self, partitions: Sequence[TopicPartition]) -> None:
+        """Reassignments wait for their new replicas to be in sync."""
 
     async def _on_response(self, answered: ResponseReceived) -> None:
         broker_id, request = answered.broker_id, answered.request

@@ -8,8 +8,11 @@ Kafka 2.7: kafka.controller.ControllerEvent and its case classes.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from kctl.broker.controller.channel_manager import ResponseReceived
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,22 @@ class AutoPreferredElection:
     """It is time to see whether leadership strayed too far from the preferred replicas."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A broker or a client asked the controller for something, and waits for the answer."""
+
+    request: Message
+    answer: Future[Message]
+
+    def refuse(self, error_code: int) -> None:
+        """Answer with nothing but an error."""
+        api = self.request.api
+        assert api is not None
+        answer: Any = api.response_class()
+        answer.error_code = error_code
+        self.answer.set_result(answer)
+
+
 ControllerEvent = (
     Startup
     | ControllerChange
@@ -89,5 +108,6 @@ ControllerEvent = (
     | IsrChangeNotification
     | LogDirEventNotification
     | AutoPreferredElection
+    | Asked
     | ResponseReceived
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kctl.broker.handlers.alter_isr import handle_alter_isr
 from kctl.broker.handlers.api_versions import handle_api_versions
 from kctl.broker.handlers.configs import (
     handle_alter_configs,
@@ -74,4 +75,5 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.DELETE_GROUPS: handle_delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
     ApiKey.OFFSET_DELETE: handle_offset_delete,
+    ApiKey.ALTER_ISR: handle_alter_isr,
 }

@@ -66,8 +66,11 @@ class Leadership:
         clock: Clock,
         log_config: Callable[[str], LogConfig],
         broker_epoch: Callable[[], int],
+        replica_lag_ms_max: int = 30_000,
     ) -> None:
         self._replicas = replica_manager
+        # replica.lag.time.max.ms
+        self._replica_lag_ms_max = replica_lag_ms_max
         self._clock = clock
         # The settings of a topic, for logs that are made.
         self._log_config = log_config
@@ -103,7 +106,9 @@ class Leadership:
     ) -> tuple[int, RoleChange | None]:
         replicas = self._replicas
         tp = TopicPartition(topic, state.partition_index)
-        partition = replicas.partitions.get(tp) or Partition(tp, replicas.broker_id)
+        partition = replicas.partitions.get(tp) or Partition(
+            tp, replicas.broker_id, self._replica_lag_ms_max
+        )
         if partition.role is Role.OFFLINE:
             # However often the controller asks: that is how it learns of it.
             return ErrorCode.KAFKA_STORAGE_ERROR, None

@@ -2,14 +2,17 @@
 
 A partition has a role only from a LeaderAndIsr request of the controller. The leader appends,
 answers reads, watches its followers and moves the high watermark: the smallest log end offset
-among the in-sync replicas (and those about to be, KIP-497). No I/O but its log's.
+among the in-sync replicas, those about to be (KIP-497) and those that keep up. No I/O but its
+log's. Changes of the ISR are decided here and asked of the controller by `alter_isr`.
 
 Invariants: the leader epoch never falls; only a leader appends for clients; the high watermark
-never passes the log end offset of an in-sync replica.
+never passes the log end offset of an in-sync replica; a follower joins the ISR only with all that
+the leader had when its epoch began (KAFKA-7128).
 
-Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320.
+Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 
 from kctl.broker.log.unified_log import (
@@ -19,10 +22,12 @@ from kctl.broker.log.unified_log import (
     LogAppendInfo,
     UnifiedLog,
 )
+from kctl.broker.replication.isr_state import IsrState
 from kctl.broker.replication.replica import Replica
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
+from kctl.runtime.disk import Buffer
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -47,9 +52,13 @@ _FOLLOWER = Role.FOLLOWER
 class Partition:
     """One partition; `log` is there from the first LeaderAndIsr on."""
 
-    def __init__(self, topic_partition: TopicPartition, broker_id: int) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, broker_id: int, replica_lag_ms_max: int = 30_000
+    ) -> None:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
+        # replica.lag.time.max.ms: how long a replica in sync may be behind.
+        self.replica_lag_ms_max = replica_lag_ms_max
         self.role = Role.NONE
         self.log: UnifiedLog | None = None
         self.leader_id = NO_LEADER
@@ -59,9 +68,14 @@ class Partition:
         self.controller_epoch = 0
         self.zk_version = 0
         self.assignment: tuple[int, ...] = ()
-        self.isr: tuple[int, ...] = ()
+        self.isr_state = IsrState()
         # Followers by broker id, in assignment order; only a leader has any.
         self.followers: dict[int, Replica] = {}
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The in-sync replicas, as the controller said last."""
+        return self.isr_state.isr
 
     # --- roles -------------------------------------------------------------------------------
 
@@ -88,12 +102,16 @@ class Partition:
             )
             if is_new_leader:
                 follower.log_end_offset = follower.log_start_offset = -1
-        self.maybe_increment_high_watermark()
+        self.maybe_increment_high_watermark(now_ms)
         return is_new_leader
 
     def become_follower(self, state: LeaderAndIsrPartitionState, log: UnifiedLog) -> bool:
-        """Follow `state.leader`; whether that is news."""
-        is_new = self.role is not Role.FOLLOWER or self.leader_id != state.leader
+        """Follow `state.leader`; whether there is something to fetch anew."""
+        is_new = (
+            self.role is not Role.FOLLOWER
+            or self.leader_id != state.leader
+            or self.leader_epoch != state.leader_epoch
+        )
         self._adopt(state, log)
         self.role = Role.FOLLOWER
         self.followers = {}
@@ -112,7 +130,7 @@ class Partition:
         self.controller_epoch = state.controller_epoch
         self.zk_version = state.zk_version
         self.assignment = tuple(state.replicas)
-        self.isr = tuple(state.isr)
+        self.isr_state = IsrState.committed(state.isr)
 
     # --- checks ------------------------------------------------------------------------------
 
@@ -162,8 +180,23 @@ class Partition:
             # Alone: what is appended is committed.
             log.update_high_watermark(log.log_end_offset)
         else:
-            self.maybe_increment_high_watermark()
+            self.maybe_increment_high_watermark(now_ms)
         return info
+
+    def append_as_follower(
+        self, records: Buffer | None, leader_high_watermark: int, leader_start_offset: int
+    ) -> bool:
+        """Append what the leader sent and take over its high watermark and log start offset;
+        whether there is more to read here. ApiError, CorruptDataError, StorageError."""
+        log = self.log
+        assert log is not None
+        before = log.high_watermark
+        if records:
+            log.append_as_follower(records)
+        # Either may be ahead of a log that is still catching up.
+        log.update_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        log.maybe_increment_log_start_offset(min(leader_start_offset, log.high_watermark))
+        return log.high_watermark > before
 
     def has_enough_replicas_reached(self, required_offset: int) -> tuple[bool, int]:
         """Whether records below `required_offset` are committed, and with which error code."""
@@ -287,22 +320,79 @@ class Partition:
             leader_end_offset=log.log_end_offset,
             now_ms=now_ms,
         )
-        return self.maybe_increment_high_watermark()
+        return self.maybe_increment_high_watermark(now_ms)
 
-    def maybe_increment_high_watermark(self) -> bool:
-        """Move the high watermark to what every in-sync replica has; whether it rose."""
+    def maybe_increment_high_watermark(self, now_ms: int) -> bool:
+        """Move the high watermark to what every replica has that is in sync, may be by now, or
+        keeps up and so is about to be; whether it rose."""
         log = self.log
         if log is None:
             return False
         committed = log.recovery_point if log.is_write_through else log.log_end_offset
-        for broker_id in self.isr:
-            if broker_id != self.broker_id:
-                follower = self.followers.get(broker_id)
-                committed = min(committed, follower.log_end_offset if follower else -1)
+        if self.followers:
+            in_sync = self.isr_state.maximal
+            oldest_ms = now_ms - self.replica_lag_ms_max
+            for follower in self.followers.values():
+                if follower.log_end_offset < committed and (
+                    follower.broker_id in in_sync or follower.last_caught_up_ms >= oldest_ms
+                ):
+                    committed = follower.log_end_offset
         if committed <= log.high_watermark:
             return False
         log.update_high_watermark(committed)
         return True
+
+    # --- in-sync replicas --------------------------------------------------------------------
+
+    def wants_in_sync(self, broker_id: int) -> bool:
+        """Whether this follower caught up and may join the ISR."""
+        log, follower = self.log, self.followers.get(broker_id)
+        return (
+            self.role is _LEADER
+            and log is not None
+            and follower is not None
+            and broker_id not in self.isr_state.maximal
+            and not self.isr_state.is_in_flight
+            and follower.log_end_offset >= log.high_watermark
+            and follower.log_end_offset >= self.leader_epoch_start_offset
+        )
+
+    def out_of_sync(self, now_ms: int) -> list[int]:
+        """Replicas of the ISR that fell behind for longer than `replica.lag.time.max.ms`."""
+        log = self.log
+        if self.role is not _LEADER or log is None or self.isr_state.is_in_flight:
+            return []
+        return [
+            broker_id
+            for broker_id in self.isr
+            if (follower := self.followers.get(broker_id)) is not None
+            and not follower.is_caught_up(
+                leader_end_offset=log.log_end_offset,
+                now_ms=now_ms,
+                max_lag_ms=self.replica_lag_ms_max,
+            )
+        ]
+
+    def expand_isr(self, broker_id: int) -> IsrState:
+        """Ask for `broker_id` to join; what is to be sent to the controller."""
+        self.isr_state = self.isr_state.expand(broker_id)
+        return self.isr_state
+
+    def shrink_isr(self, broker_ids: Sequence[int]) -> IsrState:
+        """Ask for `broker_ids` to leave; what is to be sent to the controller."""
+        self.isr_state = self.isr_state.shrink(broker_ids)
+        return self.isr_state
+
+    def isr_altered(
+        self, isr: Sequence[int], leader_epoch: int, zk_version: int, now_ms: int
+    ) -> bool:
+        """The controller agreed to an ISR; whether the high watermark rose. Answers about older
+        states change nothing."""
+        if leader_epoch != self.leader_epoch or zk_version <= self.zk_version:
+            return False
+        self.isr_state = IsrState.committed(isr)
+        self.zk_version = zk_version
+        return self.maybe_increment_high_watermark(now_ms)
 
     # --- deletion of records -----------------------------------------------------------------
 

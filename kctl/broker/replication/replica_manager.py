@@ -89,6 +89,8 @@ class ReplicaManager:
         self.partitions: dict[tuple[str, int], Partition] = {}
         # The highest controller epoch heard of; older controllers are not obeyed.
         self.controller_epoch = 0
+        # A follower fetched from a partition led here: perhaps it has caught up.
+        self.on_follower_fetch: Callable[[Partition, int], object] = _nobody_asks
         self._clock = runtime.clock
         self._trace = runtime.trace
         self._produces = PurgatoryTimer(runtime)
@@ -116,6 +118,14 @@ class ReplicaManager:
         self._produces.check(key)
         self._fetches.check(key)
         self._deletes.check(key)
+
+    def wake_produces(self, key: tuple[str, int]) -> None:
+        """The partition's ISR changed: acks=all may have waited for that."""
+        self._produces.check(key)
+
+    def wake_fetches(self, key: tuple[str, int]) -> None:
+        """A follower got more to read: consumers near it may wait for that (KIP-392)."""
+        self._fetches.check(key)
 
     # --- appends -----------------------------------------------------------------------------
 
@@ -205,7 +215,7 @@ class ReplicaManager:
             return
 
         def flushed(_: Future[None]) -> None:
-            partition.maybe_increment_high_watermark()
+            partition.maybe_increment_high_watermark(self._clock.wall_ms())
             self.wake(partition.topic_partition)
 
         self.log_manager.flush_soon(log).add_done_callback(flushed)
@@ -339,6 +349,9 @@ class ReplicaManager:
                     broker_id, request.fetch_offset, request.log_start_offset, now_ms
                 ):
                     self.wake((result.topic, request.partition))
+                elif len(self._deletes):
+                    self._deletes.check((result.topic, request.partition))
+                self.on_follower_fetch(partition, broker_id)
             except ApiError as error:
                 result.error_code = error.code
                 result.data = None
@@ -413,6 +426,10 @@ class ReplicaManager:
             if partition.log is not None and partition.log.log_directory == log_dir:
                 partition.mark_offline()
                 self.wake(partition.topic_partition)
+
+
+def _nobody_asks(_partition: Partition, _broker_id: int) -> None:
+    """A broker on its own has no ISR to care for."""
 
 
 def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:

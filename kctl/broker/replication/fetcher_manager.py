@@ -1,0 +1,235 @@
+"""FetcherManager: keeps this broker's followers in step with their leaders.
+
+One loop per leader: ask what its ReplicaFetcher wants, wait for the answer, do to the logs what
+the answer means. Loops begin with the first partition of a leader and end with the last; a
+connection that breaks is opened again after replica.fetch.backoff.ms.
+
+What the controller says while an answer is under way counts at once: the fetcher drops answers to
+what is not so any more.
+
+Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
+"""
+
+from collections.abc import Callable, Sequence
+
+from kctl.broker.replication.leadership import RoleChange
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.replica_fetcher import (
+    Action,
+    Append,
+    FetcherOptions,
+    GiveUp,
+    ReplicaFetcher,
+    StartOver,
+    Truncate,
+)
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.errors import CorruptDataError, KctlError, StorageError, UnreachableError
+from kctl.model import Endpoint, TopicPartition
+from kctl.protocol.error_codes import ApiError
+from kctl.runtime.future import Future, Task
+from kctl.runtime.runtime import Runtime
+
+# A leader answers a fetch after its wait at the latest; beyond this it is gone.
+EXTRA_WAIT_MS = 30_000
+
+# Where a broker listens for brokers; None while it is not known.
+EndpointOf = Callable[[int], Endpoint | None]
+
+
+class FetcherManager:
+    """The loops, by leader."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replica_manager: ReplicaManager,
+        options: FetcherOptions,
+        endpoint_of: EndpointOf,
+    ) -> None:
+        self._runtime = runtime
+        self._replicas = replica_manager
+        self._options = options
+        self._endpoint_of = endpoint_of
+        self._loops: dict[int, FetcherLoop] = {}
+        self._leader_of: dict[TopicPartition, int] = {}
+
+    def on_role_change(self, changes: Sequence[RoleChange]) -> None:
+        """Begin, move or stop following (a listener of Leadership)."""
+        for change in changes:
+            tp = change.topic_partition
+            partition = self._replicas.partitions.get(tp)
+            if change.role is Role.FOLLOWER and partition is not None:
+                self._follow(partition)
+            else:
+                self._stop(tp)
+        self._drop_idle()
+
+    def shutdown(self) -> None:
+        """Stop every loop."""
+        for loop in self._loops.values():
+            loop.close()
+        self._loops.clear()
+        self._leader_of.clear()
+
+    def _follow(self, partition: Partition) -> None:
+        tp, log = partition.topic_partition, partition.log
+        self._stop(tp)
+        if partition.leader_id < 0 or log is None:
+            return
+        loop = self._loops.get(partition.leader_id)
+        if loop is None:
+            loop = self._loops[partition.leader_id] = FetcherLoop(
+                self._runtime, self._replicas, partition.leader_id, self._options, self._endpoint_of
+            )
+        self._leader_of[tp] = partition.leader_id
+        loop.add(partition)
+
+    def _stop(self, tp: TopicPartition) -> None:
+        leader = self._leader_of.pop(tp, None)
+        if leader is not None:
+            self._loops[leader].fetcher.remove(tp)
+
+    def _drop_idle(self) -> None:
+        for leader in [leader for leader, loop in self._loops.items() if not len(loop.fetcher)]:
+            self._loops.pop(leader).close()
+
+
+class FetcherLoop:
+    """Asks one leader, again and again."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        replica_manager: ReplicaManager,
+        leader_id: int,
+        options: FetcherOptions,
+        endpoint_of: EndpointOf,
+    ) -> None:
+        self.fetcher = ReplicaFetcher(options)
+        self._runtime = runtime
+        self._replicas = replica_manager
+        self._leader_id = leader_id
+        self._options = options
+        self._endpoint_of = endpoint_of
+        self._channel: BrokerChannel | None = None
+        self._is_closed = False
+        # Set while there is nothing to ask.
+        self._sleeping: Future[None] | None = None
+        # One warning per outage, not one per attempt.
+        self._is_unreachable = False
+        self._task: Task[None] | None = None
+
+    def add(self, partition: Partition) -> None:
+        """Follow this partition, from now on."""
+        assert partition.log is not None
+        self.fetcher.add(partition.topic_partition, partition.leader_epoch, partition.log)
+        if self._task is None:
+            self._task = self._runtime.scheduler.spawn(
+                self._run(), f"replica-fetcher-{self._leader_id}"
+            )
+        self._wake()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._is_closed = True
+        if self._channel is not None:
+            self._channel.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        sleeping, self._sleeping = self._sleeping, None
+        if sleeping is not None:
+            sleeping.set_result(None)
+
+    async def _run(self) -> None:
+        # All partitions of one LeaderAndIsr go into the first request.
+        await self._sleep_until(0)
+        clock = self._runtime.clock
+        while not self._is_closed:
+            request, actions = self.fetcher.next_request(clock.monotonic_ms())
+            self._apply(actions)
+            if request is None:
+                await self._sleep_until(self.fetcher.next_due_ms())
+                continue
+            try:
+                channel = await self._ready_channel()
+                response = await channel.send(request)
+            except KctlError as error:
+                self._failed(error)
+                continue
+            self._is_unreachable = False
+            # Partitions that were let go of in the meantime are not in the fetcher any more.
+            self._apply(self.fetcher.on_response(response, clock.monotonic_ms()))
+
+    async def _sleep_until(self, due_ms: int | None) -> None:
+        sleeping: Future[None] = self._runtime.scheduler.future()
+        self._sleeping = sleeping
+        timer = None
+        if due_ms is not None:
+            timer = self._runtime.scheduler.call_at(due_ms, self._wake)
+        await sleeping
+        if timer is not None:
+            timer.cancel()
+
+    async def _ready_channel(self) -> BrokerChannel:
+        channel = self._channel
+        if channel is not None and channel.state is ChannelState.READY:
+            return channel
+        endpoint = self._endpoint_of(self._leader_id)
+        if endpoint is None:
+            raise UnreachableError(f"broker {self._leader_id} is not known to be alive")
+        options = self._options
+        channel = self._channel = BrokerChannel(
+            self._runtime,
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{options.broker_id}-fetcher-0",
+            request_timeout_ms=options.wait_ms_max + EXTRA_WAIT_MS,
+        )
+        await channel.connect()
+        return channel
+
+    def _failed(self, error: KctlError) -> None:
+        if not self._is_unreachable and not self._is_closed:
+            self._runtime.trace.warning(f"Cannot fetch from leader {self._leader_id}: {error}")
+        self._is_unreachable = True
+        self.fetcher.on_error(self._runtime.clock.monotonic_ms())
+
+    # --- what answers mean -------------------------------------------------------------------
+
+    def _apply(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            tp = action.topic_partition
+            partition = self._replicas.partitions.get(tp)
+            if partition is None or partition.log is None:
+                self.fetcher.remove(tp)
+                continue
+            try:
+                self._carry_out(action, partition)
+            except StorageError as error:
+                self.fetcher.remove(tp)
+                self._replicas.handle_storage_failure(partition, error)
+            except (ApiError, CorruptDataError) as error:
+                self._runtime.trace.warning(f"Records fetched for {tp} are refused: {error}")
+                self.fetcher.delay(tp, self._runtime.clock.monotonic_ms())
+
+    def _carry_out(self, action: Action, partition: Partition) -> None:
+        log, trace = partition.log, self._runtime.trace
+        assert log is not None
+        tp = action.topic_partition
+        match action:
+            case Append():
+                if partition.append_as_follower(
+                    action.records, action.high_watermark, action.log_start_offset
+                ):
+                    self._replicas.wake_fetches(tp)
+            case Truncate():
+                if log.truncate_to(action.offset):
+                    trace.info(f"{tp}: cut to {action.offset} as leader {self._leader_id} has it")
+            case StartOver():
+                log.truncate_fully_and_start_at(action.offset)
+                trace.info(f"{tp}: begins anew at {action.offset}, where the leader's log begins")
+            case GiveUp():
+                trace.info(f"{tp}: not fetched from {self._leader_id} any more: {action.why}")

@@ -1,0 +1,413 @@
+"""ReplicaFetcher: what a follower asks one leader next, and what the answers mean. Pure.
+
+A partition is fetched from the end of its log: the log is the only memory of how far it got.
+
+    TRUNCATING ----- logs agree ----> FETCHING -- offset out of range --> FINDING_END
+        ^ |                             ^   ^                               |     |
+        +-+ cut, look again             |   +--- leader is behind: cut -----+     |
+                                        +--- begin at leader's start --- FINDING_START
+
+Logs agree when the leader has the follower's last epoch up to the follower's end. With inter-broker
+protocol 2.7-IV1 every fetch carries that epoch and the leader says where the logs part (KIP-595);
+before it, OffsetForLeaderEpoch is asked first (KIP-101, KIP-279). A log without epochs has only its
+high watermark to go by.
+
+Invariants: an answer counts only if the partition is as it was when asked (same leader epoch, same
+end); the high watermark never moves by an answer that cuts the log (KAFKA-14704); what is fenced is
+dropped until the controller speaks (KIP-320).
+
+Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from kctl.protocol.messages.list_offsets import (
+    ListOffsetPartition,
+    ListOffsetRequest,
+    ListOffsetResponse,
+    ListOffsetTopic,
+)
+from kctl.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kctl.protocol.schema import Message
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+NO_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class FollowerLog(Protocol):
+    """What is asked of a follower's log; nothing here changes it."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that the log knows, or -1."""
+        ...
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
+        """(the largest epoch not beyond `leader_epoch`, its end offset); None: unknown."""
+        ...
+
+
+class Phase(Enum):
+    """How far a partition is in agreeing with its leader."""
+
+    TRUNCATING = "truncating"
+    FETCHING = "fetching"
+    FINDING_END = "finding the leader's end"
+    FINDING_START = "finding the leader's start"
+
+
+NEXT_PHASES = {
+    Phase.TRUNCATING: {Phase.TRUNCATING, Phase.FETCHING},
+    Phase.FETCHING: {Phase.FETCHING, Phase.FINDING_END},
+    Phase.FINDING_END: {Phase.FETCHING, Phase.FINDING_START},
+    Phase.FINDING_START: {Phase.FETCHING},
+}
+
+
+# --- what is to be done to a log -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these batches, then take over the leader's high watermark and log start offset."""
+
+    topic_partition: TopicPartition
+    records: Any
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log at `offset`."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """Drop the whole log and go on at `offset`: the leader has nothing older."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Stop fetching the partition until the controller says more."""
+
+    topic_partition: TopicPartition
+    why: str
+
+
+Action = Append | Truncate | StartOver | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherOptions:
+    """Settings of a follower: replica.fetch.*."""
+
+    broker_id: int
+    wait_ms_max: int
+    bytes_min: int
+    response_bytes_max: int
+    partition_bytes_max: int
+    backoff_ms: int
+    # Inter-broker protocol 2.7-IV1 and later (KIP-595).
+    truncates_on_fetch: bool = True
+
+
+@dataclass(slots=True)
+class _Followed:
+    log: FollowerLog
+    leader_epoch: int
+    phase: Phase
+    # Monotonic milliseconds before which the leader is not asked.
+    wait_until_ms: int = 0
+
+    def move_to(self, phase: Phase) -> None:
+        if phase not in NEXT_PHASES[self.phase]:
+            raise RuntimeError(f"a follower cannot go from {self.phase.name} to {phase.name}")
+        self.phase = phase
+
+
+class ReplicaFetcher:
+    """The partitions that this broker follows at one leader."""
+
+    def __init__(self, options: FetcherOptions) -> None:
+        self._options = options
+        self._partitions: dict[TopicPartition, _Followed] = {}
+        self._session = FetchSessionHandler()
+        # What the request under way asked: partition -> (leader epoch, log end) as they were.
+        self._asked: dict[TopicPartition, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        """How many partitions are followed."""
+        return len(self._partitions)
+
+    # --- which partitions --------------------------------------------------------------------
+
+    def add(self, tp: TopicPartition, leader_epoch: int, log: FollowerLog) -> None:
+        """Follow the leader of `leader_epoch` with this log."""
+        on_fetch = self._options.truncates_on_fetch and log.latest_epoch != NO_EPOCH
+        phase = Phase.FETCHING if on_fetch else Phase.TRUNCATING
+        self._partitions[tp] = _Followed(log, leader_epoch, phase)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Follow no more; an answer under way will not count."""
+        self._partitions.pop(tp, None)
+
+    def delay(self, tp: TopicPartition, now_ms: int) -> None:
+        """Leave the partition alone for replica.fetch.backoff.ms."""
+        followed = self._partitions.get(tp)
+        if followed is not None:
+            followed.wait_until_ms = now_ms + self._options.backoff_ms
+
+    def next_due_ms(self) -> int | None:
+        """When the next partition may be asked for; None: there is none."""
+        return min((p.wait_until_ms for p in self._partitions.values()), default=None)
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def next_request(self, now_ms: int) -> tuple[Message | None, list[Action]]:
+        """What to ask now (None: nothing is due) and what to do to logs before it."""
+        actions = self._truncate_without_epochs()
+        self._asked = {}
+        due: dict[Phase, list[tuple[TopicPartition, _Followed]]] = {}
+        for tp, followed in self._partitions.items():
+            if followed.wait_until_ms <= now_ms:
+                due.setdefault(followed.phase, []).append((tp, followed))
+        if Phase.TRUNCATING in due:
+            return self._epochs_request(due[Phase.TRUNCATING]), actions
+        for phase, timestamp in _LOOKED_UP.items():
+            if phase in due:
+                return self._offsets_request(due[phase], timestamp), actions
+        if Phase.FETCHING in due:
+            return self._fetch_request(due[Phase.FETCHING]), actions
+        return None, actions
+
+    def _truncate_without_epochs(self) -> list[Action]:
+        """A log without epochs is cut to its high watermark: all that is known to be agreed."""
+        actions: list[Action] = []
+        for tp, followed in self._partitions.items():
+            if followed.phase is Phase.TRUNCATING and followed.log.latest_epoch == NO_EPOCH:
+                if followed.log.high_watermark < followed.log.log_end_offset:
+                    actions.append(Truncate(tp, followed.log.high_watermark))
+                followed.move_to(Phase.FETCHING)
+        return actions
+
+    def _note_asked(self, tp: TopicPartition, followed: _Followed) -> None:
+        self._asked[tp] = (followed.leader_epoch, followed.log.log_end_offset)
+
+    def _epochs_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Message:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for tp, followed in due:
+            self._note_asked(tp, followed)
+            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition_index=tp.partition,
+                    current_leader_epoch=followed.leader_epoch,
+                    leader_epoch=followed.log.latest_epoch,
+                )
+            )
+        return OffsetForLeaderEpochRequest(
+            replica_id=self._options.broker_id, topics=list(topics.values())
+        )
+
+    def _offsets_request(
+        self, due: list[tuple[TopicPartition, _Followed]], timestamp: int
+    ) -> Message:
+        topics: dict[str, ListOffsetTopic] = {}
+        for tp, followed in due:
+            self._note_asked(tp, followed)
+            topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
+            topic.partitions.append(
+                ListOffsetPartition(
+                    partition_index=tp.partition,
+                    current_leader_epoch=followed.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetRequest(replica_id=self._options.broker_id, topics=list(topics.values()))
+
+    def _fetch_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Message:
+        options = self._options
+        wanted = {}
+        for tp, followed in due:
+            self._note_asked(tp, followed)
+            log = followed.log
+            wanted[tp] = FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=followed.leader_epoch,
+                fetch_offset=log.log_end_offset,
+                last_fetched_epoch=log.latest_epoch if options.truncates_on_fetch else NO_EPOCH,
+                log_start_offset=log.log_start_offset,
+                partition_max_bytes=options.partition_bytes_max,
+            )
+        request = FetchRequest(
+            replica_id=options.broker_id,
+            max_wait_ms=options.wait_ms_max,
+            min_bytes=options.bytes_min,
+            max_bytes=options.response_bytes_max,
+        )
+        self._session.fill(request, wanted)
+        return request
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def on_error(self, now_ms: int) -> None:
+        """No answer came: leave all that was asked for alone for a while."""
+        self._session.on_error()
+        for tp in self._asked:
+            self.delay(tp, now_ms)
+
+    def on_response(self, response: Message, now_ms: int) -> list[Action]:
+        """What the leader's answer asks for, partition by partition."""
+        if isinstance(response, FetchResponse):
+            return self._on_fetch(response, now_ms)
+        if isinstance(response, OffsetForLeaderEpochResponse):
+            return self._on_epochs(response, now_ms)
+        assert isinstance(response, ListOffsetResponse)
+        return self._on_offsets(response, now_ms)
+
+    def _current(self, tp: TopicPartition) -> _Followed | None:
+        """The partition, if it is as it was when it was asked for."""
+        followed = self._partitions.get(tp)
+        if followed is None:
+            return None
+        now = (followed.leader_epoch, followed.log.log_end_offset)
+        return followed if self._asked.get(tp) == now else None
+
+    def _on_fetch(self, response: FetchResponse, now_ms: int) -> list[Action]:
+        if not self._session.on_response(response):
+            if response.error_code not in _SESSION_ERRORS:
+                self.on_error(now_ms)
+            return []
+        actions: list[Action] = []
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                tp = TopicPartition(topic.topic, answer.partition)
+                followed = self._current(tp)
+                if followed is not None:
+                    actions += self._on_fetched(tp, followed, answer, now_ms)
+        return actions
+
+    def _on_fetched(
+        self,
+        tp: TopicPartition,
+        followed: _Followed,
+        answer: FetchablePartitionResponse,
+        now_ms: int,
+    ) -> Iterator[Action]:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.move_to(Phase.FINDING_END)
+        elif answer.error_code:
+            yield from self._failed(tp, answer.error_code, now_ms)
+        elif answer.diverging_epoch.epoch >= 0:
+            diverging = answer.diverging_epoch
+            offset, _ = common_end(followed.log, diverging.epoch, diverging.end_offset)
+            yield Truncate(tp, offset)
+        else:
+            yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
+
+    def _on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:
+        actions: list[Action] = []
+        for topic in response.topics:
+            for answer in topic.partitions:
+                tp = TopicPartition(topic.name, answer.partition_index)
+                followed = self._current(tp)
+                if followed is None:
+                    continue
+                if answer.error_code:
+                    actions += self._failed(tp, answer.error_code, now_ms)
+                    continue
+                offset, agrees = common_end(followed.log, answer.leader_epoch, answer.end_offset)
+                actions.append(Truncate(tp, offset))
+                followed.move_to(Phase.FETCHING if agrees else Phase.TRUNCATING)
+        return actions
+
+    def _on_offsets(self, response: ListOffsetResponse, now_ms: int) -> list[Action]:
+        actions: list[Action] = []
+        for topic in response.topics:
+            for answer in topic.partitions:
+                tp = TopicPartition(topic.name, answer.partition_index)
+                followed = self._current(tp)
+                if followed is None:
+                    continue
+                if answer.error_code:
+                    actions += self._failed(tp, answer.error_code, now_ms)
+                else:
+                    actions += self._on_found(tp, followed, answer.offset)
+        return actions
+
+    def _on_found(self, tp: TopicPartition, followed: _Followed, offset: int) -> Iterator[Action]:
+        own_end = followed.log.log_end_offset
+        if followed.phase is Phase.FINDING_START:
+            followed.move_to(Phase.FETCHING)
+            if offset > own_end:
+                yield StartOver(tp, offset)
+        elif offset < own_end:
+            # The leader came to be by an unclean election: it does not have what we have.
+            followed.move_to(Phase.FETCHING)
+            yield Truncate(tp, offset)
+        else:
+            followed.move_to(Phase.FINDING_START)
+
+    def _failed(self, tp: TopicPartition, error_code: int, now_ms: int) -> Iterator[Action]:
+        if error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            self.remove(tp)
+            yield GiveUp(tp, "there is a newer leader")
+        else:
+            # The leader does not know of it yet, or knows less than we: it will be told, or we.
+            self.delay(tp, now_ms)
+
+
+_LOOKED_UP = {Phase.FINDING_END: LATEST_TIMESTAMP, Phase.FINDING_START: EARLIEST_TIMESTAMP}
+# The next full request heals these at once.
+_SESSION_ERRORS = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+
+
+def common_end(log: FollowerLog, epoch: int, end_offset: int) -> tuple[int, bool]:
+    """Where to cut `log`, whose leader says that `epoch` is the newest they may share and ends at
+    `end_offset` there; and whether the logs agree then (else: ask again, KIP-279)."""
+    own_end = log.log_end_offset
+    if end_offset == UNDEFINED_OFFSET:
+        # The leader knows no epochs: all that is known to be agreed is what was committed.
+        return min(log.high_watermark, own_end), True
+    if epoch == NO_EPOCH:
+        # An answer of version 0.
+        return min(end_offset, own_end), True
+    found = log.end_offset_for_epoch(epoch)
+    if found is None:
+        return min(end_offset, own_end), True
+    own_epoch, own_epoch_end = found
+    if own_epoch != epoch:
+        return min(own_epoch_end, own_end), False
+    return min(own_epoch_end, end_offset, own_end), True

@@ -1,0 +1,278 @@
+"""A follower and its leader's answers: how logs come to agree.
+
+Logs here are lists of epochs, one per record: [1, 1, 2] is three records, the last of epoch 2.
+"""
+
+import pytest
+
+from kctl.broker.replication.replica_fetcher import (
+    Append,
+    FetcherOptions,
+    GiveUp,
+    ReplicaFetcher,
+    StartOver,
+    Truncate,
+)
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from kctl.protocol.messages.list_offsets import (
+    ListOffsetPartitionResponse,
+    ListOffsetRequest,
+    ListOffsetResponse,
+    ListOffsetTopicResponse,
+)
+from kctl.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopicResult,
+)
+
+TP = TopicPartition("t", 0)
+OPTIONS = FetcherOptions(
+    broker_id=2,
+    wait_ms_max=500,
+    bytes_min=1,
+    response_bytes_max=1000,
+    partition_bytes_max=100,
+    backoff_ms=1000,
+)
+OLD = FetcherOptions(2, 500, 1, 1000, 100, 1000, truncates_on_fetch=False)
+
+
+class EpochLog:
+    """A log of which only the epochs count."""
+
+    def __init__(self, *epochs, start=0, high_watermark=0):
+        self.epochs = list(epochs)
+        self.log_start_offset = start
+        self.high_watermark = high_watermark
+
+    @property
+    def log_end_offset(self):
+        return self.log_start_offset + len(self.epochs)
+
+    @property
+    def latest_epoch(self):
+        return self.epochs[-1] if self.epochs else -1
+
+    def end_offset_for_epoch(self, epoch):
+        if not self.epochs or epoch > self.latest_epoch:
+            return None
+        known = [e for e in self.epochs if e <= epoch]
+        return (known[-1] if known else epoch), self.log_start_offset + len(known)
+
+    def truncate(self, offset):
+        del self.epochs[offset - self.log_start_offset :]
+
+
+def following(log, *, options=OPTIONS, leader_epoch=5):
+    fetcher = ReplicaFetcher(options)
+    fetcher.add(TP, leader_epoch, log)
+    return fetcher
+
+
+def fetched(error_code=0, session_id=0, **fields):
+    partition = FetchablePartitionResponse(partition=0, error_code=error_code, **fields)
+    topic = FetchableTopicResponse(topic="t", partition_responses=[partition])
+    return FetchResponse(session_id=session_id, responses=[topic])
+
+
+def ask(fetcher, now_ms=0):
+    """(request, its only partition)."""
+    request, actions = fetcher.next_request(now_ms)
+    assert actions == []
+    topics = request.topics
+    return request, (topics[0].partitions[0] if topics else None)
+
+
+def test_a_fetch_tells_where_the_log_ends_and_which_epoch_wrote_last():
+    request, asked = ask(following(EpochLog(1, 1, 3, start=10)))
+    assert (request.replica_id, request.max_wait_ms, request.max_bytes) == (2, 500, 1000)
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (13, 3, 5)
+    assert (asked.log_start_offset, asked.partition_max_bytes) == (10, 100)
+
+
+def test_records_are_appended_with_what_the_leader_knows_of_its_log():
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    answer = fetched(high_watermark=7, log_start_offset=0, record_set=b"batches")
+    assert fetcher.on_response(answer, 0) == [Append(TP, b"batches", 7, 0)]
+
+
+def test_an_answer_to_what_is_not_so_any_more_is_dropped():
+    log = EpochLog(1)
+    fetcher = following(log)
+    ask(fetcher)
+    log.epochs.append(2)
+    assert fetcher.on_response(fetched(record_set=b"old"), 0) == []
+    ask(fetcher)
+    fetcher.add(TP, 6, log)
+    assert fetcher.on_response(fetched(record_set=b"of a former leader"), 0) == []
+    ask(fetcher)
+    fetcher.remove(TP)
+    assert fetcher.on_response(fetched(record_set=b"of nobody"), 0) == []
+
+
+def test_logs_that_parted_are_cut_where_the_leader_says():
+    """KIP-595: leader 1 1 2 2 2, follower 1 1 1: epoch 1 ended at 2 there."""
+    log = EpochLog(1, 1, 1, high_watermark=1)
+    fetcher = following(log)
+    ask(fetcher)
+    answer = fetched(high_watermark=5, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
+    # And the high watermark of that answer is not taken over (KAFKA-14704).
+    assert fetcher.on_response(answer, 0) == [Truncate(TP, 2)]
+
+
+def test_an_epoch_that_the_leader_never_saw_is_cut_away_whole():
+    """Leader 1 1 4, follower 1 1 2 2 3: what the leader has up to epoch 3 is epoch 1, to 2."""
+    log = EpochLog(1, 1, 2, 2, 3)
+    fetcher = following(log)
+    ask(fetcher)
+    answer = fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
+    assert fetcher.on_response(answer, 0) == [Truncate(TP, 2)]
+
+
+def test_before_kip_595_epochs_are_looked_up_until_logs_agree():
+    """KIP-279: follower 1 1 2 2, leader 1 3 3 3: two questions are needed."""
+    log = EpochLog(1, 1, 2, 2)
+    fetcher = following(log, options=OLD)
+    request, asked = ask(fetcher)
+    assert isinstance(request, OffsetForLeaderEpochRequest)
+    assert (asked.leader_epoch, asked.current_leader_epoch, request.replica_id) == (2, 5, 2)
+    (cut,) = fetcher.on_response(epoch_end(1, 1), 0)
+    assert cut == Truncate(TP, 1)
+    log.truncate(cut.offset)
+    request, asked = ask(fetcher)
+    assert isinstance(request, FetchRequest)
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (1, -1)
+
+
+def test_an_answer_about_an_epoch_unknown_here_asks_again():
+    """Follower 1 1 3 3, leader 1 2 5: up to epoch 3 the leader has epoch 2, unknown here."""
+    log = EpochLog(1, 1, 3, 3)
+    fetcher = following(log, options=OLD)
+    ask(fetcher)
+    (cut,) = fetcher.on_response(epoch_end(2, 2), 0)
+    log.truncate(cut.offset)
+    assert cut == Truncate(TP, 2)
+    request, asked = ask(fetcher)
+    assert isinstance(request, OffsetForLeaderEpochRequest)
+    assert asked.leader_epoch == 1
+    assert fetcher.on_response(epoch_end(1, 1), 0) == [Truncate(TP, 1)]
+
+
+def epoch_end(epoch, end_offset, error_code=0):
+    result = OffsetForLeaderPartitionResult(
+        error_code=error_code, leader_epoch=epoch, end_offset=end_offset
+    )
+    topic = OffsetForLeaderTopicResult(name="t", partitions=[result])
+    return OffsetForLeaderEpochResponse(topics=[topic])
+
+
+def test_a_log_without_epochs_is_cut_to_its_high_watermark():
+    log = EpochLog(high_watermark=0)
+    log.epochs = [-1, -1, -1]
+    log.high_watermark = 2
+    fetcher = following(log)
+    request, actions = fetcher.next_request(0)
+    assert actions == [Truncate(TP, 2)]
+    assert isinstance(request, FetchRequest)
+
+
+def offset_found(offset, error_code=0):
+    answer = ListOffsetPartitionResponse(offset=offset, error_code=error_code)
+    return ListOffsetResponse(topics=[ListOffsetTopicResponse(name="t", partitions=[answer])])
+
+
+def test_a_leader_that_begins_later_is_followed_from_its_start():
+    log = EpochLog(1, 1)
+    fetcher = following(log)
+    ask(fetcher)
+    assert fetcher.on_response(fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == []
+    request, asked = ask(fetcher)
+    assert isinstance(request, ListOffsetRequest)
+    assert (asked.timestamp, asked.current_leader_epoch) == (-1, 5)
+    assert fetcher.on_response(offset_found(90), 0) == []
+    _, asked = ask(fetcher)
+    assert asked.timestamp == -2
+    assert fetcher.on_response(offset_found(50), 0) == [StartOver(TP, 50)]
+
+
+def test_a_leader_that_ends_earlier_has_the_last_word():
+    """After an unclean election."""
+    fetcher = following(EpochLog(1, 1, 1))
+    ask(fetcher)
+    fetcher.on_response(fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    ask(fetcher)
+    assert fetcher.on_response(offset_found(1), 0) == [Truncate(TP, 1)]
+    assert isinstance(ask(fetcher)[0], FetchRequest)
+
+
+def test_who_is_fenced_waits_for_the_controller():
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    (given_up,) = fetcher.on_response(fetched(ErrorCode.FENCED_LEADER_EPOCH), 0)
+    assert isinstance(given_up, GiveUp)
+    assert len(fetcher) == 0
+    assert fetcher.next_request(0) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_a_leader_that_cannot_answer_yet_is_left_alone_for_a_while(code):
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    assert fetcher.on_response(fetched(code), now_ms=100) == []
+    assert fetcher.next_request(1099) == (None, [])
+    assert fetcher.next_due_ms() == 1100
+    assert isinstance(ask(fetcher, 1100)[0], FetchRequest)
+
+
+def test_a_session_names_only_what_changed():
+    log = EpochLog(1)
+    fetcher = following(log)
+    request, _ = ask(fetcher)
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    fetcher.on_response(fetched(session_id=77), 0)
+    request, asked = ask(fetcher)
+    assert (request.session_id, request.session_epoch, asked) == (77, 1, None)
+    fetcher.on_response(FetchResponse(session_id=77), 0)
+    log.epochs.append(1)
+    request, asked = ask(fetcher)
+    assert (request.session_epoch, asked.fetch_offset) == (2, 2)
+    fetcher.on_response(FetchResponse(session_id=77), 0)
+    fetcher.remove(TP)
+    fetcher.add(TopicPartition("u", 3), 1, EpochLog(1))
+    request, _ = fetcher.next_request(0)
+    assert [(f.topic, f.partitions) for f in request.forgotten_topics_data] == [("t", [0])]
+    assert [topic.topic for topic in request.topics] == ["u"]
+
+
+def test_a_lost_session_begins_anew_at_once_and_a_lost_answer_after_a_while():
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    fetcher.on_response(fetched(session_id=77), 0)
+    ask(fetcher)
+    lost = FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert fetcher.on_response(lost, 0) == []
+    request, asked = ask(fetcher)
+    assert (request.session_id, request.session_epoch, asked.fetch_offset) == (0, 0, 1)
+    fetcher.on_error(now_ms=50)
+    assert fetcher.next_request(1000) == (None, [])
+    request, _ = ask(fetcher, 1050)
+    assert request.session_epoch == 0

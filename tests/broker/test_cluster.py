@@ -1,0 +1,141 @@
+"""Several brokers: what one writes the others have, and who leads when one goes."""
+
+import pytest
+
+from kctl.admin.producer import NewRecord, Producer
+from kctl.admin.topics import NewTopic
+from kctl.protocol.error_codes import ErrorCode
+from tests.support.broker_cluster import running_brokers
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with running_brokers(tmp_path) as cluster:
+        yield cluster
+
+
+def create(cluster, topic, **assignment):
+    replicas = {int(name[1:]): ids for name, ids in assignment.items()}
+    (result,) = cluster.run(cluster.admin().topics.create([NewTopic(topic, assignment=replicas)]))
+    assert result.error is None
+    for number, ids in replicas.items():
+        cluster.until(
+            lambda number=number, ids=ids: all(
+                cluster.partition(broker_id, topic, number) for broker_id in ids
+            ),
+            "every replica",
+        )
+
+
+def produce(cluster, topic, count, tag=b"value"):
+    producer = Producer(cluster.router(), topic)
+    records = [NewRecord(key=b"%d" % n, value=tag) for n in range(count)]
+    results = cluster.run(producer.send(records))
+    assert [result.error for result in results] == [None] * count
+
+
+def log_bytes(cluster, broker_id, topic, number=0):
+    directory = cluster.directory / f"broker-{broker_id}" / f"{topic}-{number}"
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def test_acks_all_means_that_every_replica_in_sync_has_it(cluster):
+    cluster.start(1, 2, 3)
+    create(cluster, "t", p0=[2, 3, 1])
+    produce(cluster, "t", 100)
+    assert [cluster.end(broker_id, "t") for broker_id in (1, 2, 3)] == [100] * 3
+    assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t") == log_bytes(cluster, 3, "t")
+    # Followers learn of the high watermark with their next fetch.
+    cluster.until(lambda: cluster.partition(1, "t").log.high_watermark == 100, "high watermark")
+
+
+def test_a_replica_that_comes_back_catches_up_and_joins_the_isr(cluster):
+    """
+    1 leads, ISR 1,2      2 stops            ISR 1
+                          1 writes           2 lacks it
+                          2 starts           2 fetches, joins: ISR 1,2
+    """
+    cluster.start(1, 2)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10)
+    cluster.stop(2)
+    cluster.until(lambda: cluster.state("t").isr == (1,), "2 leaves the ISR")
+    produce(cluster, "t", 10)
+    cluster.start(2)
+    cluster.until(lambda: cluster.state("t").isr == (1, 2), "2 joins the ISR")
+    assert cluster.end(2, "t") == 20
+    assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
+
+
+def test_when_the_leader_goes_a_replica_in_sync_leads_and_nothing_is_lost(cluster):
+    cluster.start(1, 2, 3)
+    create(cluster, "t", p0=[1, 2, 3])
+    produce(cluster, "t", 10)
+    cluster.stop(1)
+    cluster.until(lambda: cluster.leader("t") == 2, "2 leads")
+    produce(cluster, "t", 10)
+    assert cluster.end(2, "t") == cluster.end(3, "t") == 20
+    cluster.start(1)
+    cluster.until(lambda: set(cluster.state("t").isr) == {1, 2, 3}, "all in sync")
+    assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
+
+
+def test_a_follower_that_hangs_is_dropped_and_acks_all_goes_on(cluster):
+    cluster.start(1, 2)
+    create(cluster, "t", p0=[1, 2])
+    # 2 hears nothing of its leader any more, but its session lives.
+    fetching = cluster.partition(2, "t")
+    cluster.brokers[2].fetchers.shutdown()
+    assert fetching.role.value == "follower"
+    produce(cluster, "t", 5)
+    assert cluster.state("t").isr == (1,)
+    assert (cluster.end(1, "t"), cluster.end(2, "t")) == (5, 0)
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all(cluster):
+    cluster.start(1, 2, min_insync_replicas=2)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 1)
+    cluster.stop(2)
+    cluster.until(lambda: cluster.state("t").isr == (1,), "2 leaves the ISR")
+    append = cluster.brokers[1].services.replica_manager.append_records
+    answers = []
+    append([("t", 0, memoryview(b"whatever"))], -1, 1000, answers.extend)
+    assert [answer.error_code for answer in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert cluster.end(1, "t") == 1
+
+
+def test_records_that_only_the_old_leader_had_are_cut_when_it_returns(cluster):
+    """
+    1 leads alone in the ISR of 1,2; both stop; only 2 starts, unclean election allowed
+    2 leads and writes others; 1 returns, cuts its tail and takes what 2 wrote
+    """
+    cluster.start(1, 2, unclean_leader_election_enable="true")
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10, b"both")
+    cluster.stop(2)
+    cluster.until(lambda: cluster.state("t").isr == (1,), "2 leaves the ISR")
+    produce(cluster, "t", 5, b"only on 1")
+    cluster.start(3, unclean_leader_election_enable="true")
+    cluster.stop(1)
+    cluster.start(2, unclean_leader_election_enable="true")
+    cluster.until(lambda: cluster.leader("t") == 2, "2 leads, unclean")
+    produce(cluster, "t", 3, b"only on 2")
+    cluster.start(1)
+    cluster.until(lambda: set(cluster.state("t").isr) == {1, 2}, "1 is in sync again")
+    assert cluster.end(1, "t") == 13
+    assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
+    assert b"only on 1" not in log_bytes(cluster, 1, "t")
+
+
+def test_isr_changes_are_written_by_leaders_before_protocol_2_7(cluster):
+    cluster.start(1, 2, inter_broker_protocol_version="2.6")
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10)
+    cluster.brokers[2].fetchers.shutdown()
+    produce(cluster, "t", 10)
+    assert cluster.state("t").isr == (1,)
+    controller = cluster.brokers[1].services.controller
+    cluster.until(
+        lambda: controller.context.leadership["t", 0].leader_and_isr.isr == (1,), "controller hears"
+    )
