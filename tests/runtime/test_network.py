@@ -9,6 +9,7 @@ import pytest
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.runtime.disk import FileSlice
+from kctl.runtime.real.loop import SENDS_TOGETHER
 from kctl.runtime.real.poller import READABLE, SelectorPoller
 from kctl.runtime.real.transport import INLINE_BYTES, QUANTUM_BYTES
 from tests.support.real_loop import connect
@@ -165,6 +166,25 @@ def test_many_small_parts_behind_a_slow_reader_stay_in_order(loop, server):
     for start in range(0, 400_000, 1000):
         ours.transport.send([b"%07d\n" % number for number in range(start, start + 1000)])
     assert peer.receive(len(expected)) == expected
+
+
+def test_small_answers_of_one_turn_leave_whole_and_in_the_order_of_their_making(loop, server):
+    pairs = [server.connect() for _ in range(SENDS_TOGETHER + 3)]
+    for number, (_, receiver) in enumerate(pairs):
+        receiver.transport.send([b"small %d," % number])
+        receiver.transport.send([b"again,"])
+        receiver.transport.send([b"in", b" parts"])
+    for number, (peer, _) in enumerate(pairs):
+        wanted = b"small %d,again,in parts" % number
+        assert peer.receive(len(wanted)) == wanted
+
+
+def test_a_small_answer_is_dropped_with_its_connection(loop, server):
+    peer, receiver = server.connect()
+    receiver.transport.send([b"never"])
+    receiver.transport.abort()
+    peer.wait_for_close()
+    assert peer.received == b""
 
 
 def test_when_sent_comes_soon_if_nothing_waits(loop, server):

@@ -1,9 +1,10 @@
 """RealScheduler: the one event loop of a process, on epoll.
 
 One turn: wait for input (not at all if something is due), serve every descriptor that is ready,
-move one quantum of one bulk transfer, run the timers that are due, run the callbacks that were
-asked for before this point. Bulk transfers (big frames, big FileSlices) queue up and get one
-quantum per turn between them, so a small request waits for at most one quantum.
+send the small answers that came of it, move one quantum of one bulk transfer, run the timers that
+are due, run the callbacks that were asked for before this point. Bulk transfers (big frames, big
+FileSlices) queue up and get one quantum per turn between them, so a small request waits for at
+most one quantum.
 
 Invariants: callbacks run one at a time on the thread that runs the loop; an exception in one is
 told to the trace and ends nothing else; a descriptor that was forgotten is served no more, and a
@@ -32,6 +33,8 @@ Callback = Callable[..., object]
 
 # Descriptors served in one turn before timers and callbacks get theirs.
 EVENTS_PER_TURN = 256
+# Small answers that are sent one right after the other.
+SENDS_TOGETHER = 16
 # Callbacks run in one turn before descriptors get theirs.
 CALLBACKS_PER_TURN = 1_000
 # Cancelled timers kept in the heap before it is rebuilt without them.
@@ -79,6 +82,7 @@ class RealScheduler:
         self._ready: deque[tuple[Callback, tuple[object, ...]]] = deque()
         self._from_threads: deque[tuple[Callback, tuple[object, ...]]] = deque()
         self._bulk: deque[Callable[[], object]] = deque()
+        self._sends: list[Callable[[], object]] = []
         # (deadline in monotonic ms, sequence, timer)
         self._timers: list[tuple[int, int, RealTimer]] = []
         self._timer_sequence = 0
@@ -172,6 +176,17 @@ class RealScheduler:
         """Call `move()` once, when its turn comes; it moves one quantum and may queue again."""
         self._bulk.append(move)
 
+    def send_soon(self, send: Callable[[], object]) -> None:
+        """Call `send()` with the others that ask for it in this turn, SENDS_TOGETHER at most.
+
+        A send to a peer that sleeps costs twice as much as one to a peer that is awake (its core
+        must be woken), and a peer that has to serve several answers at once does not fall asleep
+        in between.
+        """
+        self._sends.append(send)
+        if len(self._sends) == SENDS_TOGETHER:
+            self._send_all()
+
     # Running
 
     def run_until(self, future: Future[T]) -> T:
@@ -222,6 +237,7 @@ class RealScheduler:
         if self._is_running:
             raise RuntimeError("the loop is running already")
         self._is_running = True
+        self._send_all()
         try:
             while not (self._is_stopping or is_over()):
                 self._turn()
@@ -238,12 +254,16 @@ class RealScheduler:
                     handler(mask)
                 except Exception:  # noqa: BLE001 - one connection's bug is not the loop's end
                     self.report("a connection")
+        if self._sends:
+            self._send_all()
         if self._bulk:
             self._move_bulk()
         if self._timers:
             self._run_timers()
         if self._ready:
             self._run_ready()
+        if self._sends:
+            self._send_all()
 
     def _wait_seconds(self) -> float | None:
         if self._ready or self._bulk:
@@ -258,6 +278,14 @@ class RealScheduler:
         if len(self._handlers) == 1 and not self._jobs_pending and not self._signal_handlers:
             raise RuntimeError("the loop waits, and nothing can ever wake it")
         return None
+
+    def _send_all(self) -> None:
+        sends, self._sends = self._sends, []
+        for send in sends:
+            try:
+                send()
+            except Exception:  # noqa: BLE001 - as for any descriptor
+                self.report("a connection")
 
     def _move_bulk(self) -> None:
         move = self._bulk.popleft()

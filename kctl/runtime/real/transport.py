@@ -1,8 +1,9 @@
 """RealTransport: one non-blocking socket, its queue of parts, and its turn in the loop.
 
 `send` tries at once and asks the poller only after a short write. What is small goes out in the
-call; what is big (more than INLINE_BYTES) is a bulk transfer and moves QUANTUM_BYTES whenever
-the loop gives it a turn. A connection whose reads come in big pieces reads in bulk turns too.
+call, and a single part of at most HELD_BYTES together with those of other connections, in the
+same turn of the loop; what is big (more than INLINE_BYTES) is a bulk transfer and moves
+QUANTUM_BYTES whenever the loop gives it a turn. A connection whose reads come in big pieces reads in bulk turns too.
 A FileSlice goes by sendfile(2), its header held back by MSG_MORE so that both leave together;
 where its file has no descriptor it is read and sent.
 
@@ -27,6 +28,8 @@ from kctl.runtime.real.poller import FAILED, HUNG_UP, READABLE, WRITABLE
 QUANTUM_BYTES = 256 * 1024
 # Replies up to this size are sent in the call that makes them.
 INLINE_BYTES = 64 * 1024
+# Answers up to this size wait for the others of their turn; see RealScheduler.send_soon.
+HELD_BYTES = 4 * 1024
 # A read of at least this size makes the next one wait for a bulk turn.
 BULK_READ_BYTES = 64 * 1024
 # Buffers handed to one sendmsg(2); Linux takes 1024.
@@ -44,6 +47,7 @@ class RealTransport:
     __slots__ = (
         "_eof_receiver",
         "_fd",
+        "_held",
         "_in_bulk_queue",
         "_interest",
         "_is_bulk_reader",
@@ -72,6 +76,8 @@ class RealTransport:
         self._socket_send = sock.send
         self._receiver: Receiver | None = None
         self._eof_receiver: EofReceiver | None = None
+        # A small answer that leaves with the others of this turn.
+        self._held: bytes | None = None
         self._queue: deque[Part] = deque()
         # Bytes of the first part in the queue that are gone already.
         self._sent_of_first = 0
@@ -98,6 +104,8 @@ class RealTransport:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Queue `parts` and send what the socket takes now."""
+        if self._held is not None:
+            self._send_held()
         if self._is_lost or self._is_closing:
             return
         if self._queue:
@@ -105,19 +113,9 @@ class RealTransport:
             return
         if len(parts) == 1:
             part = parts[0]
-            if type(part) is bytes and len(part) <= INLINE_BYTES:
-                try:
-                    sent = self._socket_send(part)
-                except (BlockingIOError, InterruptedError):
-                    sent = 0
-                except OSError as error:
-                    self._lose(error)
-                    return
-                if sent == len(part):
-                    return
-                self._sent_of_first = sent
-                self._queue.append(part)
-                self._set_interest(self._interest | WRITABLE)
+            if type(part) is bytes and len(part) <= HELD_BYTES:
+                self._held = part
+                self._scheduler.send_soon(self._send_held)
                 return
         self._queue.extend(parts)
         if sum(map(len, parts)) <= INLINE_BYTES:
@@ -125,14 +123,34 @@ class RealTransport:
         else:
             self._queue_bulk()
 
+    def _send_held(self) -> None:
+        """Send the small answer, unless it went or was dropped before its turn came."""
+        part, self._held = self._held, None
+        if part is None:
+            return
+        try:
+            sent = self._socket_send(part)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._lose(error)
+            return
+        if sent < len(part):
+            self._sent_of_first = sent
+            self._queue.append(part)
+            self._set_interest(self._interest | WRITABLE)
+
     def unsent_bytes(self) -> int:
-        """Bytes still waiting here; the socket's own buffer is not counted."""
+        """Bytes still waiting here; the socket's own buffer is not counted, nor what leaves in
+        this turn."""
         if not self._queue:
             return 0
         return sum(map(len, self._queue)) - self._sent_of_first
 
     def when_sent(self, callback: Callable[[], object]) -> None:
         """Call `callback()` soon after nothing is unsent any more."""
+        if self._held is not None:
+            self._send_held()
         if self._queue:
             self._on_sent = callback
         elif not self._is_lost:
@@ -140,6 +158,8 @@ class RealTransport:
 
     def close(self) -> None:
         """Send what is queued, then close."""
+        if self._held is not None:
+            self._send_held()
         if self._is_lost or self._is_closing:
             return
         if not self._queue:
@@ -336,6 +356,7 @@ class RealTransport:
         if self._is_lost:
             return
         self._is_lost = True
+        self._held = None
         self._queue.clear()
         self._scheduler.unwatch(self._fd)
         self._socket.close()
