@@ -36,7 +36,9 @@ def assign_replicas(
     if without and len(without) < len(brokers):
         raise UsageError("Not all brokers have rack information for replica rack aware assignment.")
     if not without:
-        brokers = rack_alternated_brokers({b: rack for b, rack in racks.items() if rack})
+        brokers = rack_alternated_brokers(
+            {b: rack for b, rack in racks.items() if rack is not None}
+        )
     assignment: dict[int, tuple[int, ...]] = {}
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % len(brokers) == 0:

@@ -27,8 +27,9 @@ from kctl.protocol.source import (
 )
 
 # Elements that one message from a client may hold in all its arrays together, for which nobody
-# else waits longer than about 0.1 s (the smallest structs take 0.7 us each, collector included).
-REQUEST_ELEMENTS_MAX = 100_000
+# else waits longer than about 0.1 s: structs take 0.7 to 2 us each to decode, collector included,
+# and about as long to answer (kctl.broker.network.slices does the rest in turns).
+REQUEST_ELEMENTS_MAX = 30_000
 # The controller's requests are as large as the cluster: 200,000 partitions with their replicas.
 CLUSTER_REQUEST_ELEMENTS_MAX = 2_000_000
 RESPONSE_ELEMENTS_MAX = 10_000_000

@@ -117,12 +117,28 @@ class FrameBuffer:
         """Memory held for frames that are unfinished or not yet taken."""
         return self._end - self._start if self._large is None else len(self._large)
 
-    def is_large_next(self) -> bool:
-        """Whether `next_frame()` would begin a large frame."""
-        if self._large is not None or self._end - self._start < SIZE_BYTES:
+    @property
+    def received_bytes(self) -> int:
+        """Bytes that are there of the unfinished large frame."""
+        return self._filled if self._large is not None else 0
+
+    def wants_memory(self) -> bool:
+        """Whether a large frame waits to be begun, or for a larger buffer."""
+        if self._large is not None:
+            return self._filled == len(self._large) < self._large_size
+        if self._end - self._start < SIZE_BYTES:
             return False
-        (size,) = _unpack_size(self._data, self._start)
+        size: int = _unpack_size(self._data, self._start)[0]
         return SMALL_FRAME_MAX < size <= self.frame_bytes_max
+
+    @property
+    def growth_bytes(self) -> int:
+        """By how much the next `get_buffer()` makes the buffer of a large frame grow."""
+        large = self._large
+        if large is None or self._filled < len(large):
+            return 0
+        there = len(large)
+        return min(STEP_BYTES if there >= STEP_FROM_BYTES else there, self._large_size - there)
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go."""
@@ -205,11 +221,12 @@ class FrameBuffer:
     def _grow(self) -> None:
         old = self._large
         assert old is not None
+        growth = self.growth_bytes
         if len(old) >= STEP_FROM_BYTES:
             # The allocator moves pages, not bytes.
-            old += bytes(min(STEP_BYTES, self._large_size - len(old)))
+            old += bytes(growth)
             return
-        new = self._new_buffer(self._large_size, min(self._large_size, 2 * len(old)))
+        new = self._new_buffer(self._large_size, len(old) + growth)
         new[: self._filled] = old
         self._large = new
         if self._pool is not None:

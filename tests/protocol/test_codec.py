@@ -1,7 +1,5 @@
 """The codec: round trips, absent fields, unknown tags, opaque records, and bytes that lie."""
 
-import os
-import random  # noqa: TID251 - only ever seeded
 import tracemalloc
 
 import pytest
@@ -32,10 +30,8 @@ from kctl.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.protocol.instances import Instances, all_messages
-from tests.protocol.mutations import mutate
 
 MESSAGES = list(all_messages())
-MUTATIONS = int(os.environ.get("KCTL_MUTATIONS", "100000"))
 
 
 def whole(message, version):
@@ -224,22 +220,6 @@ def test_a_message_cut_anywhere_is_corrupt(api):
                 decode(cls, version, data[:length])
 
 
-def test_mutated_bytes_are_decoded_or_corrupt_and_nothing_else():
-    rng = random.Random(2_7_2)
-    refused = 0
-    originals = {}
-    for number in range(MUTATIONS):
-        _, cls, version = MESSAGES[number % len(MESSAGES)]
-        # A new original only now and then: making one takes longer than decoding it.
-        if number // len(MESSAGES) % 20 == 0:
-            originals[cls, version] = whole(Instances(number).message(cls, version), version)
-        try:
-            decode(cls, version, mutate(originals[cls, version], rng))
-        except CorruptDataError:
-            refused += 1
-    assert 0 < refused < MUTATIONS
-
-
 def memory_peak(cls, version, data):
     """Bytes allocated while `data` is refused, beyond the error itself."""
     with pytest.raises(CorruptDataError):
@@ -276,11 +256,11 @@ def test_an_absurd_count_allocates_nothing(cls, version, data):
 
 def test_a_client_request_has_a_budget_of_elements():
     """A 10 MB Metadata with millions of empty names stalled Apache Kafka for seconds."""
-    count = 100_001
+    count = 30_001
     data = count.to_bytes(4, "big") + bytes(2 * count)
     assert memory_peak(MetadataRequest, 0, data) < 20_000
-    fitting = (100_000).to_bytes(4, "big") + bytes(200_000)
-    assert len(decode(MetadataRequest, 0, fitting).topics) == 100_000
+    fitting = (30_000).to_bytes(4, "big") + bytes(60_000)
+    assert len(decode(MetadataRequest, 0, fitting).topics) == 30_000
 
 
 def test_a_struct_has_at_most_a_thousand_tags():

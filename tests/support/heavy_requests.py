@@ -10,22 +10,30 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kctl.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kctl.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
+from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kctl.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
 )
+from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kctl.records.compression import CompressionType, compress
+from kctl.records.legacy_builder import MessageSetBuilder
 from tests.serve import bad_frames
+from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import produce_request
 
 MIB = 1024 * 1024
-# The most elements that a client's request may hold.
-ELEMENTS = 100_000
-TIMEOUT_S = 120
+# The most elements that a client's request may hold, and room for those around them.
+ELEMENTS = 30_000 - 10
+TIMEOUT_S = 20
+# A topic with many partitions, which takes 100 MiB in one request.
+WIDE_TOPIC, WIDE_PARTITIONS = "wide", 100
+WIDE_TOPIC_CREATION = bad_frames.question(
+    "the wide topic", bad_frames.create(WIDE_TOPIC, WIDE_PARTITIONS), 4
+)
 
 
 @dataclass(frozen=True)
@@ -39,13 +47,88 @@ class Heavy:
     is_ended: bool = True
 
 
-def produced(records: bytes) -> bytes:
-    return bad_frames.asked(produce_request(records, topic=bad_frames.TOPIC), 7)
+def requests() -> Iterator[Heavy]:
+    """All of them."""
+    for case in bad_frames.HEAVY:
+        if bad_frames.KAFKA.get(case.name) != bad_frames.WAITING:
+            yield Heavy(case.name, case.data)
+    yield from refused_requests()
+    yield from produce_requests()
+    yield from group_requests()
+    yield from topic_requests()
+    for api in ApiKey:
+        yield from filled_requests(api)
 
 
-def large(size: int, codec: int = 0) -> bytes:
-    """A produce request with one batch of `size` bytes."""
-    return produced(bytes(bad_frames.batch(codec=codec, value=bytes(size))))
+# Requests that are too large in some way
+
+
+def refused_requests() -> Iterator[Heavy]:
+    announced = struct.pack(">i", 100 * MIB) + b"0123456789"
+    yield Heavy("100 MiB announced, 10 bytes sent", lambda: announced, 100, is_ended=False)
+    begun = struct.pack(">i", 100 * MIB) + bytes(2 * MIB)
+    yield Heavy("100 MiB announced, 2 MiB sent", lambda: begun, 100, is_ended=False)
+    yield Heavy("100 MiB of garbage", lambda: struct.pack(">i", 100 * MIB) + b"\xff" * 100 * MIB)
+    yield Heavy(
+        "5 million tags in ApiVersions",
+        lambda: bad_frames.raw(
+            18, 3, b"\0\2a\2b" + bad_frames.uvarint(5_000_000) + b"\x64\0" * 5_000_000
+        ),
+    )
+    yield Heavy(
+        "5 million empty names in Metadata",
+        lambda: bad_frames.raw(3, 4, struct.pack(">i", 5_000_000) + b"\0\0" * 5_000_000 + b"\0"),
+    )
+    yield Heavy("33 million partitions in OffsetFetch", lambda: bad_frames.raw(
+        9, 5, b"\0\1g" + struct.pack(">ih", 1, 1) + b"t"
+        + struct.pack(">i", 26_000_000) + bytes(104_000_000)))  # fmt: skip
+
+
+# Produce
+
+
+def produced(records: bytes, version: int = 7) -> bytes:
+    message = produce_request(records, topic=bad_frames.TOPIC)
+    if version < 3:
+        message.transactional_id = ""
+    return bad_frames.asked(message, version)
+
+
+def produced_widely(records: bytes, version: int = 7) -> bytes:
+    """The same records for each of many partitions."""
+    parts = [
+        PartitionProduceData(partition_index=number, records=records)
+        for number in range(WIDE_PARTITIONS)
+    ]
+    topics = [TopicProduceData(name=WIDE_TOPIC, partitions=parts)]
+    return bad_frames.asked(ProduceRequest(acks=1, timeout_ms=30_000, topics=topics), version)
+
+
+def large(size: int) -> bytes:
+    """One batch with one record."""
+    return bytes(bad_frames.batch(value=bytes(size)))
+
+
+def small_records(size: int, codec: int = 0) -> bytes:
+    """One batch of `size` bytes with as many records of 10 bytes as fit."""
+    return bytes(bad_frames.batch(size // 10, codec=codec, value=b"v"))
+
+
+def old_messages(size: int, codec: int = 0, magic: int = 1) -> bytes:
+    """A message set of `size` bytes, before it is compressed, of messages as small as they get."""
+    builder = MessageSetBuilder(magic=magic, compression_type=codec)
+    for number in range(size // 35):
+        builder.append(timestamp=bad_frames.T0_MS + number, key=None, value=b"v")
+    return builder.build()
+
+
+def tiny_batches() -> bytes:
+    parts = [
+        PartitionProduceData(partition_index=number, records=bytes(bad_frames.batch()))
+        for number in range(ELEMENTS)
+    ]
+    topics = [TopicProduceData(name=WIDE_TOPIC, partitions=parts)]
+    return bad_frames.asked(ProduceRequest(acks=1, timeout_ms=30_000, topics=topics), 7)
 
 
 def bomb(codec: int) -> bytes:
@@ -56,56 +139,88 @@ def bomb(codec: int) -> bytes:
 
     # snappy makes 1/21 of it at best.
     size = 16 * MIB if codec == CompressionType.SNAPPY else bad_frames.BOMB_BYTES
-    return produced(bad_frames.bomb(zip_records, codec, size))
+    return bad_frames.bomb(zip_records, codec, size)
 
 
-def many_names() -> bytes:
-    topics = [MetadataRequestTopic(name=f"n{n}") for n in range(ELEMENTS)]
-    return bad_frames.asked(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 8)
-
-
-def many_partitions_fetched() -> bytes:
-    parts = [
-        FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1)
-        for n in range(ELEMENTS - 1)
-    ]
-    topics = [FetchTopic(topic=bad_frames.TOPIC, partitions=parts)]
-    return bad_frames.asked(FetchRequest(replica_id=-1, max_wait_ms=0, topics=topics), 11)
-
-
-def many_offsets() -> bytes:
-    parts = [
-        OffsetCommitRequestPartition(partition_index=n, committed_offset=1)
-        for n in range(ELEMENTS - 1)
-    ]
-    topics = [OffsetCommitRequestTopic(name=bad_frames.TOPIC, partitions=parts)]
-    return bad_frames.asked(OffsetCommitRequest(group_id="heavy", topics=topics), 2)
-
-
-def many_topics_created() -> bytes:
-    topics = [
-        CreatableTopic(name=f"no/{n}", num_partitions=1, replication_factor=1)
-        for n in range(ELEMENTS)
-    ]
-    return bad_frames.asked(CreateTopicsRequest(topics=topics, timeout_ms=1000), 4)
-
-
-def requests() -> Iterator[Heavy]:
-    for case in bad_frames.HEAVY:
-        if bad_frames.KAFKA.get(case.name) != bad_frames.WAITING:
-            yield Heavy(case.name, case.data)
-    announced = struct.pack(">i", 100 * MIB) + b"0123456789"
-    yield Heavy("slowloris: 100 MiB announced, 10 bytes", lambda: announced, 200, is_ended=False)
-    yield Heavy("100 MiB in one batch, refused", lambda: large(99 * MIB))
-    yield Heavy("100 MiB of zeros", lambda: struct.pack(">i", 100 * MIB) + bytes(100 * MIB))
-    yield Heavy("16 batches of 900 kB", lambda: large(900_000), 16)
+def produce_requests() -> Iterator[Heavy]:
+    yield Heavy("100 MiB in one batch", lambda: produced(large(99 * MIB)))
+    yield Heavy("95 MB in 100 batches", lambda: produced_widely(large(950_000)))
+    yield Heavy("95 MB in 9 million records", lambda: produced_widely(small_records(950_000)))
+    yield Heavy("95 MB in many batches for one partition", lambda: produced(large(1000) * 90_000))
+    yield Heavy("the same in version 2", lambda: produced(large(1000) * 90_000, 2))
+    yield Heavy("30,000 partitions with a batch each", tiny_batches)
+    yield Heavy("16 batches of 900 kB", lambda: produced(large(900_000)), 16)
+    yield Heavy("900 kB of old messages", lambda: produced(old_messages(900_000), 2))
+    yield Heavy("90 MB of old messages", lambda: produced_widely(old_messages(900_000), 2))
+    yield Heavy("30 MB of old messages, zipped", lambda: produced(old_messages(30 * MIB, 1), 2))
     for codec in (1, 2, 3, 4):
         label = CompressionType(codec).label
-        yield Heavy(f"a {label} bomb in 16 requests", lambda codec=codec: bomb(codec), 16)
-    yield Heavy("100,000 names in Metadata", many_names)
-    yield Heavy("100,000 partitions in Fetch", many_partitions_fetched)
-    yield Heavy("100,000 partitions in OffsetCommit", many_offsets)
-    yield Heavy("100,000 names in CreateTopics", many_topics_created)
+        yield Heavy(f"a {label} bomb", lambda codec=codec: produced(bomb(codec)), 16)
+        yield Heavy(
+            f"100 {label} bombs in a request", lambda codec=codec: produced_widely(bomb(codec))
+        )
+        yield Heavy(
+            f"10 MB of small records under {label}",
+            lambda codec=codec: produced(small_records(10_000_000, codec)),
+        )
+
+
+# Groups and topics
+
+
+def group_requests() -> Iterator[Heavy]:
+    def join(metadata: bytes) -> bytes:
+        message = bad_frames.join("heavy")
+        message.protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+        return bad_frames.asked(message, 3)
+
+    def sync() -> bytes:
+        assignments = [SyncGroupRequestAssignment(member_id="m", assignment=bytes(99 * MIB))]
+        return bad_frames.asked(SyncGroupRequest(group_id="heavy", assignments=assignments), 2)
+
+    yield Heavy("JoinGroup with 99 MiB of metadata", lambda: join(bytes(99 * MIB)))
+    yield Heavy("SyncGroup with an assignment of 99 MiB", sync)
+    message = JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer")
+    message.protocols = [
+        JoinGroupRequestProtocol(name=f"{n:x}", metadata=bytes(900)) for n in range(ELEMENTS)
+    ]
+    yield Heavy("JoinGroup with 30,000 protocols", lambda: bad_frames.asked(message, 3))
+
+
+def topic_requests() -> Iterator[Heavy]:
+    def create(count: int, form: str, *, validate_only: bool) -> bytes:
+        topics = [
+            CreatableTopic(name=form.format(n), num_partitions=1, replication_factor=1)
+            for n in range(count)
+        ]
+        message = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=validate_only)
+        return bad_frames.asked(message, 4)
+
+    for name, *how in (
+        ("30,000 bad names in CreateTopics", ELEMENTS, "no/{}", False),
+        ("30,000 topics in CreateTopics, to validate", ELEMENTS, "t{}", True),
+        ("2,000 topics in CreateTopics", 2_000, "topic{}", False),
+    ):
+        count, form, validate_only = how
+        yield Heavy(name, lambda c=count, f=form, v=validate_only: create(c, f, validate_only=v))
+
+
+# Every API
+
+
+def filled_requests(api: ApiKey) -> Iterator[Heavy]:
+    """Every array of the last version, one by one, as long as it may be."""
+    # Topics are created above.
+    if api == ApiKey.CREATE_TOPICS:
+        return
+    version = api.max_version
+    for path in array_paths(api.request_class, version):
+
+        def data(path: tuple[str, ...] = path) -> bytes:
+            message = filled(api.request_class, version, path, ELEMENTS, WIDE_TOPIC)
+            return bad_frames.asked(message, version)
+
+        yield Heavy(f"{api.name.lower()}: {'.'.join(path)}", data)
 
 
 def send_heavy(address: str, heavy: Heavy, data: bytes, dwell_s: float = 1) -> None:
@@ -117,15 +232,16 @@ def send_heavy(address: str, heavy: Heavy, data: bytes, dwell_s: float = 1) -> N
             peer = socket.create_connection((host, int(port)), TIMEOUT_S)
             stack.callback(peer.close)
             peers.append(peer)
-            # The broker may close before it has read all.
-            with contextlib.suppress(ConnectionError):
+            peer.settimeout(TIMEOUT_S if heavy.is_ended else dwell_s)
+            # The broker may close before it has read all, or read no more.
+            with contextlib.suppress(ConnectionError, TimeoutError):
                 peer.sendall(data)
-        if not heavy.is_ended:
-            peers[0].settimeout(dwell_s)
-            with contextlib.suppress(TimeoutError):
-                peers[0].recv(1)
-            return
         for peer in peers:
             with contextlib.suppress(ConnectionError):
-                size = struct.unpack(">i", bad_frames.receive(peer, 4))[0]
+                try:
+                    size = struct.unpack(">i", bad_frames.receive(peer, 4))[0]
+                except TimeoutError:
+                    if heavy.is_ended:
+                        raise
+                    return
                 bad_frames.receive(peer, size)

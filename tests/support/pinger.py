@@ -1,4 +1,4 @@
-"""A pinger: asks a broker the smallest question again and again, and tells the longest wait.
+"""A pinger: asks a broker one small question again and again, and tells the longest wait.
 
 It is a process of its own, so that what a test does meanwhile does not count.
 """
@@ -17,11 +17,11 @@ PAUSE_S = 0.001
 
 
 class Pinger:
-    """Pings `address` until it is closed."""
+    """Sends the frame `ping` to `address`, and again once it is answered, until it is closed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, ping: bytes = PING) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, address],
+            [sys.executable, __file__, address, ping.hex()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
         self.worst_ms()
@@ -65,14 +65,14 @@ class Memory:
         raise LookupError(name)
 
 
-def main(address: str) -> None:
+def main(address: str, ping: bytes) -> None:
     host, _, port = address.rpartition(":")
     worst = 0.0
     with socket.create_connection((host, int(port))) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
             started = time.perf_counter()
-            peer.sendall(PING)
+            peer.sendall(ping)
             left = 4 + struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))[0] - 4
             peer.recv(left, socket.MSG_WAITALL)
             worst = max(worst, time.perf_counter() - started)
@@ -85,4 +85,4 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], bytes.fromhex(sys.argv[2]))

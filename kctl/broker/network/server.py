@@ -4,9 +4,7 @@ It accepts, counts and closes; what comes over a connection is ServerConnection'
 At max.connections the listeners leave new connections in the backlog; beyond
 max.connections.per.ip a connection is closed at once; one that asked for nothing during
 connections.max.idle.ms is closed by a sweep, of which there are SWEEPS_PER_IDLE in that time.
-The bytes of all requests in memory have one budget: over it, connections that want to begin a
-large request (framing.SMALL_FRAME_MAX) wait in line and read nothing. Small ones are taken all the
-same: a peer that never finishes what it began must not keep everybody else from speaking.
+What all requests take of memory is RequestMemory's affair; what is large, of `in_slices`.
 
 Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 """
@@ -17,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kctl.broker.network.complaints import Complaints
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
+from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
 from kctl.model import Endpoint
@@ -53,6 +52,10 @@ class SocketServer:
         # Bound once, as every request asks.
         self.now_ms = runtime.clock.monotonic_ms
         self.call_soon = runtime.scheduler.call_soon
+        self.scheduler = runtime.scheduler
+        self.memory = RequestMemory(
+            runtime.scheduler, self.counters, self._limits.queued_request_bytes_max
+        )
         self._runtime = runtime
         self._wanted = list(listeners)
         # Listeners in the order of `listeners`, once started.
@@ -61,8 +64,6 @@ class SocketServer:
         self._connections: dict[ServerConnection, None] = {}
         self._connections_per_ip: dict[str, int] = {}
         self._connection_count = 0
-        # In the order in which they came.
-        self._waiting_for_budget: dict[ServerConnection, None] = {}
         self._complaints = Complaints()
         self._failures = Complaints()
         self._sweep_timer: Timer | None = None
@@ -104,7 +105,7 @@ class SocketServer:
             self._resume_accepting_if_room()
         elif not self._has_room():
             self._pause_accepting()
-        self._resume_next()
+        self.memory.bytes_max = limits.queued_request_bytes_max
 
     @property
     def connection_count(self) -> int:
@@ -131,28 +132,9 @@ class SocketServer:
 
     # For connections
 
-    def is_out_of_budget(self) -> bool:
-        """Whether there is no room for one more large request."""
-        return self.counters.queued_request_bytes >= self.limits.queued_request_bytes_max
-
-    def wait_for_budget(self, connection: ServerConnection) -> None:
-        """Resume `connection` when there is room again."""
-        self.counters.budget_waits += 1
-        self._waiting_for_budget[connection] = None
-
-    def charge(self, change: int) -> None:
-        """A connection holds `change` bytes more than before."""
-        counters = self.counters
-        counters.queued_request_bytes += change
-        waiting = self._waiting_for_budget
-        if waiting and counters.queued_request_bytes < self.limits.queued_request_bytes_max:
-            # One at a time: what it takes in decides about the next.
-            self.call_soon(self._resume_next)
-
     def connection_lost(self, connection: ServerConnection) -> None:
         """`connection` is gone."""
         del self._connections[connection]
-        self._waiting_for_budget.pop(connection, None)
         self.counters.connections -= 1
         host = connection.context.client_host
         left = self._connections_per_ip[host] - 1
@@ -243,16 +225,6 @@ class SocketServer:
             listener.pause_accepting()
 
     # Upkeep
-
-    def _resume_next(self) -> None:
-        waiting = self._waiting_for_budget
-        limit = self.limits.queued_request_bytes_max
-        if waiting and self.counters.queued_request_bytes < limit:
-            connection = next(iter(waiting))
-            del waiting[connection]
-            connection.resume()
-            if waiting:
-                self.call_soon(self._resume_next)
 
     def _set_sweep_timer(self) -> None:
         delay_ms = max(self.limits.idle_ms_max // SWEEPS_PER_IDLE, SWEEP_MS_MIN)

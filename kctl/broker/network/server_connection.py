@@ -11,15 +11,15 @@ in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the c
 A peer that only finished speaking still gets its answers (half-close).
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
-until that answer; a request's bytes are charged to the server's budget from its first byte to its
-answer; a large frame is begun only when the budget allows, whereas one that has begun is always
-finished.
+until that answer; a request's bytes are charged to RequestMemory from its first byte to its answer,
+and a large frame grows only as RequestMemory allows.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
 
 from typing import TYPE_CHECKING
 
+from kctl.broker.network.slices import in_slices
 from kctl.broker.request import Request, RequestContext
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
@@ -58,6 +58,7 @@ class ServerConnection:
         "_is_sending",
         "_is_serving",
         "_is_speechless",
+        "_memory",
         "_reply",
         "_server",
         "_transport",
@@ -76,6 +77,7 @@ class ServerConnection:
         # What a slow reader had yet to take when the server last looked.
         self.unsent_at_last_sweep = 0
         self._server = server
+        self._memory = server.memory
         self._transport = transport
         self._frames = FrameBuffer(server.scratch, server.pool, server.limits.request_bytes_max)
         self.get_buffer = self._frames.get_buffer
@@ -122,6 +124,7 @@ class ServerConnection:
         # Else a handler may still read the frame: its buffer must not go back to the pool.
         self._current = None
         self._charge(0)
+        self._memory.forget(self)
         self._server.connection_lost(self)
 
     # The server's side
@@ -135,6 +138,15 @@ class ServerConnection:
     def has_unanswered_request(self) -> bool:
         """Whether a handler still owes an answer."""
         return self._current is not None
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the large request that is on its way."""
+        return self._frames.received_bytes
+
+    def evict(self, words: str) -> None:
+        """Close it, and say why."""
+        self._reject(words)
 
     def unsent_bytes(self) -> int:
         """Bytes of answers that the peer has yet to take."""
@@ -151,7 +163,7 @@ class ServerConnection:
         self._transport.abort()
 
     def resume(self) -> None:
-        """Go on after an answer, or once the budget allows."""
+        """Go on after an answer, or once there is memory."""
         if self._is_over or self._current is not None or self._transport.unsent_bytes():
             return
         self._is_sending = False
@@ -188,8 +200,8 @@ class ServerConnection:
             self._end()
         if self._is_over:
             return False
-        if self._server.is_out_of_budget() and self._frames.is_large_next():
-            self._server.wait_for_budget(self)
+        memory = self._memory
+        if memory.is_short() and self._frames.wants_memory() and not memory.grant(self):
             self._pause_reading()
             return False
         return True
@@ -230,7 +242,10 @@ class ServerConnection:
         )  # fmt: skip
         self._current_bytes = len(frame)
         try:
-            server.on_request(request)
+            if self._is_large:
+                in_slices(request, server.on_request, server.scheduler)
+            else:
+                server.on_request(request)
         except Exception as error:  # noqa: BLE001 - one request's failure is not the broker's
             server.handler_failed(request, error)
             if not request.answered:
@@ -243,9 +258,7 @@ class ServerConnection:
         first, last = self._server.served.get(api, (0, 0))
         response = ApiVersionsResponse(
             error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-            api_keys=[
-                ApiVersionsResponseKey(api_key=api, min_version=first, max_version=last)
-            ],
+            api_keys=[ApiVersionsResponseKey(api_key=api, min_version=first, max_version=last)],
         )
         self._post(response_frame(correlation_id, 0, encode(response, 0)))
 
@@ -310,6 +323,8 @@ class ServerConnection:
             self._pause_reading()
         # What waits for its turn is not charged: those who wait would keep each other waiting.
         charged = held if self._has_begun_frame else 0
+        if charged and not self._is_reading_paused:
+            charged += frames.growth_bytes
         if self._current is not None:
             charged += self._current_bytes
         if charged != self._charged_bytes:
@@ -317,7 +332,7 @@ class ServerConnection:
 
     def _charge(self, held: int) -> None:
         change, self._charged_bytes = held - self._charged_bytes, held
-        self._server.charge(change)
+        self._memory.charge(self, change)
 
     def _pause_reading(self) -> None:
         if not self._is_reading_paused:

@@ -455,9 +455,7 @@ def test_connections_beyond_the_limit_per_host_are_closed(loop):
 
 
 def test_an_override_for_a_host_beats_the_limit(loop):
-    broker = Broker(
-        loop, connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1}
-    )
+    broker = Broker(loop, connections_per_ip_max=0, connections_per_ip_overrides={"127.0.0.1": 1})
     peer = broker.connect()
     connect(loop, broker.port).wait_for_close()
     assert not peer.pull()
@@ -499,87 +497,6 @@ def test_a_reader_that_stopped_is_idle(loop):
     peer.send_until_blocked(broker.writer.frame(MetadataRequest(topics=[]), 2) * 100)
     loop.until(lambda: broker.server.connection_count == 0)
     assert broker.counters.connections_idle_closed == 1
-
-
-def test_over_the_budget_of_request_bytes_new_requests_wait(loop):
-    broker = Broker(loop, queued_request_bytes_max=100_000)
-    first, second, third = (broker.connect() for _ in range(3))
-    first.send(broker.writer.frame(produce_request(b"a" * 120_000), 7))
-    waiting = broker.next_request()
-    assert broker.counters.queued_request_bytes > 100_000
-    second.send(broker.writer.frame(produce_request(b"b" * 120_000), 7))
-    third.send(broker.writer.frame(produce_request(b"c" * 120_000), 7))
-    loop.turns()
-    assert not broker.requests
-    assert broker.counters.budget_waits > 0
-    waiting.reply(ProduceResponse())
-    # One after the other: each fills the budget again.
-    broker.next_request().reply(ProduceResponse())
-    broker.next_request().reply(ProduceResponse())
-    for peer in (first, second, third):
-        peer.receive_frame()
-    loop.turns()
-    assert broker.counters.queued_request_bytes == 0
-
-
-def test_a_large_request_that_never_ends_keeps_nobody_from_small_ones(loop):
-    broker = Broker(loop, answer_with_group, queued_request_bytes_max=100_000)
-    slow, quick = broker.connect(), broker.connect()
-    slow.send(broker.writer.frame(produce_request(b"a" * 900_000), 7)[:500_000])
-    loop.until(lambda: broker.counters.queued_request_bytes > 100_000)
-    for _ in range(3):
-        quick.send(broker.writer.frame(heartbeat("1"), 1))
-        quick.receive_frame()
-
-
-def test_all_who_wait_for_the_budget_get_their_turn(loop):
-    broker = Broker(loop, queued_request_bytes_max=100_000)
-    big, gone, *small = (broker.connect() for _ in range(5))
-    big.send(broker.writer.frame(produce_request(b"a" * 120_000), 7))
-    request = broker.next_request()
-    for number, peer in enumerate([gone, *small]):
-        peer.send(broker.writer.frame(produce_request(b"b" * 20_000, topic=str(number)), 7))
-    # One that has finished speaking waits as patiently.
-    small[-1].socket.shutdown(1)
-    loop.until(lambda: len(broker.server._waiting_for_budget) == 4)
-    gone.reset()
-    loop.until(lambda: broker.server.connection_count == 4)
-    assert len(broker.server._waiting_for_budget) == 3
-    broker.handler = lambda it: it.reply(
-        ProduceResponse(throttle_time_ms=int(it.body.topics[0].name))
-    )
-    request.reply(ProduceResponse())
-    for number, peer in enumerate(small, start=1):
-        response = decode_response(ApiKey.PRODUCE, 7, peer.receive_frame())
-        assert response.throttle_time_ms == number
-    small[-1].wait_for_close()
-
-
-def test_requests_that_have_begun_are_finished_beyond_the_budget(loop):
-    """Otherwise half-received requests could block each other for ever."""
-    broker = Broker(loop, queued_request_bytes_max=100_000)
-    peers = [broker.connect() for _ in range(4)]
-    whole = broker.writer.frame(produce_request(b"a" * 90_000), 7)
-    for peer in peers:
-        peer.send(whole[:60_000])
-        loop.turns(5)
-    for peer in peers:
-        peer.send(whole[60_000:])
-    for _ in peers:
-        broker.next_request().reply(ProduceResponse())
-    for peer in peers:
-        peer.receive_frame()
-
-
-def test_an_announced_size_is_not_allocated(loop):
-    broker = Broker(loop)
-    peer = broker.connect()
-    peer.send(struct.pack(">i", 100_000_000) + b"\0" * 10)
-    loop.turns()
-    assert 0 < broker.counters.queued_request_bytes < 1_000_000
-    peer.reset()
-    loop.until(lambda: broker.server.connection_count == 0)
-    assert broker.counters.queued_request_bytes == 0
 
 
 def test_close_lets_requests_in_flight_finish_and_takes_no_more(loop):
