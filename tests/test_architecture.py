@@ -21,7 +21,7 @@ PLANTED = [
     ("Layers", "kctl/records/varint.py", "import kctl.storage.layout"),
     ("Inside the broker", "kctl/broker/log/retention.py", "import kctl.broker.services"),
     (
-        "Inside the group coordinator",
+        "Inside the coordinators",
         "kctl/broker/coordinator/shard_host.py",
         "import kctl.broker.coordinator.group.group",
     ),

@@ -18,11 +18,18 @@ from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config import BrokerConfig
 from kctl.broker.config_entries import BrokerConfigView
+from kctl.broker.controller.broker_link import ChannelLink
+from kctl.broker.controller.channel_manager import LocalLink
 from kctl.broker.controller.controller import Controller
 from kctl.broker.controller_channel import ControllerChannel
 from kctl.broker.coordinator.group_coordinator_service import (
     GROUP_METADATA_TOPIC,
     GroupCoordinatorService,
+)
+from kctl.broker.coordinator.marker_sender import MarkerLink
+from kctl.broker.coordinator.transaction_coordinator_service import (
+    TRANSACTION_STATE_TOPIC,
+    TransactionCoordinatorService,
 )
 from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
@@ -226,7 +233,11 @@ class Broker:
                 or config.offsets_topic_num_partitions
             ),
         )
-        group_coordinator.start()
+        producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, broker_id)
+        transaction_coordinator = TransactionCoordinatorService(
+            runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
+            metadata_cache, producer_ids, lambda leader_id: self._link_to(leader_id, services),
+        )  # fmt: skip
         leadership = Leadership(
             replica_manager,
             runtime.clock,
@@ -245,10 +256,11 @@ class Broker:
             cluster_store=cluster_store,
             controller=controller,
             group_coordinator=group_coordinator,
+            transaction_coordinator=transaction_coordinator,
             auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
             topic_creator=topic_creator,
             topic_waits=TopicWaits(runtime, metadata_cache),
-            producer_ids=ProducerIdManager(runtime.scheduler, cluster_store, broker_id),
+            producer_ids=producer_ids,
             dynamic_configs=dynamic_configs,
             fetch_sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots, runtime.entropy.random_below
@@ -260,7 +272,9 @@ class Broker:
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
         log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
-        self._undo.append(group_coordinator.shutdown)
+        for coordinator in (group_coordinator, transaction_coordinator):
+            coordinator.start()
+            self._undo.append(coordinator.shutdown)
         return services
 
     def _replicate(self, services: Services) -> None:
@@ -297,6 +311,22 @@ class Broker:
         )
         alter_isr.start()
         self._undo.append(alter_isr.shutdown)
+
+    def _link_to(self, broker_id: int, services: Services) -> MarkerLink | None:
+        """How transaction markers get to a broker; None if nobody knows where it is."""
+        if broker_id == services.broker_id:
+            return LocalLink(self.runtime, self._deliver)
+        listener = self.config.inter_broker_listener
+        endpoint = services.metadata_cache.broker_endpoint(broker_id, listener)
+        if endpoint is None:
+            return None
+        return ChannelLink(
+            self.runtime,
+            BrokerInfo(broker_id, (endpoint,)),
+            listener,
+            controller_id=services.broker_id,
+            timeout_ms=self.config.request_timeout_ms,
+        )
 
     def _listen(self) -> None:
         config = self.config
@@ -470,11 +500,16 @@ class Broker:
 
 
 def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
-    """Who leads a partition of __consumer_offsets coordinates the groups kept there."""
-    coordinator = services.group_coordinator
+    """Who leads a partition of __consumer_offsets coordinates the groups kept there; so with
+    __transaction_state and transactions."""
+    coordinators: dict[str, GroupCoordinatorService | TransactionCoordinatorService] = {
+        GROUP_METADATA_TOPIC: services.group_coordinator,
+        TRANSACTION_STATE_TOPIC: services.transaction_coordinator,
+    }
     for change in changes:
         topic, partition = change.topic_partition
-        if topic == GROUP_METADATA_TOPIC:
+        coordinator = coordinators.get(topic)
+        if coordinator is not None:
             if change.role is Role.LEADER:
                 coordinator.on_elected(partition, change.leader_epoch)
             else:
@@ -482,7 +517,7 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
                 coordinator.on_resigned(partition, None if gone else change.leader_epoch)
     deleted = [change.topic_partition for change in changes if change.is_deleted]
     if deleted:
-        coordinator.on_partitions_deleted(deleted)
+        services.group_coordinator.on_partitions_deleted(deleted)
 
 
 def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:

@@ -33,7 +33,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "several brokers: not yet": (
         "control.plane.listener.name",
-        "request.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
         "controlled.shutdown.enable",
@@ -113,12 +112,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "log.flush.start.offset.checkpoint.interval.ms",
     ),
     "always -1, Kafka's default": ("offsets.commit.required.acks",),
-    "transactions: not yet": (
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.max.timeout.ms",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transaction.state.log.load.buffer.size",
-    ),
     "metrics: not yet": (
         "kafka.metrics.polling.interval.secs",
         "kafka.metrics.reporters",

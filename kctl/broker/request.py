@@ -19,6 +19,8 @@ class RequestContext:
     listener_name: str
     security_protocol: str = "PLAINTEXT"
     principal: str = ANONYMOUS
+    # Connections are numbered as they come: the younger, the higher.
+    connection_number: int = 0
 
 
 @dataclass(slots=True)

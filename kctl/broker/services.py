@@ -7,6 +7,7 @@ from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config import BrokerConfig
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
 from kctl.broker.dynamic_config import DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
@@ -35,6 +36,7 @@ class Services:
     cluster_store: ClusterStore
     controller: Controller
     group_coordinator: GroupCoordinatorService
+    transaction_coordinator: TransactionCoordinatorService
     auto_topics: AutoTopicCreator
     topic_creator: TopicCreator
     topic_waits: TopicWaits

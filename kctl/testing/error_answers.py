@@ -18,18 +18,20 @@ from kctl.protocol.messages.describe_log_dirs import (
 )
 from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.metadata import MetadataResponse
+from kctl.protocol.messages.write_txn_markers import WritableTxnMarker
 from kctl.protocol.schema import Field, Message, Struct
 
 _APIS = {int(api): api for api in ApiKey}
 # Array of a response: the arrays of a request that it may answer.
 _ANSWERS = {
     "responses": ("topics", "topic_names", "resources"),
-    "results": ("topics", "resources", "groups_names"),
+    "results": ("topics", "resources", "groups_names", "partitions"),
     "topics": ("topics",),
     "partitions": ("partitions", "partition_indexes"),
     "partition_responses": ("partitions",),
     "groups": ("groups",),
     "members": ("members",),
+    "markers": ("markers",),
 }
 # Fields that say what an entry is about.
 _IDENTITIES = frozenset(
@@ -83,9 +85,9 @@ def _mirrored(cls: type[Any], asked: object, code: ErrorCode) -> Any:
             values[field.name] = int(code)
         elif field.name == "error_message":
             values[field.name] = f"injected by a test: {code.name}"
-        elif field.name in _NOTHING:
+        elif field.name in _NOTHING and not isinstance(asked, WritableTxnMarker):
             values[field.name] = _NOTHING[field.name]
-        elif field.name in _IDENTITIES and hasattr(asked, field.name):
+        elif field.name in _IDENTITIES | {"producer_id"} and hasattr(asked, field.name):
             values[field.name] = getattr(asked, field.name)
         elif _holds_errors(field):
             values[field.name] = [

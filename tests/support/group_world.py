@@ -278,7 +278,7 @@ class GroupWorld:
             0 if producer_id >= 0 else -1,
         )
         if producer_id >= 0:
-            self.service.commit_offsets_in_transaction(commit)
+            self.service.commit_offsets_in_transaction(commit, 1)
         else:
             self.service.commit_offsets(commit)
         self.scheduler.settle()

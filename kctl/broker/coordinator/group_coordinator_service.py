@@ -7,16 +7,17 @@ shard's host. Replies are given as callbacks, called exactly once, maybe before 
 Kafka 2.7: kafka.coordinator.group.GroupCoordinator (validateGroupStatus and what stands around).
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from kctl.broker.config import BrokerConfig
+from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.group.group_coordinator import GroupCoordinator
 from kctl.broker.coordinator.group.membership import JoinAttempt
 from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit
 from kctl.broker.coordinator.group.rebalance import join_error
 from kctl.broker.coordinator.group.settings import GroupSettings
+from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.broker.coordinator.runtime import CoordinatorOptions, CoordinatorRuntime
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, ShardHost
 from kctl.model import TopicPartition
@@ -70,9 +71,10 @@ class GroupCoordinatorService:
             config.offsets_topic_compression_codec,
         )
         self._shards: CoordinatorRuntime[GroupCoordinator] = CoordinatorRuntime(
-            runtime, writer, options, lambda: GroupCoordinator(self._settings)
+            runtime, writer, options, lambda _epoch: GroupCoordinator(self._settings)
         )
         self._hosts = self._shards.hosts
+        self._order = ConnectionOrder()
 
     # Life
 
@@ -206,11 +208,16 @@ class GroupCoordinatorService:
             return
         host.run(host.shard.commits.commit(commit, host.moment()))
 
-    def commit_offsets_in_transaction(self, commit: OffsetCommit) -> None:
-        """TxnOffsetCommit; `commit` has the producer's id and epoch."""
+    def commit_offsets_in_transaction(self, commit: OffsetCommit, connection_number: int) -> None:
+        """TxnOffsetCommit; `commit` has the producer's id and epoch. Its reply is given None if
+        the request came late: its connection is to be closed then."""
         host, code = self._find(commit.group_id)
         if host is None:
             commit.reply([code] * len(commit.offsets))
+            return
+        if self._order.is_late(commit.producer_id, commit.producer_epoch, connection_number):
+            self._runtime.trace.event("late_transaction_request", group=commit.group_id)
+            commit.reply(None)
             return
         host.run(host.shard.commits.commit_in_transaction(commit, host.moment()))
 
@@ -331,19 +338,3 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offset_value_version=offset_version,
         group_value_version=group_version,
     )
-
-
-def abs_java_hash(text: str) -> int:
-    """The absolute value of Java's String.hashCode, over UTF-16 units; 0 for its one value
-    that has none.
-
-    >>> abs_java_hash("g-coop")
-    1301546765
-    """
-    units = text.encode("utf-16-be", "surrogatepass")
-    hash_code = 0
-    for (unit,) in struct.iter_unpack(">H", units):
-        hash_code = (31 * hash_code + unit) & 0xFFFFFFFF
-    if hash_code == 0x80000000:
-        return 0
-    return hash_code if hash_code < 0x80000000 else 0x100000000 - hash_code

@@ -51,10 +51,12 @@ class Write:
 
 @dataclass(slots=True)
 class Outcome:
-    """Replies to release now, records to write, and what happened, for the trace."""
+    """Replies to release now, records to write, messages to send, and what happened."""
 
     replies: list[tuple[Reply, Any]] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    # For other brokers, by way of whoever sends them: what exactly is the coordinator's business.
+    messages: list[Any] = field(default_factory=list)
     # (name, fields) as `Trace.event` takes them.
     events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
 

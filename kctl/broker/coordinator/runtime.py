@@ -11,7 +11,7 @@ kafka.coordinator.group.GroupMetadataManager, transaction.TransactionStateManage
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, Shard, ShardHost
 from kctl.model import TopicPartition
@@ -46,12 +46,16 @@ class CoordinatorRuntime(Generic[S]):
         runtime: Runtime,
         writer: PartitionWriter,
         options: CoordinatorOptions,
-        new_shard: Callable[[], S],
+        new_shard: Callable[[int], S],
+        on_message: Callable[[ShardHost[S], Any], object] | None = None,
     ) -> None:
+        """`new_shard` is given the leader epoch of the partition; `on_message` what a shard has
+        to say to others."""
         self._runtime = runtime
         self._writer = writer
         self._options = options
         self._new_shard = new_shard
+        self._on_message = on_message
         # Partition -> its host, in the order of their elections.
         self.hosts: dict[int, ShardHost[S]] = {}
         # The newest leader epoch heard of, also of partitions that are led no more.
@@ -67,9 +71,10 @@ class CoordinatorRuntime(Generic[S]):
             self._runtime,
             self._writer,
             TopicPartition(self._options.topic, partition),
-            self._new_shard(),
+            self._new_shard(epoch),
             load_bytes_max=self._options.load_bytes_max,
             compression_type=self._options.compression_type,
+            on_message=self._on_message,
         )
         self.hosts[partition] = host
         host.load()

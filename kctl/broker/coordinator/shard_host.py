@@ -109,6 +109,7 @@ class ShardHost(Generic[S]):
         *,
         load_bytes_max: int,
         compression_type: int,
+        on_message: "Callable[[ShardHost[S], Any], object] | None" = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.shard = shard
@@ -120,6 +121,7 @@ class ShardHost(Generic[S]):
         self._load_offset = 0
         self._load_began_ms = 0
         self._compression_type = compression_type
+        self._on_message = on_message
         # Writes for the batch that ends with this turn of the loop, and about their bytes.
         self._gathered: list[Write] = []
         self._gathered_bytes = 0
@@ -229,6 +231,9 @@ class ShardHost(Generic[S]):
             self._runtime.trace.event(name, partition=self.topic_partition.partition, **fields)
         for reply, response in outcome.replies:
             reply(response)
+        if self._on_message is not None:
+            for message in outcome.messages:
+                self._on_message(self, message)
 
     # Writing
 

@@ -37,8 +37,15 @@ from kctl.broker.handlers.topics import (
     handle_create_topics,
     handle_delete_topics,
 )
-from kctl.broker.handlers.transactions import handle_init_producer_id
+from kctl.broker.handlers.transactions import (
+    handle_add_offsets_to_txn,
+    handle_add_partitions_to_txn,
+    handle_end_txn,
+    handle_init_producer_id,
+)
+from kctl.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from kctl.broker.handlers.update_metadata import handle_update_metadata
+from kctl.broker.handlers.write_txn_markers import handle_write_txn_markers
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.protocol.api_keys import ApiKey
@@ -68,6 +75,11 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.DELETE_RECORDS: handle_delete_records,
     ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+    ApiKey.ADD_PARTITIONS_TO_TXN: handle_add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: handle_add_offsets_to_txn,
+    ApiKey.END_TXN: handle_end_txn,
+    ApiKey.WRITE_TXN_MARKERS: handle_write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: handle_txn_offset_commit,
     ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
     ApiKey.ALTER_CONFIGS: handle_alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,

@@ -1,12 +1,12 @@
 """FindCoordinator: which broker coordinates a group (or a transactional id).
 
 Behaviour:
-- It is the leader of the partition of __consumer_offsets that the group id hashes to.
+- It is the leader of the partition of __consumer_offsets that the group id hashes to, or of the
+  partition of __transaction_state that the transactional id does.
 - The first to ask makes the topic, and waits a little for it (Kafka does not, and its clients
   come back after their back-off).
 - Without a leader that the asker's listener can reach it is COORDINATOR_NOT_AVAILABLE, which
   clients retry.
-- Transactional ids: COORDINATOR_NOT_AVAILABLE, as transactions are not served yet.
 
 Versions: 0-3. v1 key type and error message; v3 flexible.
 
@@ -14,6 +14,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 """
 
 from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
+from kctl.broker.coordinator.transaction_coordinator_service import TRANSACTION_STATE_TOPIC
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.model import Endpoint, TopicPartition
@@ -22,6 +23,10 @@ from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest, Find
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+_TOPICS = {
+    GROUP_KEY_TYPE: GROUP_METADATA_TOPIC,
+    TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC,
+}
 # The connection is held up for so long at most while the topic is made.
 TOPIC_WAIT_MS_MAX = 500
 
@@ -29,21 +34,22 @@ TOPIC_WAIT_MS_MAX = 500
 def handle_find_coordinator(services: Services, request: Request) -> None:
     """Answer at once with what is known, or when the topic is there."""
     body: FindCoordinatorRequest = request.body
-    if body.key_type == TRANSACTION_KEY_TYPE:
-        request.reply(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    elif body.key_type != GROUP_KEY_TYPE:
+    topic = _TOPICS.get(body.key_type)
+    if topic is None:
         request.reply(_error(ErrorCode.INVALID_REQUEST, "Unknown coordinator type"))
-    elif services.metadata_cache.contains(GROUP_METADATA_TOPIC):
+    elif services.metadata_cache.contains(topic):
         _answer(services, request)
     else:
-        services.runtime.scheduler.spawn(_create_topic(services, request), "find-coordinator")
+        services.runtime.scheduler.spawn(
+            _create_topic(services, request, topic), "find-coordinator"
+        )
 
 
-async def _create_topic(services: Services, request: Request) -> None:
-    code = await services.auto_topics.create_internal(GROUP_METADATA_TOPIC)
+async def _create_topic(services: Services, request: Request, topic: str) -> None:
+    code = await services.auto_topics.create_internal(topic)
     if code == ErrorCode.LEADER_NOT_AVAILABLE:  # it is coming
         await services.topic_waits.wait(
-            [GROUP_METADATA_TOPIC], lambda: _find(services, request) is not None, TOPIC_WAIT_MS_MAX
+            [topic], lambda: _find(services, request) is not None, TOPIC_WAIT_MS_MAX
         )
     _answer(services, request)
 
@@ -58,9 +64,12 @@ def _answer(services: Services, request: Request) -> None:
 
 def _find(services: Services, request: Request) -> tuple[int, Endpoint] | None:
     body: FindCoordinatorRequest = request.body
-    partition = services.group_coordinator.partition_for(body.key)
+    if body.key_type == TRANSACTION_KEY_TYPE:
+        partition = services.transaction_coordinator.partition_for(body.key)
+    else:
+        partition = services.group_coordinator.partition_for(body.key)
     return services.metadata_cache.leader_endpoint(
-        TopicPartition(GROUP_METADATA_TOPIC, partition), request.context.listener_name
+        TopicPartition(_TOPICS[body.key_type], partition), request.context.listener_name
     )
 
 

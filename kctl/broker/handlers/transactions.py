@@ -1,43 +1,166 @@
-"""InitProducerId: producer ids for idempotent producers (KIP-98).
+"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn (KIP-98).
 
 Behaviour:
-- Without a transactional id, every call gets a fresh producer id with epoch 0, also when the
+- InitProducerId without a transactional id gives a fresh producer id with epoch 0, also when the
   client names one that it had (KIP-360).
-- With a transactional id the answer is INVALID_REQUEST: transactions are not served yet, and
-  FindCoordinator says so first.
+- AddPartitionsToTxn adds all or none: if a partition is unknown, the others are
+  OPERATION_NOT_ATTEMPTED.
+- EndTxn is answered when the decision is in the coordinator's log; the markers follow.
+- A request that comes late, over a connection that its producer has given up, is not carried out:
+  the connection is closed without an answer (KAFKA-17754; `coordinator.connection_order`).
 
-Versions: 0-4. v2 flexible; v3 producer id and epoch (KIP-360); v4 PRODUCER_FENCED (KIP-588).
+Versions: InitProducerId 0-4 (v2 flexible; v3 producer id and epoch, KIP-360; v4 PRODUCER_FENCED,
+KIP-588), the others 0-2 (v2 PRODUCER_FENCED; INVALID_PRODUCER_EPOCH before).
 
-Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest.
+Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest and its neighbours.
 """
 
+from collections.abc import Callable
+
+from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
+from kctl.broker.coordinator.transaction.transaction_coordinator import Producer, ProducerIdResult
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from kctl.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from kctl.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.protocol.schema import Message
 from kctl.store.errors import StoreError
+
+# From these versions on clients know PRODUCER_FENCED (KIP-588).
+_INIT_KNOWS_FENCED = 4
+_TXN_KNOWS_FENCED = 2
 
 
 def handle_init_producer_id(services: Services, request: Request) -> None:
-    """Answer once an id is there."""
-    services.runtime.scheduler.spawn(_init_producer_id(services, request), "init-producer-id")
-
-
-async def _init_producer_id(services: Services, request: Request) -> None:
+    """Give a producer its id and epoch."""
     body: InitProducerIdRequest = request.body
-    if body.transactional_id is not None:
-        request.reply(_error(ErrorCode.INVALID_REQUEST))
-        return
     if (body.producer_id < 0) != (body.producer_epoch < 0):
-        request.reply(_error(ErrorCode.INVALID_REQUEST))
-        return
+        request.reply(_init_error(ErrorCode.INVALID_REQUEST))
+    elif body.transactional_id is None:
+        services.runtime.scheduler.spawn(_give_fresh_id(services, request), "init-producer-id")
+    else:
+
+        def answer(result: ProducerIdResult) -> None:
+            code = _fenced_for(result.error_code, request.api_version >= _INIT_KNOWS_FENCED)
+            request.reply(
+                InitProducerIdResponse(
+                    error_code=code,
+                    producer_id=result.producer_id,
+                    producer_epoch=result.producer_epoch,
+                )
+            )
+
+        claimed = Producer(body.transactional_id, body.producer_id, body.producer_epoch)
+        services.transaction_coordinator.init_producer_id(
+            claimed, body.transaction_timeout_ms, answer
+        )
+
+
+async def _give_fresh_id(services: Services, request: Request) -> None:
     try:
         producer_id = await services.producer_ids.next_producer_id()
     except StoreError:
-        request.reply(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        request.reply(_init_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
 
-def _error(code: int) -> InitProducerIdResponse:
+def _init_error(code: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+def handle_add_partitions_to_txn(services: Services, request: Request) -> None:
+    """Note that a transaction is going to write to these partitions."""
+    body: AddPartitionsToTxnRequest = request.body
+    asked = [
+        TopicPartition(topic.name, partition)
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+    state_of = services.metadata_cache.partition
+    unknown = {tp for tp in asked if state_of(tp) is None}
+    if unknown:
+        not_attempted = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        request.reply(_added(body, lambda tp: missing if tp in unknown else not_attempted))
+        return
+    services.transaction_coordinator.add_partitions(
+        Producer(body.transactional_id, body.producer_id, body.producer_epoch),
+        asked,
+        request.context.connection_number,
+        _answer(request, lambda code: _added(body, lambda _: code)),
+    )
+
+
+def _added(
+    body: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], int]
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=partition,
+                        error_code=code_of(TopicPartition(topic.name, partition)),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def handle_add_offsets_to_txn(services: Services, request: Request) -> None:
+    """Note that a transaction is going to commit a group's offsets."""
+    body: AddOffsetsToTxnRequest = request.body
+    number = services.group_coordinator.partition_for(body.group_id)
+    services.transaction_coordinator.add_partitions(
+        Producer(body.transactional_id, body.producer_id, body.producer_epoch),
+        [TopicPartition(GROUP_METADATA_TOPIC, number)],
+        request.context.connection_number,
+        _answer(request, lambda code: AddOffsetsToTxnResponse(error_code=code)),
+    )
+
+
+def handle_end_txn(services: Services, request: Request) -> None:
+    """Commit or abort."""
+    body: EndTxnRequest = request.body
+    services.transaction_coordinator.end_transaction(
+        Producer(body.transactional_id, body.producer_id, body.producer_epoch),
+        request.context.connection_number,
+        _answer(request, lambda code: EndTxnResponse(error_code=code)),
+        is_commit=body.committed,
+    )
+
+
+def _answer(request: Request, response: Callable[[int], Message]) -> Callable[[int | None], None]:
+    """Answers with an error code in the words of the request's version; None: came late."""
+
+    def answer(code: int | None) -> None:
+        if code is None:
+            request.close()
+        else:
+            knows_fenced = request.api_version >= _TXN_KNOWS_FENCED
+            request.reply(response(_fenced_for(code, knows_fenced)))
+
+    return answer
+
+
+def _fenced_for(code: int, knows_fenced: bool) -> int:
+    if code == ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return code

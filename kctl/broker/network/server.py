@@ -196,6 +196,7 @@ class SocketServer:
             client_host=host,
             listener_name=endpoint.listener_name,
             security_protocol=endpoint.security_protocol,
+            connection_number=self._connection_count,
         )
         connection = ServerConnection(self, transport, context)
         self._connections[connection] = None

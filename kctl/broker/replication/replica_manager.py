@@ -448,6 +448,8 @@ __all__ = [
     "ACKS_ALL",
     "CONSUMER_REPLICA_ID",
     "INTERNAL_TOPICS",
+    "AppendEntry",
+    "AppendOrigin",
     "AppendResult",
     "FetchDataInfo",
     "FetchIsolation",

@@ -3,6 +3,8 @@
 A null value forgets a transactional id. Kafka 2.7: TransactionLog; KIP-98.
 """
 
+from enum import IntEnum
+
 from kctl.protocol.schema import (
     Message,
     Struct,
@@ -17,6 +19,24 @@ from kctl.protocol.schema import (
 
 KEY_VERSION = 0
 VALUE_VERSION = 0
+
+
+class TransactionState(IntEnum):
+    """Where a transactional id stands; the value is the number in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """Kafka's spelling: "PrepareCommit"."""
+        return self.name.title().replace("_", "")
 
 
 class TransactionLogKey(Message, versions="0"):
@@ -35,8 +55,7 @@ class PartitionsSchema(Struct):
 class TransactionLogValue(Message, versions="0"):
     """A producer and its transaction; partitions are null in the state Empty.
 
-    transaction_status is TransactionState's number: 0 Empty, 1 Ongoing, 2 PrepareCommit,
-    3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead, 7 PrepareEpochFence.
+    transaction_status is a TransactionState; timestamps in milliseconds, -1: none.
     """
 
     producer_id: int = int64()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kctl.broker.coordinator.group_coordinator_service import abs_java_hash
+from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest
 from kctl.protocol.messages.sync_group import SyncGroupRequest

@@ -205,7 +205,7 @@ def test_offsets_in_a_transaction_come_after_what_was_asked_before_them(world):
         offsets = [(TopicPartition("t", number), CommittedOffset(number, -1, "", 0))]
         commit = OffsetCommit("g", "", None, -1, offsets, replies.append, producer_id, 0)
         if producer_id == PRODUCER:
-            world.service.commit_offsets_in_transaction(commit)
+            world.service.commit_offsets_in_transaction(commit, 1)
         else:
             world.service.commit_offsets(commit)
     world.scheduler.settle()
