@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--bootstrap-server|--by-duration|--command-config|--compare|--compression|--config|--data-dir|--delete-config|--file|--format|--group|--header|--input|--jobs|--key|--key-separator|--listener|--max-messages|--null|--offset|--output|--partition|--partitions|--port|--profile|--property|--ready-file|--replica-assignment|--replication-factor|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--config|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--format|--group|--header|--input|--isolation|--jobs|--key|--key-pattern|--key-separator|--listener|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--truncate-to|--value|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|cluster) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -21,14 +21,18 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
-            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
             "consume:--group"|"consume:-g") offer="@groups";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
+            "export:--format"|"export:-f") offer="parquet orc csv ndjson";;
+            "export:--value"|"export:--key") offer="raw string json";;
+            "export:--isolation") offer="read_uncommitted read_committed";;
+            "export:--on-damage") offer="skip fail";;
             "group reset-offsets:--topic"|"group reset-offsets:-t") offer="@topics";;
         esac
     elif [[ "$cur" == -* ]]; then
@@ -38,6 +42,8 @@ _kctl() {
             "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
             "dump-log") offer="--deep-iteration --format --help --offsets-decoder --print-data-log --raw --transaction-log-decoder";;
             "verify-log") offer="--bootstrap-server --command-config --compare --explain --help --jobs --output --profile --property --quick --replicas --timeout";;
+            "repair-log") offer="--apply --backup --codec --cut --drop-recovery-point --extract --help --key --key-pattern --offset --output --rebuild --truncate-to";;
+            "export") offer="--bootstrap-server --columns --command-config --file-size --format --help --isolation --jobs --key --latest-per-key --offset --on-damage --out --output --partition --partition-by --profile --property --schema --timeout --topic --value";;
             "completion") offer="--help";;
             "topic create") offer="--bootstrap-server --command-config --config --dry-run --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;
             "topic list") offer="--bootstrap-server --command-config --help --internal --output --profile --property --timeout";;
@@ -55,7 +61,7 @@ _kctl() {
         esac
     else
         case "$path:$count" in
-            ":0") offer="serve topic config group produce consume cluster dump-log verify-log completion";;
+            ":0") offer="serve topic config group produce consume cluster dump-log verify-log repair-log export completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
             group:0) offer="reset-offsets list describe delete";;

@@ -44,6 +44,8 @@ COMMANDS = (
     CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),
     CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
     CommandRow("verify-log", "kctl.cli.verify_log", "Check the files of a log directory."),
+    CommandRow("repair-log", "kctl.cli.repair_log", "Mend the files of a log directory."),
+    CommandRow("export", "kctl.cli.export", "Turn records into tables, without a broker or with."),
     CommandRow("completion", "kctl.cli.completion", "Print the completion script of a shell."),
 )
 

@@ -123,7 +123,7 @@ def check_epochs(
             Finding(
                 run.path, Rule.BATCH_EPOCH,
                 f"the leader epoch is {run.epoch}, but {epoch} before and behind it",
-                run.position, run.first_offset, run.last_offset,
+                run.position, run.first_offset, run.last_offset, should_be=epoch,
             )
         )  # fmt: skip
     if entries is not None:

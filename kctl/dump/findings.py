@@ -17,7 +17,8 @@ KEPT_MAX = 50
 class Findings:
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
         self._kept: list[Finding] = []
         # Position in `_kept` of the last finding of a rule in a file, and how many there were.
         self._counts: dict[tuple[str, Rule], tuple[int, int]] = {}
@@ -26,7 +27,7 @@ class Findings:
         """Remember `finding`."""
         key = finding.path, finding.rule
         place, count = self._counts.get(key, (0, 0))
-        if count < KEPT_MAX:
+        if count < self._kept_max:
             place = len(self._kept)
             self._kept.append(finding)
         self._counts[key] = place, count + 1
@@ -43,8 +44,9 @@ class Findings:
         """In the order of files and positions; the last of many says how many more there are."""
         kept = list(self._kept)
         for place, count in self._counts.values():
-            if count > KEPT_MAX:
-                more = f"{kept[place].message}; and {count - KEPT_MAX} more like it in this file"
+            left_out = count - self._kept_max
+            if left_out > 0:
+                more = f"{kept[place].message}; and {left_out} more like it in this file"
                 kept[place] = replace(kept[place], message=more)
         return sorted(kept, key=_place)
 

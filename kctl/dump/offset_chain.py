@@ -79,11 +79,14 @@ class OffsetChain:
         is_proven = next_first == doubt.next_if_wrong and next_first != self.next_offset
         if is_proven or (jumped_up and doubt.expected < next_first < self.next_offset):
             proof = " as the batch behind it proves" if is_proven else " or little more"
+            # The offset that a wrapper bears is its last.
+            is_last = batch.is_wrapper
+            should_be = doubt.next_if_wrong - 1 if is_last else doubt.expected
             self._findings.add(
                 Finding(
                     doubt.path, Rule.BATCH_OFFSET,
-                    f"the base offset is {batch.base_offset}, it should be {doubt.expected}{proof}",
-                    batch.position, batch.base_offset, batch.last_offset, batch.size,
+                    f"the offset is {batch.base_offset}, it should be {should_be}{proof}",
+                    batch.position, batch.base_offset, batch.last_offset, batch.size, should_be,
                 )
             )  # fmt: skip
             self.next_offset = doubt.next_if_wrong if is_proven else next_first
@@ -119,7 +122,7 @@ class OffsetChain:
                 Finding(
                     path, Rule.OFFSET_ORDER,
                     f"the batch begins with offset {first}, but {expected - 1} is before it",
-                    batch.position, first, last, batch.size,
+                    batch.position, first, last, batch.size, expected,
                 )
             )  # fmt: skip
 

@@ -8,7 +8,7 @@ Kafka 2.7: kafka.log.LogManager (`loadLogs`), kafka.tools.DumpLogSegments
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kctl.dump.findings import Findings
 from kctl.dump.verify_partition import VerifiedPartition, verify_partition
@@ -147,10 +147,7 @@ def verify_unit(
     mine = [it for it in found.findings if it.path in (unit.only_file, f"{base}.log")]
     if not unit.only_file.endswith(layout.LOG_SUFFIX):
         mine = [it for it in mine if it.path == unit.only_file]
-    return VerifiedPartition(
-        found.directory, found.start_offset, found.end_offset, found.segments, found.batches,
-        found.size, mine,
-    )  # fmt: skip
+    return replace(found, findings=mine)
 
 
 def verify_log_directory(

@@ -22,6 +22,7 @@ from kctl.dump.verify_segment import PartitionState, Progress, SegmentPass, Veri
 from kctl.dump.verify_snapshots import SnapshotChecks
 from kctl.errors import StorageError
 from kctl.runtime.disk import Disk
+from kctl.storage.checkpoint import EpochEntry
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import (
     CLEANED_SUFFIX,
@@ -51,6 +52,8 @@ class VerifiedPartition:
     batches: int
     size: int
     findings: list[Finding]
+    # Where leader epochs begin, as the batches tell.
+    epochs: list[EpochEntry]
 
 
 def verify_partition(
@@ -68,7 +71,7 @@ class _PartitionVerifier:
         self._directory = directory.rstrip("/")
         self._names = disk.list(self._directory)
         self._bases = self._offsets_of(LOG_SUFFIX)
-        self._findings = Findings()
+        self._findings = Findings(options.findings_max)
         start = self._bases[0] if self._bases else 0
         snapshots = SnapshotChecks(
             disk, self._directory, self._offsets_of(SNAPSHOT_SUFFIX), self._findings
@@ -107,7 +110,7 @@ class _PartitionVerifier:
         self._check_other_files()
         return VerifiedPartition(
             self._directory, self._bases[0] if self._bases else None, end, len(self._bases),
-            state.batches, state.size, self._findings.all(),
+            state.batches, state.size, self._findings.all(), state.epochs.entries(),
         )  # fmt: skip
 
     def _check_segment(self, base: int, following: int | None) -> None:

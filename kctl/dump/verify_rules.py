@@ -225,6 +225,8 @@ class Finding:
     last_offset: int | None = None
     # Bytes concerned, from `position` on.
     length: int | None = None
+    # Of BATCH_OFFSET and BATCH_EPOCH: the right value. Of OFFSET_ORDER: the offset expected.
+    should_be: int | None = None
 
     @property
     def severity(self) -> Severity:

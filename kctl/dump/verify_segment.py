@@ -7,10 +7,10 @@ Kafka 2.7: kafka.log.LogSegment.recover
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kctl.dump.epoch_runs import EpochRuns
-from kctl.dump.findings import Findings
+from kctl.dump.findings import KEPT_MAX, Findings
 from kctl.dump.offset_chain import OffsetChain
 from kctl.dump.producer_replay import ProducerReplay, marker_in
 from kctl.dump.segment_walk import WINDOW_BYTES, DamagedStretch, WalkedBatch, Window, walk
@@ -43,8 +43,14 @@ class VerifyOptions:
     is_clean: bool = False
     # The log cleaner has been there.
     is_compacted: bool = False
+    # Findings of one rule in one file that are kept whole.
+    findings_max: int = KEPT_MAX
     # Records below it are deleted, though their segment may still be there.
     log_start_offset: int = 0
+
+    def with_all_findings(self, findings_max: int) -> "VerifyOptions":
+        """The same, but so many findings are kept: for who wants to mend each."""
+        return replace(self, findings_max=findings_max)
 
 
 @dataclass(slots=True)
@@ -164,7 +170,8 @@ class SegmentPass:
             self._check_name(batch)
         first = batch.base_offset
         if batch.is_wrapper and not self._is_misnamed:
-            first = self._first_in_wrapper(window, batch)
+            first, last = self._offsets_in_wrapper(window, batch)
+            batch = batch._replace(base_offset=last, last_offset=last)
         if reason is not None:
             self._findings.add(
                 Finding(
@@ -229,14 +236,27 @@ class SegmentPass:
             self._state.is_damaged = True
             self._offset_index = self._time_index = None
 
-    def _first_in_wrapper(self, window: Window, batch: WalkedBatch) -> int:
-        """A wrapper's first offset, if records are looked at; else what suits."""
-        if self._state.options.with_records:
-            try:
-                return int(batch_at(window.buffer, batch.position - window.position).base_offset)
-            except (CorruptDataError, StopIteration):
-                pass
-        return min(self._chain.next_offset, batch.last_offset)
+    def _offsets_in_wrapper(self, window: Window, batch: WalkedBatch) -> tuple[int, int]:
+        """A wrapper's first and last offset, if records are looked at; else what suits. In v0
+        the messages inside have their own: the wrapper's must be that of the last."""
+        last = batch.last_offset
+        first = min(self._chain.next_offset, last)
+        if not self._state.options.with_records:
+            return first, last
+        try:
+            inner = batch_at(window.buffer, batch.position - window.position)
+            offsets = [record.offset for record in inner.records()]
+        except CorruptDataError:
+            return first, last
+        if offsets and offsets[-1] != last:
+            self._findings.add(
+                Finding(
+                    self._path, Rule.BATCH_OFFSET,
+                    f"the offset is {last}, it should be {offsets[-1]} as the messages inside say",
+                    batch.position, offsets[0], offsets[-1], batch.size, offsets[-1],
+                )
+            )  # fmt: skip
+        return (offsets[0], offsets[-1]) if offsets else (first, last)
 
     def _unreadable_batches(self, window: Window) -> dict[int, str]:
         from kctl.dump.verify_records import unreadable_batches

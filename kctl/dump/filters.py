@@ -1,0 +1,114 @@
+"""Which records of a log are wanted: by offset, time, key, header, producer, transaction, group.
+
+A filter is asked twice: about a batch, by its header alone, so that most are never decompressed;
+then about each record. What needs the whole log (which transactions were aborted) is looked up
+before and given as ranges.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl.records.memory_records import Batch
+from kctl.records.record import Record
+from kctl.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kctl.dump.decoders import Decoded
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """What is wanted; a field that is None or empty asks for nothing."""
+
+    # Inclusive, and exclusive.
+    start_offset: int = 0
+    end_offset: int | None = None
+    keys: tuple[bytes, ...] = ()
+    key_pattern: re.Pattern[bytes] | None = None
+    # Names, with values if they matter.
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    leader_epoch: int | None = None
+    producer_id: int | None = None
+    only_control: bool = False
+    only_aborted: bool = False
+    group: str | None = None
+    transactional_id: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is wanted."""
+        return self == RecordFilter()
+
+    @property
+    def looks_into_records(self) -> bool:
+        """Whether headers of batches do not suffice."""
+        return bool(
+            self.keys or self.key_pattern or self.headers or self.group or self.transactional_id
+        )
+
+    def is_behind(self, batch: Batch) -> bool:
+        """Whether this batch, and so all that follow, lies behind the range."""
+        if self.end_offset is None:
+            return False
+        first = batch.last_offset if batch.magic < 2 else batch.base_offset
+        # A wrapper's first offset stands inside: it is behind only if what was before it is.
+        return first >= self.end_offset and not (batch.magic < 2 and batch.compression_type)
+
+    def wants_batch(self, batch: Batch) -> bool:
+        """Whether the batch may hold a wanted record."""
+        if batch.last_offset < self.start_offset or self.is_behind(batch):
+            return False
+        if self.leader_epoch is not None and batch.partition_leader_epoch != self.leader_epoch:
+            return False
+        if self.producer_id is not None and batch.producer_id != self.producer_id:
+            return False
+        return batch.is_control or not self.only_control
+
+    def wants_record(self, record: Record, decoded: "Decoded | None" = None) -> bool:
+        """Whether a record of a wanted batch is wanted."""
+        if record.offset < self.start_offset:
+            return False
+        if self.end_offset is not None and record.offset >= self.end_offset:
+            return False
+        return (
+            self._wants_key(record.key)
+            and self._wants_headers(record)
+            and self._wants_decoded(decoded)
+        )
+
+    def _wants_key(self, key: bytes | None) -> bool:
+        if self.keys and key not in self.keys:
+            return False
+        return self.key_pattern is None or (
+            key is not None and self.key_pattern.search(key) is not None
+        )
+
+    def _wants_headers(self, record: Record) -> bool:
+        for name, value in self.headers:
+            if not any(
+                name == found and (value is None or value == data) for found, data in record.headers
+            ):
+                return False
+        return True
+
+    def _wants_decoded(self, decoded: "Decoded | None") -> bool:
+        if self.group is None and self.transactional_id is None:
+            return True
+        key = getattr(decoded, "key", None)
+        if self.group is not None and getattr(key, "group", None) != self.group:
+            return False
+        return self.transactional_id is None or (
+            getattr(key, "transactional_id", None) == self.transactional_id
+        )
+
+
+def is_aborted(batch: Batch, aborted: Sequence[AbortedTransaction]) -> bool:
+    """Whether the batch belongs to one of these transactions, their markers included."""
+    return batch.is_transactional and any(
+        it.producer_id == batch.producer_id
+        and it.first_offset <= batch.last_offset
+        and batch.base_offset <= it.last_offset
+        for it in aborted
+    )
