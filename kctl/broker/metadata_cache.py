@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.errors import CorruptDataError
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -168,6 +169,10 @@ def _brokers(
     brokers: dict[int, BrokerInfo] = {}
     endpoints: dict[int, dict[str, Endpoint]] = {}
     for broker in sorted(live_brokers, key=lambda live: live.id):
+        for point in broker.endpoints:
+            if point.security_protocol not in SECURITY_PROTOCOLS:
+                words = f"broker {broker.id} has security protocol {point.security_protocol}"
+                raise CorruptDataError(f"UpdateMetadata: {words}")
         points = tuple(
             Endpoint(
                 point.host,

@@ -4,6 +4,7 @@ Behaviour:
 - An older controller's request is STALE_CONTROLLER_EPOCH, one meant for our previous
   registration STALE_BROKER_EPOCH; neither changes anything.
 - Each partition is obeyed or refused on its own; a failed log directory is KAFKA_STORAGE_ERROR.
+- A topic that cannot exist would be a path into other directories: such a request is corrupt.
 - Settings of topics that are new here are read from the store first, as nobody announces them.
 
 Versions: LeaderAndIsr 0-4 (v2 groups by topic and has the broker epoch, KIP-380; v3 adding and
@@ -15,12 +16,26 @@ Kafka 2.7: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleStopReplicaR
 from kctl.broker.replication.leadership import leader_and_isr_states
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.broker.topic_creation import check_topic_name
+from kctl.errors import CorruptDataError
+from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
 
 def handle_leader_and_isr(services: Services, request: Request) -> None:
     """Answer once the settings of new topics are there."""
+    _check_names(request.body)
     services.runtime.scheduler.spawn(_leader_and_isr(services, request), "leader-and-isr")
+
+
+def _check_names(body: LeaderAndIsrRequest) -> None:
+    for topic, state in leader_and_isr_states(body):
+        try:
+            check_topic_name(topic)
+        except ApiError as error:
+            raise CorruptDataError(f"LeaderAndIsr: {error}") from None
+        if state.partition_index < 0:
+            raise CorruptDataError(f"LeaderAndIsr: partition {state.partition_index}")
 
 
 async def _leader_and_isr(services: Services, request: Request) -> None:

@@ -5,8 +5,8 @@ the next one looked at, so that at most one request and one answer of a connecti
 many the peer has sent (Kafka mutes the channel). Meanwhile bytes are still taken, up to
 PIPELINED_BYTES_MAX, which spares a system call per request; beyond that reading stops.
 
-Bytes that are no request, APIs and versions that are not served, and bodies that cannot be decoded
-end this connection and nothing else. The exception is ApiVersions of an unknown version, answered
+Bytes that are no request, APIs and versions that are not served, bodies that cannot be decoded or
+that a handler finds corrupt end this connection and nothing else. The exception is ApiVersions of an unknown version, answered
 in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the connection too.
 A peer that only finished speaking still gets its answers (half-close).
 
@@ -246,6 +246,8 @@ class ServerConnection:
                 in_slices(request, server.on_request, server.scheduler)
             else:
                 server.on_request(request)
+        except CorruptDataError:
+            raise
         except Exception as error:  # noqa: BLE001 - one request's failure is not the broker's
             server.handler_failed(request, error)
             if not request.answered:
