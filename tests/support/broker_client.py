@@ -116,11 +116,14 @@ class Twins:
                 self.clients[number] = BrokerClient(address)
         return answers
 
-    def ask(self, message, version=None, *, but=None):
-        """The answer on which both agree, in plain form; `but` changes what may differ."""
+    def ask(self, message, version=None, *, but=None, but_both=None):
+        """The answer on which both agree, in plain form; `but` changes what may differ in one,
+        `but_both` in the two of them."""
         ours, theirs = self.both(message, version)
         if but is not None:
             ours, theirs = but(ours), but(theirs)
+        if but_both is not None:
+            ours, theirs = but_both(ours, theirs)
         assert_same(ours, theirs, f"{short(message)} v{version}")
         return ours
 

@@ -111,8 +111,8 @@ class LogSegment:
         )
         # Made by us, and perhaps without entries to save.
         self._may_lack_indexes = False
-        # Whether the next append needs another segment; looked at when an entry is added.
-        self.is_index_full = False
+        # Whether the next append needs another segment; None: to be looked at.
+        self.is_index_full: bool | None = None
         # The largest timestamp of the first append: what `segment.ms` counts from; -1: none.
         self.rolling_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
@@ -233,7 +233,14 @@ class LogSegment:
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
         self._bytes_since_index_entry = 0
+        self._look_at_indexes()
+
+    def _look_at_indexes(self) -> bool:
+        # Padding behind the entries does not count.
+        self.offset_index.raw()
+        self.time_index.raw()
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+        return self.is_index_full
 
     def remember(self, first_offset: int, last_offset: int, position: int) -> None:
         """A batch that was just appended; batches come in order, without a gap in the file."""
@@ -271,7 +278,10 @@ class LogSegment:
         if first == _UNKNOWN:
             first = self._load_rolling_timestamp()
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited > segment_ms - self.roll_jitter_ms or self.is_index_full
+        is_full = self.is_index_full
+        if is_full is None:
+            is_full = self._look_at_indexes()
+        return is_full or waited > segment_ms - self.roll_jitter_ms
 
     def become_inactive(self) -> None:
         """Another segment is appended to from now on: complete the time index."""
@@ -311,7 +321,9 @@ class LogSegment:
         position, size = found
         limit = max(max_bytes, size) if min_one_message else max_bytes
         length = min(max_position - position, limit)
-        return FoundRecords(position, self.records.slice(position, length), limit < size)
+        # Nothing asked for is no part of a batch.
+        is_incomplete = 0 < limit < size
+        return FoundRecords(position, self.records.slice(position, length), is_incomplete)
 
     def upper_bound_offset(self, position: int, length: int) -> int | None:
         """An offset at or beyond the end of what `length` bytes at `position` hold; None if
@@ -410,7 +422,7 @@ class LogSegment:
             self.created_ms = now_ms
             self.rolling_timestamp = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
-        self.is_index_full = False
+        self.is_index_full = None
         self._scan_max_timestamp()
         return first_gone
 

@@ -168,6 +168,22 @@ def test_rolls_when_an_index_is_full(make_world):
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
 
 
+def test_rolls_at_every_batch_where_indexes_have_no_room(make_world):
+    log = make_world(segment_index_bytes=12).log()
+    for number in range(3):
+        append(log, b"a", first_ms=BASE_MS + number)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
+
+
+def test_a_read_of_no_bytes_is_no_part_of_a_batch(make_world):
+    log = make_world().log()
+    append(log, b"a")
+    how = {"isolation": FetchIsolation.TXN_COMMITTED, "min_one_message": False}
+    nothing = log.read(0, 0, **how)
+    assert (nothing.first_entry_incomplete, list(nothing.aborted_transactions)) == (False, [])
+    assert log.read(0, 1, **how).first_entry_incomplete
+
+
 def test_follower_keeps_what_the_leader_wrote(make_world):
     world = make_world()
     leader, follower = world.log(), world.log(TopicPartition("copy", 0))
