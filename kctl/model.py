@@ -1,6 +1,7 @@
-"""The nouns everybody shares: partitions, epochs, leaders, brokers, endpoints."""
+"""The nouns everybody shares: partitions, positions, epochs, leaders, brokers, endpoints."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 
@@ -20,6 +21,25 @@ class OffsetAndEpoch(NamedTuple):
 
     offset: int
     leader_epoch: int
+
+
+class PositionKind(Enum):
+    """What a Position counts from."""
+
+    EARLIEST = auto()
+    LATEST = auto()
+    OFFSET = auto()
+    # The last `value` records.
+    TAIL = auto()
+    # The first record at or after `value` milliseconds since the epoch.
+    TIME = auto()
+
+
+class Position(NamedTuple):
+    """A place in a partition that is not yet an offset."""
+
+    kind: PositionKind
+    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +81,31 @@ class ReplicaAssignment:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas come or go."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment under way."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas once it is done."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    def reassign_to(self, target: "tuple[int, ...]") -> "ReplicaAssignment":
+        """On the way from where the replicas were, before any reassignment under way, to
+        `target`: those of both, the target's first."""
+        origin = self.origin
+        return ReplicaAssignment(
+            replicas=tuple(dict.fromkeys((*target, *origin))),
+            adding=tuple(broker for broker in target if broker not in origin),
+            removing=tuple(broker for broker in origin if broker not in target),
+        )
 
 
 NO_LEADER = -1

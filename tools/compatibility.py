@@ -25,7 +25,6 @@ BROKER = ROOT / "kctl" / "broker"
 
 # Every API without a handler, and why.
 NOT_SERVED = {
-    ApiKey.CONTROLLED_SHUTDOWN: "several brokers: not yet",
     ApiKey.SASL_HANDSHAKE: "SASL: not yet",
     ApiKey.SASL_AUTHENTICATE: "SASL: not yet",
     ApiKey.DESCRIBE_ACLS: "access control: not yet",
@@ -36,9 +35,6 @@ NOT_SERVED = {
     ApiKey.RENEW_DELEGATION_TOKEN: "delegation tokens: not yet",
     ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation tokens: not yet",
     ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation tokens: not yet",
-    ApiKey.ELECT_LEADERS: "several brokers: not yet",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "several brokers: not yet",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "several brokers: not yet",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "quotas: not yet",
     ApiKey.ALTER_CLIENT_QUOTAS: "quotas: not yet",
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "SASL: not yet",

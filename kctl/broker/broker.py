@@ -13,6 +13,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator
@@ -61,6 +62,7 @@ from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
 from kctl.model import BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
@@ -112,6 +114,7 @@ class Broker:
         self._server: SocketServer | None = None
         # What this broker follows; there from `start` on.
         self.fetchers: FetcherManager | None = None
+        self._to_controller: ControllerChannel | None = None
         # What to do at shutdown, the last first.
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
 
@@ -144,6 +147,9 @@ class Broker:
         services.controller.start()
         self._undo.append(services.controller.shutdown)
         await self._until_ready(services)
+        to_controller = self._to_controller
+        if self.config.controlled_shutdown_enable and to_controller is not None:
+            self._undo.append(lambda: self._leave(services, to_controller))
 
     async def _open_store(self) -> MetadataStore:
         if self._store is not None:
@@ -268,7 +274,7 @@ class Broker:
             leadership=leadership,
             served=self._served,
         )
-        self._replicate(services)
+        self._to_controller = self._replicate(services)
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
         log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
@@ -277,7 +283,7 @@ class Broker:
             self._undo.append(coordinator.shutdown)
         return services
 
-    def _replicate(self, services: Services) -> None:
+    def _replicate(self, services: Services) -> ControllerChannel:
         """Follow leaders elsewhere, and keep the ISRs of what is led here."""
         runtime, config = services.runtime, self.config
         fetchers = self.fetchers = FetcherManager(
@@ -311,6 +317,26 @@ class Broker:
         )
         alter_isr.start()
         self._undo.append(alter_isr.shutdown)
+        return to_controller
+
+    async def _leave(self, services: Services, controller: ControllerChannel) -> None:
+        """Have the controller find other leaders, while this broker still serves."""
+        config = self.config
+        for attempt in range(1 + config.controlled_shutdown_max_retries):
+            if len(services.metadata_cache.alive_brokers()) <= 1:
+                return  # Nobody is left to lead.
+            if attempt:
+                await self._sleep(config.controlled_shutdown_retry_backoff_ms)
+            request = ControlledShutdownRequest(
+                broker_id=services.broker_id, broker_epoch=services.controller.broker_epoch
+            )
+            try:
+                answer: Any = await controller.ask(request)
+            except KctlError as error:
+                self.runtime.trace.warning(f"the controller cannot be told of the stop: {error}")
+                continue
+            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
+                return
 
     def _link_to(self, broker_id: int, services: Services) -> MarkerLink | None:
         """How transaction markers get to a broker; None if nobody knows where it is."""

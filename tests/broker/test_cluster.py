@@ -5,6 +5,11 @@ import pytest
 from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.support.broker_cluster import running_brokers
 
 
@@ -139,3 +144,35 @@ def test_isr_changes_are_written_by_leaders_before_protocol_2_7(cluster):
     cluster.until(
         lambda: controller.context.leadership["t", 0].leader_and_isr.isr == (1,), "controller hears"
     )
+
+
+def test_a_clean_stop_hands_leadership_over_before_the_broker_goes(cluster):
+    cluster.start(1, 2, 3)
+    create(cluster, "t", p0=[2, 3])
+    produce(cluster, "t", 10)
+    cluster.stop(2)
+    # Nothing had to be waited for: the controller knew before the session ended.
+    assert (cluster.leader("t"), cluster.state("t").isr) == (3, (3,))
+    produce(cluster, "t", 10)
+    assert cluster.end(3, "t") == 20
+
+
+def test_a_partition_moves_with_its_records(cluster):
+    cluster.start(1, 2, 3)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 50)
+    before = log_bytes(cluster, 1, "t")
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[3])]
+            )
+        ]
+    )
+    response = cluster.run(cluster.router().send_to_controller(request))
+    assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.state("t").isr == (3,), "only 3 is left")
+    cluster.until(lambda: cluster.partition(1, "t") is None, "1 let go of it")
+    assert log_bytes(cluster, 3, "t") == before
+    produce(cluster, "t", 1)
+    assert cluster.end(3, "t") == 51

@@ -18,6 +18,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": "1000",
     "replica.fetch.wait.max.ms": "50",
     "replica.fetch.backoff.ms": "20",
+    "controlled.shutdown.retry.backoff.ms": "20",
     "group.initial.rebalance.delay.ms": "0",
 }
 

@@ -33,16 +33,31 @@ from kctl.broker.controller.channel_manager import (
 )
 from kctl.broker.controller.cluster_changes import ClusterChanges
 from kctl.broker.controller.context import ControllerContext
+from kctl.broker.controller.controlled_shutdown import ControlledShutdown
 from kctl.broker.controller.elections import ElectionStrategy
 from kctl.broker.controller.events import ControllerEvent
 from kctl.broker.controller.isr_changes import IsrChanges
+from kctl.broker.controller.leader_elections import LeaderElections
+from kctl.broker.controller.reassignment import Reassignment
+from kctl.broker.controller.reassignment_requests import altered, listed, wishes_of
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
 from kctl.broker.controller.state_changes import StateChanges
+from kctl.broker.controller.store_changes import StoreChanges, event_of
 from kctl.errors import KctlError
-from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
+from kctl.model import BrokerInfo, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_isr import AlterIsrRequest
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from kctl.protocol.messages.elect_leaders import ElectLeadersRequest
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task
@@ -51,7 +66,7 @@ from kctl.runtime.scheduler import Timer
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import ControllerMovedError, NodeExistsError, SessionExpiredError
-from kctl.store.interface import EventType, SessionState, WatchedEvent
+from kctl.store.interface import SessionState, WatchedEvent
 
 NO_CONTROLLER = -1
 AUTO_ELECTION_FIRST_DELAY_MS = 5000
@@ -98,6 +113,22 @@ class Controller:
         self._cluster = ClusterChanges(
             self.context, self._changes, self._batch, cluster_store, self._send
         )
+        self._reassignment = Reassignment(
+            self.context, self._changes, self._batch, cluster_store, self._cluster
+        )
+        self._elections = LeaderElections(self.context, self._changes, cluster_store)
+        self._from_store = StoreChanges(
+            self.context,
+            cluster_store,
+            self._on_watch,
+            config,
+            runtime.trace,
+            self._batch,
+            self._channels,
+            self._cluster,
+            self._reassignment,
+            self._elections,
+        )
         self._active_controller_id = NO_CONTROLLER
         self._queue: deque[ControllerEvent] = deque()
         self._runner: Task[None] | None = None
@@ -111,21 +142,21 @@ class Controller:
         }
         # The one place where an event meets what the active controller does about it.
         self._when_active: dict[type, Callable[[Any], Awaitable[None]]] = {
-            events.BrokerChange: self._on_broker_change,
-            events.BrokerModification: self._on_broker_modification,
-            events.TopicChange: self._on_topic_change,
-            events.PartitionModification: self._on_partition_modification,
-            events.TopicDeletion: self._on_topic_deletion,
-            events.IsrChangeNotification: self._on_isr_change_notification,
-            events.LogDirEventNotification: self._on_log_dir_event,
+            **self._from_store.reactions(),
+            events.PartitionIsrChanged: self._on_partition_isr_changed,
             events.AutoPreferredElection: self._on_auto_preferred_election,
             events.Asked: self._on_asked,
             ResponseReceived: self._on_response,
         }
         isr_changes = IsrChanges(self.context, self._batch, cluster_store, self._isrs_changed)
+        shutdown = ControlledShutdown(self.context, self._changes, self._batch)
         # What the active controller is asked by requests.
         self._answers: dict[type, Callable[[Any], Awaitable[Message]]] = {
             AlterIsrRequest: isr_changes.alter,
+            ControlledShutdownRequest: shutdown.shut_down,
+            ElectLeadersRequest: self._elections.elect,
+            AlterPartitionReassignmentsRequest: self._alter_reassignments,
+            ListPartitionReassignmentsRequest: self._list_reassignments,
         }
 
     # --- for the rest of the broker
@@ -284,20 +315,10 @@ class Controller:
 
     # --- watches
 
-    def _on_watch(self, event: WatchedEvent) -> None:
-        path = event.path
-        fixed = _WATCHED.get(path)
-        if fixed is not None:
-            self._put(fixed)
-        elif path == znodes.CONTROLLER:
-            gone = event.type is EventType.DELETED
-            self._put(events.Reelect() if gone else events.ControllerChange())
-        elif event.type is EventType.DATA_CHANGED:
-            parent, _, name = path.rpartition("/")
-            if parent == znodes.TOPICS:
-                self._put(events.PartitionModification(name))
-            elif parent == znodes.BROKER_IDS:
-                self._put(events.BrokerModification(int(name)))
+    def _on_watch(self, watched: WatchedEvent) -> None:
+        event = event_of(watched)
+        if event is not None:
+            self._put(event)
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and not self._stopped:
@@ -340,19 +361,12 @@ class Controller:
 
     async def _take_over(self) -> None:
         await self._set_up_features()
-        await self._store.delete_log_dir_events(
-            await self._store.get_log_dir_event_names(self._on_watch),
-            self.context.epoch_zk_version,
-        )
-        await self._store.delete_isr_changes(
-            await self._store.get_isr_change_names(self._on_watch), self.context.epoch_zk_version
-        )
-        await self._load_context()
-        to_delete = await self._store.get_topic_deletions(self._on_watch)
-        await self._queue_deletions(to_delete)
+        await self._from_store.forget_old_notifications()
+        await self._from_store.load_context()
         self._batch.add_update_metadata([])
         self._send()
         await self._cluster.start_machines()
+        await self._put_asked_for_in_store()
         self._cluster.deletion.mark_ineligible(
             dict.fromkeys(tp.topic for tp in self.context.reassigning)
         )
@@ -362,25 +376,18 @@ class Controller:
         if self._config.auto_leader_rebalance_enable:
             self._schedule_auto_election(AUTO_ELECTION_FIRST_DELAY_MS)
 
+    async def _put_asked_for_in_store(self) -> None:
+        """Reassignments and elections that the last controller did not come to."""
+        for event in (events.PartitionReassignment(), events.PreferredReplicaElection()):
+            await self._when_active[type(event)](event)
+        await self._reassignment.resume()
+
     async def _set_up_features(self) -> None:
         enabled = self._config.is_at_least("2.7-IV0")
         status = znodes.FeatureStatus.ENABLED if enabled else znodes.FeatureStatus.DISABLED
         found = await self._store.get_feature()
         if found is None or found[0] is not status:
             await self._store.set_or_create_feature(status, found[1] if found and enabled else {})
-
-    async def _load_context(self) -> None:
-        context, store = self.context, self._store
-        broker_ids = await store.get_broker_ids(self._on_watch)
-        context.live_brokers = await store.get_brokers(broker_ids, self._on_watch)
-        topics = await store.get_all_topics(self._on_watch)
-        assignments = await store.get_topic_assignments(topics, self._on_watch)
-        for topic, assignment in assignments.items():
-            for partition, replicas in assignment.items():
-                context.set_assignment(TopicPartition(topic, partition), replicas)
-        context.leadership = await store.get_partition_states(list(context.partitions()))
-        for broker in context.live_brokers.values():
-            self._channels.add_broker(broker)
 
     def _resign(self, *, keep_known: bool = False) -> None:
         """Forget everything a controller knows."""
@@ -405,101 +412,6 @@ class Controller:
         await self._look_who_is_controller()
         await self._elect()
 
-    # --- brokers
-
-    async def _on_broker_change(self, _: events.BrokerChange) -> None:
-        context = self.context
-        broker_ids = await self._store.get_broker_ids(self._on_watch)
-        current = await self._store.get_brokers(broker_ids, self._on_watch)
-        known = context.live_brokers
-        dead = [b for b in known if b not in current]
-        bounced = [b for b in current if b in known and current[b].epoch > known[b].epoch]
-        new = [b for b in current if b not in known]
-        for gone in (bounced, dead):
-            for broker_id in gone:
-                self._channels.remove_broker(broker_id)
-            context.remove_brokers(gone)
-        if bounced:
-            # It was away for a moment: its partitions must see it go before it comes.
-            await self._cluster.on_broker_failure(bounced)
-        started = sorted([*bounced, *new])
-        for broker_id in started:
-            context.live_brokers[broker_id] = current[broker_id]
-            self._channels.add_broker(current[broker_id])
-        if started:
-            await self._cluster.on_broker_startup(started)
-        if dead:
-            await self._cluster.on_broker_failure(dead)
-        self._trace.event("brokers_changed", new=new, bounced=bounced, dead=dead)
-
-    async def _on_broker_modification(self, event: events.BrokerModification) -> None:
-        broker_id = event.broker_id
-        broker = await self._store.get_broker(broker_id, self._on_watch)
-        known = self.context.live_brokers.get(broker_id)
-        if broker is None or known is None or broker.endpoints == known.endpoints:
-            return
-        self.context.live_brokers[broker_id] = broker
-        self._batch.add_update_metadata([])
-
-    # --- topics
-
-    async def _on_topic_change(self, _: events.TopicChange) -> None:
-        context = self.context
-        topics = await self._store.get_all_topics(self._on_watch)
-        known = context.topics
-        new = [topic for topic in topics if topic not in known]
-        if len(topics) - len(new) < len(known):
-            current = set(topics)
-            for topic in [gone for gone in known if gone not in current]:
-                self._cluster.forget_topic(topic)
-        if not new:
-            return
-        assignments = await self._store.get_topic_assignments(new, self._on_watch)
-        await self._cluster.on_new_partitions(
-            {
-                TopicPartition(topic, partition): replicas
-                for topic, assignment in assignments.items()
-                for partition, replicas in assignment.items()
-            }
-        )
-
-    async def _on_partition_modification(self, event: events.PartitionModification) -> None:
-        topic = event.topic
-        found = await self._store.get_topic_assignments([topic], self._on_watch)
-        known = self.context.topics.get(topic)
-        if topic not in found or known is None:
-            return
-        added: dict[TopicPartition, ReplicaAssignment] = {
-            TopicPartition(topic, partition): replicas
-            for partition, replicas in found[topic].items()
-            if partition not in known
-        }
-        if not added:
-            return
-        if self.context.is_to_be_deleted(topic):
-            self._trace.warning(f"Partitions added to topic {topic}, which is being deleted")
-            await self._store.set_topic_assignment(topic, known, self.context.epoch_zk_version)
-            return
-        await self._cluster.on_new_partitions(added)
-
-    async def _on_topic_deletion(self, _: events.TopicDeletion) -> None:
-        topics = await self._store.get_topic_deletions(self._on_watch)
-        fresh = [topic for topic in topics if not self.context.is_to_be_deleted(topic)]
-        await self._queue_deletions(fresh)
-        await self._cluster.run_deletions()
-
-    async def _queue_deletions(self, topics: Sequence[str]) -> None:
-        fence = self.context.epoch_zk_version
-        known = [topic for topic in topics if topic in self.context.topics]
-        refused = [topic for topic in topics if topic not in self.context.topics]
-        if not self._config.delete_topic_enable:
-            refused, known = list(topics), []
-        if refused:
-            await self._store.delete_topic_deletions(refused, fence)
-        self._cluster.deletion.queue(known)
-        moving = dict.fromkeys(tp.topic for tp in self.context.reassigning)
-        self._cluster.deletion.mark_ineligible(topic for topic in known if topic in moving)
-
     # --- requests, answers and notifications
 
     async def _on_asked(self, asked: events.Asked) -> None:
@@ -517,6 +429,22 @@ class Controller:
 
     def _isrs_changed(self, partitions: Sequence[TopicPartition]) -> None:
         """Reassignments wait for their new replicas to be in sync."""
+        for tp in partitions:
+            if tp in self.context.reassigning:
+                self._put(events.PartitionIsrChanged(tp))
+
+    async def _on_partition_isr_changed(self, event: events.PartitionIsrChanged) -> None:
+        await self._reassignment.isrs_changed([event.partition])
+
+    async def _alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return altered(await self._reassignment.start(wishes_of(request)))
+
+    async def _list_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        return listed(self.context, request)
 
     async def _on_response(self, answered: ResponseReceived) -> None:
         broker_id, request = answered.broker_id, answered.request
@@ -529,26 +457,6 @@ class Controller:
             self._trace.warning(
                 f"Broker {broker_id} answered {_name(request)} with error {response.error_code}"
             )
-
-    async def _on_isr_change_notification(self, _: events.IsrChangeNotification) -> None:
-        names = await self._store.get_isr_change_names(self._on_watch)
-        if not names:
-            return
-        partitions = [
-            tp for tp in await self._store.get_isr_changes(names) if tp in self.context.leadership
-        ]
-        self.context.leadership.update(await self._store.get_partition_states(partitions))
-        self._batch.add_update_metadata(partitions)
-        await self._store.delete_isr_changes(names, self.context.epoch_zk_version)
-
-    async def _on_log_dir_event(self, _: events.LogDirEventNotification) -> None:
-        names = await self._store.get_log_dir_event_names(self._on_watch)
-        if not names:
-            return
-        for broker_id in await self._store.get_log_dir_event_brokers(names):
-            # Its answers to LeaderAndIsr will tell which replicas are lost.
-            self._cluster.ask_for_offline_replicas(broker_id)
-        await self._store.delete_log_dir_events(names, self.context.epoch_zk_version)
 
     # --- preferred leaders
 
@@ -564,15 +472,6 @@ class Controller:
         )
         if partitions:
             await self._changes.bring_online(partitions, ElectionStrategy.PREFERRED)
-
-
-_WATCHED: dict[str, ControllerEvent] = {
-    znodes.BROKER_IDS: events.BrokerChange(),
-    znodes.TOPICS: events.TopicChange(),
-    znodes.DELETE_TOPICS: events.TopicDeletion(),
-    znodes.ISR_CHANGE_NOTIFICATIONS: events.IsrChangeNotification(),
-    znodes.LOG_DIR_EVENTS: events.LogDirEventNotification(),
-}
 
 
 def _name(value: object) -> str:

@@ -91,10 +91,8 @@ def elect(
     if strategy is ElectionStrategy.CONTROLLED_SHUTDOWN:
         return _elect_for_controlled_shutdown(context, partition, current)
     assignment = context.assignment(partition)
-    if strategy is ElectionStrategy.REASSIGN:
-        replicas = target_replicas(assignment.replicas, assignment.removing)
-    else:
-        replicas = assignment.replicas
+    is_reassigned = strategy is ElectionStrategy.REASSIGN
+    replicas = assignment.target if is_reassigned else assignment.replicas
     live = tuple(r for r in replicas if context.is_replica_online(r, partition))
     if strategy is ElectionStrategy.PREFERRED:
         leader = preferred_leader(replicas, current.isr, live)
@@ -114,11 +112,6 @@ def needs_unclean(
 ) -> bool:
     """Whether nobody in sync lives, so that the topic's settings have to be asked."""
     return not any(context.is_replica_online(replica, partition) for replica in isr)
-
-
-def target_replicas(replicas: Sequence[int], removing: Collection[int]) -> tuple[int, ...]:
-    """The replicas a partition has once its reassignment is done."""
-    return tuple(replica for replica in replicas if replica not in removing)
 
 
 def initial_leader_and_isr(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.broker.controller.channel_manager import ResponseReceived
+from kctl.model import TopicPartition
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 
@@ -75,6 +76,23 @@ class LogDirEventNotification:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """Somebody wrote `/admin/reassign_partitions`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIsrChanged:
+    """The ISR of a partition that is being reassigned changed: perhaps it can be completed."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredReplicaElection:
+    """Somebody wrote `/admin/preferred_replica_election`."""
+
+
+@dataclass(frozen=True, slots=True)
 class AutoPreferredElection:
     """It is time to see whether leadership strayed too far from the preferred replicas."""
 
@@ -107,6 +125,9 @@ ControllerEvent = (
     | TopicDeletion
     | IsrChangeNotification
     | LogDirEventNotification
+    | PartitionReassignment
+    | PartitionIsrChanged
+    | PreferredReplicaElection
     | AutoPreferredElection
     | Asked
     | ResponseReceived

@@ -205,6 +205,29 @@ class StateChanges:
             for topic, config in configs.items()
         }
 
+    async def bump_leader_epoch(self, partition: TopicPartition, recipients: Iterable[int]) -> None:
+        """Write the partition's state anew under the next leader epoch, and tell `recipients`: so
+        that they hear of its new assignment."""
+        outcomes: ElectionOutcomes = {}
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            state = (await self._read_states([partition], outcomes)).get(partition)
+            if state is None:
+                return
+            current = state.leader_and_isr
+            bumped = replace(current, leader_epoch=current.leader_epoch + 1)
+            finished, to_retry = await self._write({partition: bumped})
+            if to_retry:
+                continue
+            result = finished[partition]
+            if isinstance(result, StoreError):
+                self._failed(partition, f"its leader epoch could not be raised: {result}")
+            else:
+                written = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+                self.context.leadership[partition] = written
+                self._batch.add_leader_and_isr(recipients, partition, is_new=False)
+            return
+        self._failed(partition, "its state changes faster than it can be written")
+
     def _become_online(
         self,
         partition: TopicPartition,

@@ -9,7 +9,9 @@ from kctl.broker.handlers.configs import (
     handle_describe_configs,
     handle_incremental_alter_configs,
 )
+from kctl.broker.handlers.controlled_shutdown import handle_controlled_shutdown
 from kctl.broker.handlers.delete_records import handle_delete_records
+from kctl.broker.handlers.elections import handle_elect_leaders
 from kctl.broker.handlers.fetch import handle_fetch
 from kctl.broker.handlers.find_coordinator import handle_find_coordinator
 from kctl.broker.handlers.groups import (
@@ -32,6 +34,10 @@ from kctl.broker.handlers.offsets import (
     handle_offset_fetch,
 )
 from kctl.broker.handlers.produce import handle_produce
+from kctl.broker.handlers.reassignments import (
+    handle_alter_partition_reassignments,
+    handle_list_partition_reassignments,
+)
 from kctl.broker.handlers.topics import (
     handle_create_partitions,
     handle_create_topics,
@@ -60,6 +66,7 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.LEADER_AND_ISR: handle_leader_and_isr,
     ApiKey.STOP_REPLICA: handle_stop_replica,
     ApiKey.UPDATE_METADATA: handle_update_metadata,
+    ApiKey.CONTROLLED_SHUTDOWN: handle_controlled_shutdown,
     ApiKey.OFFSET_COMMIT: handle_offset_commit,
     ApiKey.OFFSET_FETCH: handle_offset_fetch,
     ApiKey.FIND_COORDINATOR: handle_find_coordinator,
@@ -85,7 +92,10 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: handle_create_partitions,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.ELECT_LEADERS: handle_elect_leaders,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: handle_alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: handle_list_partition_reassignments,
     ApiKey.OFFSET_DELETE: handle_offset_delete,
     ApiKey.ALTER_ISR: handle_alter_isr,
 }

@@ -1,0 +1,227 @@
+"""Reassignment: moves partitions to other replicas (KIP-455).
+
+While a partition moves, its assignment holds the replicas of both ends (RS), those to come (AR)
+and those to go (RR); TRS is the target. Each step is written before it is believed, and any
+controller can take up what it finds in the store.
+
+    U1  write RS, AR, RR                               a new, another or no target
+    U2  remember them
+    U3  stop replicas that an earlier target wanted and this one does not
+    A1  tell all of RS, under a new leader epoch       while TRS is not in sync
+    A2  start the replicas of AR
+    B1  the replicas of AR are online                  once all of TRS is in sync
+    B2  remember RS = TRS
+    B3  elect a leader among TRS if it is not led by one, or tell TRS under a new epoch
+    B4  take the replicas of RR offline
+    B5  delete the replicas of RR
+    B6  write RS = TRS
+    B7  take the partition out of `/admin/reassign_partitions`
+    B8  tell everybody's caches
+
+Kafka 2.7: kafka.controller.KafkaController (onPartitionReassignment and what it calls).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kctl.broker.controller.cluster_changes import ClusterChanges
+from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
+from kctl.broker.controller.elections import ElectionStrategy
+from kctl.broker.controller.replica_state_machine import ReplicaState
+from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
+from kctl.broker.controller.state_changes import StateChanges
+from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.errors import ControllerMovedError, SessionExpiredError, StoreError
+
+# Target replicas per partition; None: cancel.
+Wishes = Mapping[TopicPartition, tuple[int, ...] | None]
+# Error code and words for the client.
+Refusal = tuple[int, str | None]
+_STATES_OF_DELETION = (
+    ReplicaState.DELETION_STARTED,
+    ReplicaState.DELETION_SUCCESSFUL,
+    ReplicaState.NON_EXISTENT,
+)
+
+
+class Reassignment:
+    """Part of the active controller."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        changes: StateChanges,
+        batch: ControllerBrokerRequestBatch,
+        store: ClusterStore,
+        cluster: ClusterChanges,
+    ) -> None:
+        self._context = context
+        self._changes = changes
+        self._batch = batch
+        self._store = store
+        self._cluster = cluster
+
+    # --- beginning ---------------------------------------------------------------------------
+
+    async def start(self, wishes: Wishes) -> dict[TopicPartition, Refusal]:
+        """Begin, replace or cancel; what is refused is refused alone."""
+        results: dict[TopicPartition, Refusal] = {}
+        for tp, target in wishes.items():
+            refusal = self._refusal(tp, target)
+            if refusal is None:
+                refusal = await self._begin(tp, target)
+            results[tp] = refusal
+        return results
+
+    async def start_by_znode(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Partitions that `/admin/reassign_partitions` names; refused ones are taken out of it."""
+        results = await self.start({tp: tuple(replicas) for tp, replicas in targets.items()})
+        refused = [tp for tp, (error_code, _) in results.items() if error_code != ErrorCode.NONE]
+        if refused:
+            await self._remove_from_znode(refused)
+
+    async def _begin(self, tp: TopicPartition, target: tuple[int, ...] | None) -> Refusal:
+        current = self._context.assignment(tp)
+        moving = current.reassign_to(current.origin if target is None else target)
+        try:
+            await self._update_assignment(tp, moving)
+            await self.go_on(tp)
+        except (ControllerMovedError, SessionExpiredError):
+            raise
+        except StoreError as error:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+        return ErrorCode.NONE, None
+
+    def _refusal(self, tp: TopicPartition, target: tuple[int, ...] | None) -> Refusal | None:
+        context = self._context
+        if tp.partition not in context.topics.get(tp.topic, ()):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+        if context.is_to_be_deleted(tp.topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
+        if target is None:
+            if tp in context.reassigning:
+                return None
+            return (
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+                "No partition reassignment is in progress.",
+            )
+        return self._bad_target(tp, target)
+
+    def _bad_target(self, tp: TopicPartition, target: tuple[int, ...]) -> Refusal | None:
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        if not target:
+            return code, "Empty replica list specified in partition reassignment."
+        if any(broker < 0 for broker in target):
+            return code, "Invalid broker id in replica list."
+        if len(set(target)) != len(target):
+            return code, "Duplicate replica ids in partition reassignment replica list."
+        # A replica that has its data already may be down for the moment.
+        origin = self._context.assignment(tp).origin
+        alive = self._context.live_broker_ids
+        if any(broker not in alive for broker in target if broker not in origin):
+            dead = "Replica assignment has brokers that are not alive."
+            return code, f"{dead} Replica list: {list(target)}, live broker IDs: {alive}"
+        return None
+
+    # --- U: what is to be --------------------------------------------------------------------
+
+    async def _update_assignment(self, tp: TopicPartition, moving: ReplicaAssignment) -> None:
+        before = self._context.assignment(tp)
+        await self._write(tp, moving)  # U1
+        self._context.set_assignment(tp, moving)  # U2
+        unwanted = [broker for broker in before.replicas if broker not in moving.replicas]
+        await self._stop(tp, unwanted)  # U3
+        if moving.is_being_reassigned:
+            # Deletion waits until the topic has come to rest.
+            self._cluster.deletion.mark_ineligible([tp.topic])
+
+    async def _write(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        topic = {**self._context.topics[tp.topic], tp.partition: assignment}
+        await self._store.set_topic_assignment(tp.topic, topic, self._context.epoch_zk_version)
+
+    async def _stop(self, tp: TopicPartition, broker_ids: Iterable[int]) -> None:
+        """Take replicas offline and have their data deleted (B4, B5, U3)."""
+        replicas = [PartitionAndReplica(tp, broker_id) for broker_id in broker_ids]
+        if not replicas:
+            return
+        await self._changes.take_offline(replicas)
+        for state in _STATES_OF_DELETION:
+            self._changes.move_replicas(replicas, state)
+
+    # --- A and B: on the way, and there ------------------------------------------------------
+
+    async def go_on(self, tp: TopicPartition) -> None:
+        """Whatever comes next for a partition that moves, or just ceased to."""
+        assignment = self._context.assignment(tp)
+        if not self.is_in_sync(tp):
+            # Also a mere change of the order waits for replicas that are down.
+            self._context.reassigning[tp] = None
+            await self._changes.bump_leader_epoch(tp, assignment.replicas)  # A1
+            adding = [PartitionAndReplica(tp, broker_id) for broker_id in assignment.adding]
+            # A replica on a broker that came back is on its way already.
+            fresh = [
+                replica
+                for replica in adding
+                if self._changes.replicas.is_legal(replica, ReplicaState.NEW)
+            ]
+            self._changes.move_replicas(fresh, ReplicaState.NEW)  # A2
+            return
+        await self._complete(tp, assignment)
+
+    def is_in_sync(self, tp: TopicPartition) -> bool:
+        """Whether every replica of the target is in the ISR."""
+        state = self._context.leadership.get(tp)
+        if state is None:
+            return False
+        isr = state.leader_and_isr.isr
+        return all(broker in isr for broker in self._context.assignment(tp).target)
+
+    async def _complete(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+        adding = [PartitionAndReplica(tp, broker_id) for broker_id in assignment.adding]
+        self._changes.move_replicas(adding, ReplicaState.ONLINE)  # B1
+        done = ReplicaAssignment(assignment.target)
+        self._context.set_assignment(tp, done)  # B2
+        await self._lead_from_target(tp, done)  # B3
+        await self._stop(tp, assignment.removing)  # B4, B5
+        await self._write(tp, done)  # B6
+        await self._remove_from_znode([tp])  # B7
+        self._batch.add_update_metadata([tp])  # B8
+        self._cluster.deletion.resume([tp.topic])
+        await self._cluster.run_deletions()
+
+    async def _lead_from_target(self, tp: TopicPartition, done: ReplicaAssignment) -> None:
+        leader = self._context.leadership[tp].leader_and_isr.leader
+        if leader in done.replicas and self._context.is_replica_online(leader, tp):
+            await self._changes.bump_leader_epoch(tp, done.replicas)
+        else:
+            await self._changes.bring_online([tp], ElectionStrategy.REASSIGN)
+
+    async def _remove_from_znode(self, partitions: Sequence[TopicPartition]) -> None:
+        asked = await self._store.get_partition_reassignment()
+        left = {tp: replicas for tp, replicas in asked.items() if tp not in partitions}
+        if len(left) < len(asked):
+            await self._store.set_or_delete_partition_reassignment(
+                left, self._context.epoch_zk_version
+            )
+
+    # --- taking up ---------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """A new controller goes on with what the store says is moving."""
+        for tp in list(self._context.reassigning):
+            if not self._context.is_to_be_deleted(tp.topic):
+                await self.go_on(tp)
+
+    async def isrs_changed(self, partitions: Iterable[TopicPartition]) -> None:
+        """ISRs grew, perhaps to all that a move waits for."""
+        for tp in partitions:
+            if tp in self._context.reassigning and self.is_in_sync(tp):
+                await self.go_on(tp)
+
+    async def brokers_started(self, broker_ids: Sequence[int]) -> None:
+        """Replicas to come may be on brokers that just came."""
+        for tp in list(self._context.reassigning):
+            target = self._context.assignment(tp).target
+            if any(broker in target for broker in broker_ids):
+                await self.go_on(tp)

@@ -1,0 +1,257 @@
+"""StoreChanges: what the active controller does when znodes change.
+
+Watches are one-shot and tell only where: each reaction reads what is there now, and sets the watch
+again by reading, so that nothing is missed in between. What follows from the news is carried out by
+the procedures (`cluster_changes`, `reassignment`, `leader_elections`).
+
+Kafka 2.7: kafka.controller.KafkaController (processBrokerChange, processTopicChange,
+processPartitionModifications, processTopicDeletion, processZkPartitionReassignment, ...).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from kctl.broker.config import BrokerConfig
+from kctl.broker.controller import events
+from kctl.broker.controller.channel_manager import ControllerChannelManager
+from kctl.broker.controller.cluster_changes import ClusterChanges
+from kctl.broker.controller.context import ControllerContext
+from kctl.broker.controller.events import ControllerEvent
+from kctl.broker.controller.leader_elections import LeaderElections
+from kctl.broker.controller.reassignment import Reassignment
+from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
+from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.runtime.trace import Trace
+from kctl.store import znodes
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.interface import EventType, Watch, WatchedEvent
+
+
+class StoreChanges:
+    """Part of the active controller; `on_watch` gets what its reads see change."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: ClusterStore,
+        on_watch: Watch,
+        config: BrokerConfig,
+        trace: Trace,
+        batch: ControllerBrokerRequestBatch,
+        channels: ControllerChannelManager,
+        cluster: ClusterChanges,
+        reassignment: Reassignment,
+        elections: LeaderElections,
+    ) -> None:
+        self.context = context
+        self._store = store
+        self._on_watch = on_watch
+        self._config = config
+        self._trace = trace
+        self._batch = batch
+        self._channels = channels
+        self._cluster = cluster
+        self._reassignment = reassignment
+        self._elections = elections
+
+    def reactions(self) -> dict[type, Callable[[Any], Awaitable[None]]]:
+        """What is done about each kind of event."""
+        return {
+            events.BrokerChange: self._on_broker_change,
+            events.BrokerModification: self._on_broker_modification,
+            events.TopicChange: self._on_topic_change,
+            events.PartitionModification: self._on_partition_modification,
+            events.TopicDeletion: self._on_topic_deletion,
+            events.IsrChangeNotification: self._on_isr_change_notification,
+            events.LogDirEventNotification: self._on_log_dir_event,
+            events.PartitionReassignment: self._on_partition_reassignment,
+            events.PreferredReplicaElection: self._on_preferred_replica_election,
+        }
+
+    # --- taking over
+
+    async def forget_old_notifications(self) -> None:
+        """A new controller reads all there is: what called for looking at it is done with."""
+        fence = self.context.epoch_zk_version
+        log_dir_events = await self._store.get_log_dir_event_names(self._on_watch)
+        await self._store.delete_log_dir_events(log_dir_events, fence)
+        isr_changes = await self._store.get_isr_change_names(self._on_watch)
+        await self._store.delete_isr_changes(isr_changes, fence)
+
+    async def load_context(self) -> None:
+        """Brokers, topics, leaders and deletions as the store has them."""
+        context, store = self.context, self._store
+        broker_ids = await store.get_broker_ids(self._on_watch)
+        context.live_brokers = await store.get_brokers(broker_ids, self._on_watch)
+        topics = await store.get_all_topics(self._on_watch)
+        assignments = await store.get_topic_assignments(topics, self._on_watch)
+        for topic, assignment in assignments.items():
+            for partition, replicas in assignment.items():
+                context.set_assignment(TopicPartition(topic, partition), replicas)
+        context.leadership = await store.get_partition_states(list(context.partitions()))
+        for broker in context.live_brokers.values():
+            self._channels.add_broker(broker)
+        await self._queue_deletions(await store.get_topic_deletions(self._on_watch))
+
+    # --- brokers
+
+    async def _on_broker_change(self, _: events.BrokerChange) -> None:
+        context = self.context
+        broker_ids = await self._store.get_broker_ids(self._on_watch)
+        current = await self._store.get_brokers(broker_ids, self._on_watch)
+        known = context.live_brokers
+        dead = [b for b in known if b not in current]
+        bounced = [b for b in current if b in known and current[b].epoch > known[b].epoch]
+        new = [b for b in current if b not in known]
+        for gone in (bounced, dead):
+            for broker_id in gone:
+                self._channels.remove_broker(broker_id)
+            context.remove_brokers(gone)
+        if bounced:
+            # It was away for a moment: its partitions must see it go before it comes.
+            await self._cluster.on_broker_failure(bounced)
+        started = sorted([*bounced, *new])
+        for broker_id in started:
+            context.live_brokers[broker_id] = current[broker_id]
+            self._channels.add_broker(current[broker_id])
+        if started:
+            await self._cluster.on_broker_startup(started)
+            await self._reassignment.brokers_started(started)
+        if dead:
+            await self._cluster.on_broker_failure(dead)
+        self._trace.event("brokers_changed", new=new, bounced=bounced, dead=dead)
+
+    async def _on_broker_modification(self, event: events.BrokerModification) -> None:
+        broker_id = event.broker_id
+        broker = await self._store.get_broker(broker_id, self._on_watch)
+        known = self.context.live_brokers.get(broker_id)
+        if broker is None or known is None or broker.endpoints == known.endpoints:
+            return
+        self.context.live_brokers[broker_id] = broker
+        self._batch.add_update_metadata([])
+
+    # --- topics
+
+    async def _on_topic_change(self, _: events.TopicChange) -> None:
+        context = self.context
+        topics = await self._store.get_all_topics(self._on_watch)
+        known = context.topics
+        new = [topic for topic in topics if topic not in known]
+        if len(topics) - len(new) < len(known):
+            current = set(topics)
+            for topic in [gone for gone in known if gone not in current]:
+                self._cluster.forget_topic(topic)
+        if not new:
+            return
+        assignments = await self._store.get_topic_assignments(new, self._on_watch)
+        await self._cluster.on_new_partitions(
+            {
+                TopicPartition(topic, partition): replicas
+                for topic, assignment in assignments.items()
+                for partition, replicas in assignment.items()
+            }
+        )
+
+    async def _on_partition_modification(self, event: events.PartitionModification) -> None:
+        topic = event.topic
+        found = await self._store.get_topic_assignments([topic], self._on_watch)
+        known = self.context.topics.get(topic)
+        if topic not in found or known is None:
+            return
+        added: dict[TopicPartition, ReplicaAssignment] = {
+            TopicPartition(topic, partition): replicas
+            for partition, replicas in found[topic].items()
+            if partition not in known
+        }
+        if not added:
+            return
+        if self.context.is_to_be_deleted(topic):
+            self._trace.warning(f"Partitions added to topic {topic}, which is being deleted")
+            await self._store.set_topic_assignment(topic, known, self.context.epoch_zk_version)
+            return
+        await self._cluster.on_new_partitions(added)
+
+    async def _on_topic_deletion(self, _: events.TopicDeletion) -> None:
+        topics = await self._store.get_topic_deletions(self._on_watch)
+        fresh = [topic for topic in topics if not self.context.is_to_be_deleted(topic)]
+        await self._queue_deletions(fresh)
+        await self._cluster.run_deletions()
+
+    async def _queue_deletions(self, topics: Sequence[str]) -> None:
+        fence = self.context.epoch_zk_version
+        known = [topic for topic in topics if topic in self.context.topics]
+        refused = [topic for topic in topics if topic not in self.context.topics]
+        if not self._config.delete_topic_enable:
+            refused, known = list(topics), []
+        if refused:
+            await self._store.delete_topic_deletions(refused, fence)
+        self._cluster.deletion.queue(known)
+        moving = dict.fromkeys(tp.topic for tp in self.context.reassigning)
+        self._cluster.deletion.mark_ineligible(topic for topic in known if topic in moving)
+
+    async def _on_isr_change_notification(self, _: events.IsrChangeNotification) -> None:
+        names = await self._store.get_isr_change_names(self._on_watch)
+        if not names:
+            return
+        partitions = [
+            tp for tp in await self._store.get_isr_changes(names) if tp in self.context.leadership
+        ]
+        self.context.leadership.update(await self._store.get_partition_states(partitions))
+        self._batch.add_update_metadata(partitions)
+        await self._reassignment.isrs_changed(partitions)
+        await self._store.delete_isr_changes(names, self.context.epoch_zk_version)
+
+    async def _on_log_dir_event(self, _: events.LogDirEventNotification) -> None:
+        names = await self._store.get_log_dir_event_names(self._on_watch)
+        if not names:
+            return
+        for broker_id in await self._store.get_log_dir_event_brokers(names):
+            # Its answers to LeaderAndIsr will tell which replicas are lost.
+            self._cluster.ask_for_offline_replicas(broker_id)
+        await self._store.delete_log_dir_events(names, self.context.epoch_zk_version)
+
+    # --- asked for in the old way
+
+    async def _on_partition_reassignment(self, _: events.PartitionReassignment) -> None:
+        targets = await self._store.get_partition_reassignment(self._on_watch)
+        if targets:
+            await self._reassignment.start_by_znode(targets)
+
+    async def _on_preferred_replica_election(self, _: events.PreferredReplicaElection) -> None:
+        partitions = await self._store.get_preferred_replica_election(self._on_watch)
+        if partitions:
+            await self._elections.elect_by_znode(partitions)
+
+
+def event_of(watched: WatchedEvent) -> ControllerEvent | None:
+    """What a watch that rang means; None: nothing."""
+    path = watched.path
+    fixed = _WATCHED.get(path)
+    if fixed is not None:
+        return fixed
+    if path == znodes.CONTROLLER:
+        gone = watched.type is EventType.DELETED
+        return events.Reelect() if gone else events.ControllerChange()
+    if path in _APPEARING:
+        return None if watched.type is EventType.DELETED else _APPEARING[path]
+    if watched.type is EventType.DATA_CHANGED:
+        parent, _, name = path.rpartition("/")
+        if parent == znodes.TOPICS:
+            return events.PartitionModification(name)
+        if parent == znodes.BROKER_IDS:
+            return events.BrokerModification(int(name))
+    return None
+
+
+_WATCHED: dict[str, ControllerEvent] = {
+    znodes.BROKER_IDS: events.BrokerChange(),
+    znodes.TOPICS: events.TopicChange(),
+    znodes.DELETE_TOPICS: events.TopicDeletion(),
+    znodes.ISR_CHANGE_NOTIFICATIONS: events.IsrChangeNotification(),
+    znodes.LOG_DIR_EVENTS: events.LogDirEventNotification(),
+}
+# Told when they come, not when the controller removes them.
+_APPEARING: dict[str, ControllerEvent] = {
+    znodes.REASSIGN_PARTITIONS: events.PartitionReassignment(),
+    znodes.PREFERRED_REPLICA_ELECTION: events.PreferredReplicaElection(),
+}

@@ -1,0 +1,104 @@
+"""ElectLeaders: preferred and unclean elections, for some partitions or all.
+
+Behaviour:
+- Only the controller's broker obeys; others answer NOT_CONTROLLER for every partition.
+- Answers when this broker's own cache knows the new leaders; partitions of which it does not hear
+  within timeout_ms are REQUEST_TIMED_OUT.
+- With no partitions named, those that need no election are left out of the answer.
+
+Versions: 0-2. v1 unclean elections and an error for all; v2 flexible.
+
+Kafka 2.7: kafka.server.KafkaApis.handleElectReplicaLeader, DelayedElectLeader; KIP-460.
+"""
+
+from collections.abc import Iterator
+
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+def handle_elect_leaders(services: Services, request: Request) -> None:
+    """Answer when the election is over and known here."""
+    services.runtime.scheduler.spawn(_elect_leaders(services, request), "elect-leaders")
+
+
+async def _elect_leaders(services: Services, request: Request) -> None:
+    body: ElectLeadersRequest = request.body
+    response = await services.controller.ask(body)
+    assert isinstance(response, ElectLeadersResponse)
+    if response.error_code == ErrorCode.NOT_CONTROLLER:
+        response = _for_all(services, body, ErrorCode.NOT_CONTROLLER)
+    if body.topic_partitions is None:
+        _leave_out_needless(response)
+    await _until_known(services, response, body.timeout_ms)
+    request.reply(response)
+
+
+async def _until_known(services: Services, response: ElectLeadersResponse, timeout_ms: int) -> None:
+    """Wait for the cache to name the leaders elected; what is late is timed out."""
+    expected = {
+        tp: known.leader_and_isr.leader
+        for tp, result in _results(response)
+        if result.error_code == ErrorCode.NONE
+        and (known := services.controller.context.leadership.get(tp))
+    }
+    cache = services.metadata_cache
+
+    def is_known(tp: TopicPartition) -> bool:
+        state = cache.partition(tp)
+        return state is not None and state.leader == expected[tp]
+
+    topics = [tp.topic for tp in expected]
+    await services.topic_waits.wait(topics, lambda: all(map(is_known, expected)), timeout_ms)
+    for tp, result in _results(response):
+        if tp in expected and not is_known(tp):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+
+def _results(response: ElectLeadersResponse) -> Iterator[tuple[TopicPartition, PartitionResult]]:
+    for topic in response.replica_election_results:
+        for result in topic.partition_result:
+            yield TopicPartition(topic.topic, result.partition_id), result
+
+
+def _leave_out_needless(response: ElectLeadersResponse) -> None:
+    for topic in response.replica_election_results:
+        topic.partition_result = [
+            result
+            for result in topic.partition_result
+            if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+        ]
+    response.replica_election_results = [
+        topic for topic in response.replica_election_results if topic.partition_result
+    ]
+
+
+def _for_all(
+    services: Services, body: ElectLeadersRequest, error_code: int
+) -> ElectLeadersResponse:
+    """The same error for every partition asked for."""
+    cache = services.metadata_cache
+    if body.topic_partitions is None:
+        asked = {topic: cache.partitions_of(topic) for topic in cache.topics()}
+    else:
+        asked = {topic.topic: topic.partition_id for topic in body.topic_partitions}
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic,
+                partition_result=[
+                    PartitionResult(partition_id=number, error_code=error_code)
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in asked.items()
+        ]
+    )

@@ -1,0 +1,217 @@
+"""Partitions move to other replicas: the steps, what cancels them, and who takes them up."""
+
+import pytest
+
+from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_isr import AlterIsrRequest, PartitionData, TopicData
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kctl.protocol.messages.stop_replica import StopReplicaRequest
+from kctl.store import znodes
+from tests.support.controller_cluster import running_cluster
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster():
+    with running_cluster() as cluster:
+        yield cluster
+
+
+def reassign(cluster, target, topic="t"):
+    """Ask the controller; (error code, words) of the only partition."""
+    partition = ReassignablePartition(partition_index=0, replicas=target)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=topic, partitions=[partition])]
+    )
+    response = cluster.run(cluster.active.controller.ask(request))
+    cluster.settle()
+    assert response.error_code == 0
+    answer = response.responses[0].partitions[0]
+    return answer.error_code, answer.error_message
+
+
+def in_sync(cluster, *isr):
+    """The leader says that these are in sync."""
+    current = cluster.run(cluster.store.get_partition_states([TP]))[TP].leader_and_isr
+    leader = cluster.brokers[current.leader]
+    request = AlterIsrRequest(
+        broker_id=current.leader,
+        broker_epoch=leader.controller.broker_epoch,
+        topics=[
+            TopicData(
+                name="t",
+                partitions=[
+                    PartitionData(
+                        partition_index=0,
+                        leader_epoch=current.leader_epoch,
+                        new_isr=list(isr),
+                        current_isr_version=current.zk_version,
+                    )
+                ],
+            )
+        ],
+    )
+    response = cluster.run(cluster.active.controller.ask(request))
+    cluster.settle()
+    return response.topics[0].partitions[0]
+
+
+def assignment(cluster):
+    """The partition's assignment in the store."""
+    return cluster.run(cluster.store.get_topic_assignments(["t"]))["t"][0]
+
+
+def test_a_partition_moves_from_one_set_of_replicas_to_another(cluster):
+    """
+    {1,2,3} to {4,5,6}: assignment, leader and ISR as Apache Kafka writes them
+
+        assignment          adding  removing  leader  ISR
+        1,2,3                                 1       1,2,3
+        4,5,6,1,2,3         4,5,6   1,2,3     1       1,2,3            asked for
+        4,5,6,1,2,3         4,5,6   1,2,3     1       1,2,3,4,5,6      all caught up
+        4,5,6                                 4       4,5,6            done
+    """
+    cluster.start(1, 2, 3, 4, 5, 6)
+    cluster.create_topic("t", [1, 2, 3])
+    assert reassign(cluster, [4, 5, 6]) == (ErrorCode.NONE, None)
+    assert assignment(cluster) == ReplicaAssignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))
+    assert cluster.state("t") == (1, 1, (1, 2, 3))
+    for broker_id in (4, 5, 6):
+        (request,) = cluster.brokers[broker_id].take(LeaderAndIsrRequest)
+        (state,) = request.topic_states[0].partition_states
+        assert (state.is_new, state.leader, state.replicas) == (True, 1, [4, 5, 6, 1, 2, 3])
+    in_sync(cluster, 1, 2, 3, 4)
+    assert assignment(cluster).is_being_reassigned
+    in_sync(cluster, 1, 2, 3, 4, 5, 6)
+    assert assignment(cluster) == ReplicaAssignment((4, 5, 6))
+    leader, epoch, isr = cluster.state("t")
+    assert (leader, isr) == (4, (4, 5, 6))
+    assert epoch > 1
+    for broker_id in (1, 2, 3):
+        stops = cluster.brokers[broker_id].take(StopReplicaRequest)
+        states = [s for stop in stops for t in stop.topic_states for s in t.partition_states]
+        assert any(state.delete_partition for state in states)
+    assert cluster.active.controller.context.reassigning == {}
+
+
+def test_a_reassignment_is_listed_while_it_runs(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    reassign(cluster, [2])
+    listing = cluster.run(
+        cluster.active.controller.ask(ListPartitionReassignmentsRequest(topics=None))
+    )
+    (moving,) = listing.topics[0].partitions
+    assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == ([2, 1], [2], [1])
+    in_sync(cluster, 1, 2)
+    listing = cluster.run(
+        cluster.active.controller.ask(ListPartitionReassignmentsRequest(topics=None))
+    )
+    assert listing.topics == []
+
+
+def test_a_cancelled_reassignment_goes_back_and_stops_what_it_had_started(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2])
+    reassign(cluster, [1, 3])
+    cluster.brokers[3].take(StopReplicaRequest)
+    assert reassign(cluster, None) == (ErrorCode.NONE, None)
+    assert assignment(cluster) == ReplicaAssignment((1, 2))
+    (stop,) = cluster.brokers[3].take(StopReplicaRequest)
+    assert stop.topic_states[0].partition_states[0].delete_partition
+    assert reassign(cluster, None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_another_target_replaces_the_first(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1])
+    reassign(cluster, [2])
+    cluster.brokers[2].take(StopReplicaRequest)
+    assert reassign(cluster, [3]) == (ErrorCode.NONE, None)
+    assert assignment(cluster) == ReplicaAssignment((3, 1), (3,), (1,))
+    assert len(cluster.brokers[2].take(StopReplicaRequest)) == 1
+    in_sync(cluster, 1, 3)
+    assert assignment(cluster) == ReplicaAssignment((3,))
+
+
+def test_a_new_order_alone_makes_another_replica_the_preferred_one(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1, 2])
+    assert reassign(cluster, [2, 1]) == (ErrorCode.NONE, None)
+    assert assignment(cluster) == ReplicaAssignment((2, 1))
+    assert cluster.state("t")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([-1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 99], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(cluster, target, code):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    error_code, message = reassign(cluster, target)
+    assert error_code == code
+    assert message
+    assert assignment(cluster) == ReplicaAssignment((1,))
+    assert reassign(cluster, [2], topic="unknown")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_next_controller_goes_on_with_a_reassignment(cluster):
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [2])
+    reassign(cluster, [3])
+    cluster.brokers[1].kill()
+    cluster.settle()
+    assert cluster.active.broker_id != 1
+    in_sync(cluster, 2, 3)
+    assert assignment(cluster) == ReplicaAssignment((3,))
+    assert cluster.state("t")[0] == 3
+
+
+def test_a_controller_that_takes_over_completes_what_was_in_sync_already(cluster):
+    """The last controller died between the ISR's growth and the completion."""
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [2, 3])
+    moving = {0: ReplicaAssignment((3, 2), (), (2,))}
+    cluster.run(cluster.store.set_topic_assignment("t", moving))
+    cluster.brokers[1].kill()
+    cluster.settle()
+    assert assignment(cluster) == ReplicaAssignment((3,))
+    assert cluster.state("t")[::2] == (3, (3,))
+
+
+def test_the_old_znode_starts_reassignments_and_goes_when_they_are_done(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    asked = {TP: [2], TopicPartition("unknown", 0): [1]}
+    cluster.run(cluster.store.create_partition_reassignment(asked))
+    cluster.settle()
+    assert assignment(cluster) == ReplicaAssignment((2, 1), (2,), (1,))
+    assert cluster.run(cluster.store.get_partition_reassignment()) == {TP: (2,)}
+    in_sync(cluster, 1, 2)
+    assert assignment(cluster) == ReplicaAssignment((2,))
+    assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
+
+
+def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    reassign(cluster, [2])
+    cluster.delete_topic("t")
+    assert cluster.exists(znodes.topic_path("t"))
+    in_sync(cluster, 1, 2)
+    assert not cluster.exists(znodes.topic_path("t"))
