@@ -74,7 +74,7 @@ def _idle_connections(broker: KctlBroker, pinger: Pinger, count: int) -> int:
         time.sleep(IDLE_S)
         percent = 100 * (_cpu_s(broker) - cpu_s) / IDLE_S
         missed += _row("longest produce beside them, ms", pinger.worst_ms(), WAIT_MS_MAX)
-        _row("processor with them and the producer, %", percent, 100)
+        print(f"{'processor with them and the producer, %':56} {percent:10.2f}")  # noqa: T201
     time.sleep(1)
     return missed + _row("longest produce while they close, ms", pinger.worst_ms(), WAIT_MS_MAX)
 
@@ -155,7 +155,7 @@ def _consumers(broker: KctlBroker, pinger: Pinger, count: int) -> int:
     time.sleep(IDLE_S)
     alone = 100 * (_cpu_s(broker) - begin) / IDLE_S
     missed = _row(f"longest produce beside {count:,} consumers, ms", pinger.worst_ms(), WAIT_MS_MAX)
-    _row("their answers a second", answers / IDLE_S, 1e9)
+    print(f"{'their answers a second':56} {answers / IDLE_S:10.2f}")  # noqa: T201
     return missed + _row("processor for them, %", with_pinger - alone, CONSUMERS_CPU_MAX)
 
 
