@@ -40,6 +40,9 @@ def _struct(struct: type[Struct], version: int, path: Path, count: int, name: st
                 values[field.name] = _elements(field, version, path[1:], count, name)
         elif field.kind == "string":
             values[field.name] = name
+        elif field.name == "acks":
+            # Else there is no answer to wait for.
+            values[field.name] = 1
         elif field.name == "allow_auto_topic_creation":
             values[field.name] = False
     return struct(**values)
