@@ -21,19 +21,19 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group delete-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"cluster describe:--command-config") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
-            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group delete-offsets:--profile"|"group delete-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
             "consume:--group"|"consume:-g") offer="@groups";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "export:--format"|"export:-f") offer="parquet orc csv ndjson";;
             "export:--value"|"export:--key") offer="raw string json";;
             "export:--isolation") offer="read_uncommitted read_committed";;
             "export:--on-damage") offer="skip fail";;
-            "group reset-offsets:--topic"|"group reset-offsets:-t") offer="@topics";;
+            "group reset-offsets:--topic"|"group reset-offsets:-t"|"group delete-offsets:--topic"|"group delete-offsets:-t") offer="@topics";;
         esac
     elif [[ "$cur" == -* ]]; then
         case "$path" in
@@ -53,6 +53,7 @@ _kctl() {
             "config describe") offer="--all --bootstrap-server --command-config --help --output --profile --property --timeout";;
             "config alter") offer="--append --bootstrap-server --command-config --config --delete-config --dry-run --help --output --profile --property --subtract --timeout --yes";;
             "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
+            "group delete-offsets") offer="--all-topics --bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --topic --yes";;
             "group list") offer="--bootstrap-server --command-config --help --output --profile --property --state --timeout";;
             "group describe") offer="--bootstrap-server --command-config --help --members --output --profile --property --timeout";;
             "group delete") offer="--bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --yes";;
@@ -64,7 +65,7 @@ _kctl() {
             ":0") offer="serve topic config group produce consume cluster dump-log verify-log repair-log export completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
-            group:0) offer="reset-offsets list describe delete";;
+            group:0) offer="reset-offsets delete-offsets list describe delete";;
             cluster:0) offer="describe";;
             "produce:"0) offer="@topics";;
             "consume:"*) offer="@topics";;
@@ -78,6 +79,7 @@ _kctl() {
             "config alter:"0) offer="topic broker logger";;
             "config alter:"1) offer="@topics";;
             "group reset-offsets:"0) offer="@groups";;
+            "group delete-offsets:"0) offer="@groups";;
             "group list:"*) offer="@groups";;
             "group describe:"*) offer="@groups";;
             "group delete:"*) offer="@groups";;

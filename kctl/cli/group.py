@@ -1,4 +1,4 @@
-"""kctl group: list, describe, reset-offsets, delete."""
+"""kctl group: list, describe, reset-offsets, delete-offsets, delete."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +7,7 @@ import typer
 
 from kctl.cli.command import DANGEROUS, READS, remote_command
 from kctl.cli.failures import DONE, FAILED
+from kctl.cli.group_delete_offsets import delete_offsets
 from kctl.cli.group_reset import reset_offsets
 from kctl.cli.items import did_you_mean, is_pattern, matching, row, show_results
 from kctl.cli.output import Table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 remote_command(app, "reset-offsets", DANGEROUS)(reset_offsets)
+remote_command(app, "delete-offsets", DANGEROUS)(delete_offsets)
 
 
 @remote_command(app, "list", READS)

@@ -151,16 +151,22 @@ def _target(session: Session, given: dict[str, Any]) -> "ResetTarget":
     return ResetTarget(ResetKind.POSITION, position)
 
 
-async def _scope(admin: "AdminClient", topics: Sequence[str]) -> "list[TopicPartition]":
-    """The partitions that `TOPIC` and `TOPIC:P,P` stand for; all must exist."""
-    from kctl.model import TopicPartition
-
+def partitions_named(topics: Sequence[str]) -> dict[str, list[int] | None]:
+    """`TOPIC` and `TOPIC:P,P` by topic; None: all its partitions."""
     wanted: dict[str, list[int] | None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
         if colon and not all(number.isdigit() for number in numbers.split(",")):
             raise UsageError(f"Not partitions of a topic: {text}", hint="e.g. orders:0,1")
         wanted[name] = [int(number) for number in numbers.split(",")] if colon else None
+    return wanted
+
+
+async def _scope(admin: "AdminClient", topics: Sequence[str]) -> "list[TopicPartition]":
+    """The partitions that `TOPIC` and `TOPIC:P,P` stand for; all must exist."""
+    from kctl.model import TopicPartition
+
+    wanted = partitions_named(topics)
     partitions = []
     for topic in await admin.topics.describe(wanted):
         if topic.error is not None:

@@ -154,3 +154,38 @@ class member_of:
         scheduler.run_until(scheduler.spawn(self.member.leave()))
         self.admin.close()
         scheduler.close()
+
+
+def test_offsets_are_forgotten_partition_by_partition(on, group, topic):
+    words = ("group", "delete-offsets", group, "-t", f"{topic}:0")
+    dry = on(*words, "-n", "-o", "json")
+    [document] = dry.documents
+    assert (document["committed_offset"], document["status"]) == (2, "would delete")
+    assert on(*words).status == 2, "not without --yes"
+
+    ran = on(*words, "-y", "-o", "json")
+
+    assert ran.status == 0, ran.err
+    [document] = ran.documents
+    assert (document["partition"], document["status"]) == (0, "deleted")
+    # That was all it had.
+    again = on(*words, "-y")
+    assert again.status == 1
+    assert f"error: No group {group}" in again.err
+
+
+def test_all_offsets_of_a_group_are_forgotten(on, group, topic):
+    on("group", "reset-offsets", group, "-t", topic, "--to-earliest", "-y")
+    ran = on("group", "delete-offsets", group, "--all-topics", "-y", "-o", "name")
+
+    assert ran.status == 0, ran.err
+    assert f"{topic}-0" in ran.lines
+    assert on("group", "delete-offsets", group + "x", "--all-topics", "-y").status == 1
+
+
+def test_offsets_to_delete_are_named_in_one_way(on, group, topic):
+    assert on("group", "delete-offsets", group, "-y").status == 2
+    assert on("group", "delete-offsets", group, "-t", topic, "--all-topics", "-y").status == 2
+    ran = on("group", "delete-offsets", group, "-t", topic[:-1], "-y")
+    assert ran.status == 2
+    assert f"hint: did you mean {topic}?" in ran.err
