@@ -13,7 +13,7 @@ from kctl.cli.output import Output
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.dump.values import Decoder, DumpItem
+    from kctl.dump.values import BulkStyle, Decoder, DumpItem
 
 
 class DumpFormat(StrEnum):
@@ -59,13 +59,25 @@ def dump_log(
     from kctl.dump.values import DumpOptions
     from kctl.runtime.real.disk import RealDisk
 
-    options = DumpOptions(with_records=print_data_log or deep_iteration, decoder=decoder)
+    bulk = _bulk_style(dump_format, with_data=print_data_log)
+    with_records = print_data_log or deep_iteration
+    options = DumpOptions(with_records=with_records, decoder=decoder, bulk=bulk)
     damages: list[str] = []
     items = _watched(dump(RealDisk(), paths, options), damages, output)
     for text in _rendered(items, dump_format, decoder, with_data=print_data_log):
         output.write_buffered(text)
     output.flush()
     return FAILED if damages else DONE
+
+
+def _bulk_style(dump_format: DumpFormat, *, with_data: bool) -> "BulkStyle | None":
+    from kctl.dump.values import BulkStyle
+
+    if dump_format is DumpFormat.KAFKA:
+        return BulkStyle.KAFKA_WITH_DATA if with_data else BulkStyle.KAFKA
+    if dump_format is DumpFormat.TEXT:
+        return BulkStyle.TEXT_WITH_DATA if with_data else BulkStyle.TEXT
+    return None
 
 
 def _watched(
@@ -83,7 +95,7 @@ def _watched(
 
 def _rendered(
     items: "Iterable[DumpItem]", dump_format: DumpFormat, decoder: "Decoder", *, with_data: bool
-) -> Iterator[str]:
+) -> Iterator[str | bytes | memoryview]:
     if dump_format is DumpFormat.KAFKA:
         from kctl.dump.kafka_format import Contents, kafka_lines
         from kctl.dump.values import Decoder

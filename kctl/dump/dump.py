@@ -131,7 +131,11 @@ def _contents(
         try:
             decode = _decoder_for(path, options.decoder) if options.with_records else None
             yield from dump_log(
-                records, base_offset, with_records=options.with_records, decode=decode
+                records,
+                base_offset,
+                with_records=options.with_records,
+                decode=decode,
+                bulk=options.bulk,
             )
         finally:
             records.close()

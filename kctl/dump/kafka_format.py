@@ -15,6 +15,7 @@ from kctl.dump.values import (
     DumpedBatch,
     DumpedFile,
     DumpedRecord,
+    DumpedText,
     DumpItem,
     FileKind,
     TrailingBytes,
@@ -46,7 +47,9 @@ class Contents(Enum):
     DECODED = "decoded"
 
 
-def kafka_lines(items: Iterable[DumpItem], contents: Contents) -> Iterator[str]:
+def kafka_lines(
+    items: Iterable[DumpItem], contents: Contents
+) -> Iterator[str | bytes | memoryview]:
     """The lines, each with its end, that kafka-dump-log would print."""
     file: DumpedFile | None = None
     entries = 0
@@ -54,6 +57,8 @@ def kafka_lines(items: Iterable[DumpItem], contents: Contents) -> Iterator[str]:
         if isinstance(item, DumpedFile):
             file, entries = item, 0
             yield from _file_lines(item)
+        elif isinstance(item, DumpedText):
+            yield item.text
         elif isinstance(item, DumpedBatch):
             yield batch_line(item)
         elif isinstance(item, DumpedRecord):

@@ -6,14 +6,18 @@ it begins. A batch whose checksum is wrong is shown all the same, with what can 
 Kafka 2.7: kafka.tools.DumpLogSegments.dumpLog
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.dump.control_records import decode_control_record
+from kctl.dump.segment_walk import Window, walk
 from kctl.dump.values import (
+    BulkStyle,
     DumpDamage,
     DumpedBatch,
     DumpedRecord,
+    DumpedText,
     DumpItem,
     TrailingBytes,
 )
@@ -29,15 +33,26 @@ if TYPE_CHECKING:
     from kctl.dump.decoders import Decode, Decoded
 
 _PADDING_STEP_BYTES = 1024 * 1024
+# From this size on it pays to load numpy.
+_BULK_BYTES = 512 * 1024
+_BULK_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def dump_log(
-    records: FileRecords, base_offset: int, *, with_records: bool, decode: "Decode | None"
+    records: FileRecords,
+    base_offset: int,
+    *,
+    with_records: bool,
+    decode: "Decode | None",
+    bulk: BulkStyle | None = None,
 ) -> Iterator[DumpItem]:
     """Every batch of the file in order, each followed by its records if they are wanted;
-    `decode` tells what a record says that is not a control record."""
+    `decode` tells what a record says that is not a control record. With `bulk`, a big file comes
+    as lines, up to the first damage."""
     position = 0
     next_offset = base_offset
+    if bulk is not None and with_records and decode is None and records.size >= _BULK_BYTES:
+        position, next_offset = yield from _dump_lines(records, base_offset, bulk)
     while position < records.size:
         damage = None
         try:
@@ -60,6 +75,34 @@ def dump_log(
         if found is None:
             return
         position = found[0]
+
+
+def _dump_lines(
+    records: FileRecords, base_offset: int, bulk: BulkStyle
+) -> Generator[DumpItem, None, tuple[int, int]]:
+    """Lines up to the first damage; its position, and the offset that should be there."""
+    from kctl.dump.bulk_lines import KafkaLines, TextLines, UnreadableBatchError, window_lines
+    from kctl.dump.kafka_format import Contents
+
+    style: KafkaLines | TextLines
+    if bulk in (BulkStyle.KAFKA, BulkStyle.KAFKA_WITH_DATA):
+        is_full = bulk is BulkStyle.KAFKA_WITH_DATA
+        style = KafkaLines(Contents.AS_TEXT if is_full else Contents.NOTHING)
+    else:
+        style = TextLines(with_data=bulk is BulkStyle.TEXT_WITH_DATA)
+    position, next_offset = 0, base_offset
+    for window in walk(records, base_offset, window_bytes=_BULK_WINDOW_BYTES):
+        if not isinstance(window, Window):
+            break
+        try:
+            texts = list(window_lines(style, window.buffer, window.position))
+        except UnreadableBatchError:
+            break
+        for text in texts:
+            yield DumpedText(text)
+        position = window.position + len(window.buffer)
+        next_offset = max(next_offset, window.batches[-1].last_offset + 1)
+    return position, next_offset
 
 
 def _dump_batch(
@@ -92,13 +135,19 @@ def _dump_batch(
 def _dump_messages(
     path: str, position: int, batch: LegacyBatch, decode: "Decode | None"
 ) -> Iterator[DumpItem]:
+    for item in dumped_messages(batch):
+        decoded, damage = _decode(path, position, item.record, decode)
+        yield replace(item, decoded=decoded)
+        if damage is not None:
+            yield damage
+
+
+def dumped_messages(batch: LegacyBatch) -> Iterator[DumpedRecord]:
+    """The messages of a v0 or v1 batch."""
     for message in batch.messages():
         key, value = message.key_and_value()
         record = Record(message.offset, message.timestamp, key, value)
-        decoded, damage = _decode(path, position, record, decode)
-        yield DumpedRecord(batch, record, NO_SEQUENCE, message, decoded)
-        if damage is not None:
-            yield damage
+        yield DumpedRecord(batch, record, NO_SEQUENCE, message)
 
 
 def _decode(

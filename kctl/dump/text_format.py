@@ -16,6 +16,7 @@ from kctl.dump.values import (
     DumpedBatch,
     DumpedFile,
     DumpedRecord,
+    DumpedText,
     DumpItem,
     TrailingBytes,
 )
@@ -27,17 +28,19 @@ from kctl.storage.time_index import TimestampOffset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def text_lines(items: Iterable[DumpItem], *, with_data: bool) -> Iterator[str]:
+def text_lines(items: Iterable[DumpItem], *, with_data: bool) -> Iterator[str | bytes | memoryview]:
     """The lines, each with its end; keys, values and headers only `with_data`."""
     is_first = True
     for item in items:
         if isinstance(item, DumpedFile):
             yield ("" if is_first else "\n") + _file(item)
             is_first = False
+        elif isinstance(item, DumpedText):
+            yield item.text
         elif isinstance(item, DumpedBatch):
-            yield _batch(item)
+            yield batch_line(item)
         elif isinstance(item, DumpedRecord):
-            yield _record(item, with_data=with_data)
+            yield record_line(item, with_data=with_data)
         elif not isinstance(item, DumpDamage):
             yield f"  {_entry(item)}\n"
 
@@ -48,7 +51,8 @@ def _file(file: DumpedFile) -> str:
     return f"{file.path}  ({kind}{base}, {file.size} bytes)\n"
 
 
-def _batch(item: DumpedBatch) -> str:
+def batch_line(item: DumpedBatch) -> str:
+    """A batch's line."""
     batch = item.batch
     if isinstance(batch, RecordBatch):
         offsets = f"{batch.base_offset}..{batch.last_offset}"
@@ -81,7 +85,8 @@ def _marks(item: DumpedBatch, batch: Batch) -> Iterator[str]:
         yield "CRC IS WRONG"
 
 
-def _record(item: DumpedRecord, *, with_data: bool) -> str:
+def record_line(item: DumpedRecord, *, with_data: bool) -> str:
+    """A record's line."""
     record = item.record
     head = f"    {record.offset:<13} {_time(item.batch, record.timestamp)}"
     if isinstance(item.decoded, ControlRecord):
@@ -95,15 +100,15 @@ def _record(item: DumpedRecord, *, with_data: bool) -> str:
 
         key, value = decoded_texts(item.decoded)
         return f"{head}  {_escaped(key)}  {_escaped(value)}\n"
-    names = (f"  {_escaped(name)}={_shown(value)}" for name, value in record.headers)
-    return f"{head}  {_shown(record.key):<16}  {_shown(record.value)}{''.join(names)}\n"
+    names = (f"  {_escaped(name)}={shown(value)}" for name, value in record.headers)
+    return f"{head}  {shown(record.key):<16}  {shown(record.value)}{''.join(names)}\n"
 
 
 def _entry(item: DumpItem) -> str:
     if isinstance(item, OffsetPosition):
         return f"offset {item.offset:<15} position {item.position}"
     if isinstance(item, TimestampOffset):
-        return f"{_iso(item.timestamp)}  ({item.timestamp})  offset {item.offset}"
+        return f"{iso(item.timestamp)}  ({item.timestamp})  offset {item.offset}"
     if isinstance(item, CheckpointedOffset):
         return f"{item.topic_partition!s:<40} {item.offset}"
     if isinstance(item, TrailingBytes):
@@ -116,10 +121,11 @@ def _entry(item: DumpItem) -> str:
 
 def _time(batch: Batch, timestamp: int) -> str:
     mark = " (append)" if batch.timestamp_type == LOG_APPEND_TIME else ""
-    return f"{_iso(timestamp):<24}{mark}"
+    return f"{iso(timestamp):<24}{mark}"
 
 
-def _iso(timestamp: int) -> str:
+def iso(timestamp: int) -> str:
+    """ISO 8601 in UTC; in words what is no time."""
     if timestamp < 0:
         return "no timestamp" if timestamp == -1 else str(timestamp)
     try:
@@ -133,7 +139,8 @@ def _size(data: bytes | None) -> str:
     return "null" if data is None else f"{len(data)} B"
 
 
-def _shown(data: bytes | None) -> str:
+def shown(data: bytes | None) -> str:
+    """Bytes as text that moves no cursor."""
     if data is None:
         return "null"
     try:

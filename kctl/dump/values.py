@@ -48,6 +48,15 @@ class Decoder(Enum):
     TRANSACTIONS = "transactions"
 
 
+class BulkStyle(Enum):
+    """The layouts that there are vectors for."""
+
+    KAFKA = "kafka"
+    KAFKA_WITH_DATA = "kafka with data"
+    TEXT = "text"
+    TEXT_WITH_DATA = "text with data"
+
+
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
     """How much of a .log is shown."""
@@ -55,6 +64,8 @@ class DumpOptions:
     # Records, not only batches.
     with_records: bool = False
     decoder: Decoder = Decoder.AUTO
+    # Lays out the lines of big files in vectors; None: values only.
+    bulk: BulkStyle | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,13 @@ class DumpedRecord:
     sequence: int
     message: LegacyBatch | None = None
     decoded: "Decoded | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedText:
+    """Lines of batches and records that are laid out already; good until the next value."""
+
+    text: str | bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,7 @@ DumpItem = (
     DumpedFile
     | DumpedBatch
     | DumpedRecord
+    | DumpedText
     | OffsetPosition
     | TimestampOffset
     | AbortedTransaction

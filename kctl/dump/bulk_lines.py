@@ -1,0 +1,286 @@
+"""The lines of many records laid out in vectors: what kafka_format and text_format print of a
+record at a time, without an object per record.
+
+A window of valid batches is decoded into columns; each column becomes text at once; one join makes
+all lines, in one buffer, from which each batch's share is cut. Rows that need care (text that is
+not UTF-8 or not printable, headers, control records, formats v0 and v1) are done one at a time by
+the very functions of those modules, so there is one truth about what a line says.
+
+numpy and pyarrow are loaded with this module: only for files that are worth it.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from kctl.dump.control_records import decode_control_record
+from kctl.dump.kafka_format import TIMESTAMP_TYPES, Contents, batch_line, java_text
+from kctl.dump.kafka_format import record_line as kafka_record_line
+from kctl.dump.text_format import batch_line as text_batch_line
+from kctl.dump.text_format import iso, shown
+from kctl.dump.text_format import record_line as text_record_line
+from kctl.dump.values import DumpedBatch, DumpedRecord
+from kctl.records.columnar import RecordColumns, decode_chunks, everything
+from kctl.records.memory_records import batch_at
+from kctl.records.record_batch import NO_SEQUENCE, SEQUENCE_MAX, RecordBatch, increment_sequence
+
+# A window smaller than this is not worth the columns.
+_RECORDS_MIN = 200
+_MS = 1000
+
+Column = Any
+Lines = tuple[memoryview, list[int]]
+
+
+class KafkaLines:
+    """The very text of kafka-dump-log 2.7.2."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+
+    def batch(self, item: DumpedBatch) -> str:
+        return batch_line(item)
+
+    def record(self, item: DumpedRecord) -> str:
+        return kafka_record_line(item, self._contents)
+
+    def join(self, columns: RecordColumns) -> Column:
+        """An element a record."""
+        batches, indexes = columns.batches, columns.batch_indexes
+        sequences = batches.base_sequences[indexes]
+        bases = batches.base_offsets[indexes]
+        numbered = (sequences + (columns.offsets - bases)) & SEQUENCE_MAX
+        parts = [
+            _constant("| offset: "), _numbers(columns.offsets), _constant(" "),
+            _of_types(columns), _constant(": "), _numbers(columns.timestamps),
+            _constant(" keysize: "), _numbers(columns.key_lengths),
+            _constant(" valuesize: "), _numbers(columns.value_lengths),
+            _constant(" sequence: "), _numbers(np.where(sequences < 0, NO_SEQUENCE, numbered)),
+            _constant(" headerKeys: "), _header_names(columns),
+        ]  # fmt: skip
+        if self._contents is not Contents.NOTHING:
+            data = columns.to_arrow(("key", "value"))
+            parts += [
+                _named(" key: ", _java(data.column(0))),
+                _named(" payload: ", _java(data.column(1))),
+            ]
+        return _joined([*parts, _constant("\n")])
+
+
+class TextLines:
+    """Aligned lines for people."""
+
+    def __init__(self, *, with_data: bool) -> None:
+        self._with_data = with_data
+
+    def batch(self, item: DumpedBatch) -> str:
+        return text_batch_line(item)
+
+    def record(self, item: DumpedRecord) -> str:
+        return text_record_line(item, with_data=self._with_data)
+
+    def join(self, columns: RecordColumns) -> Column:
+        """An element a record."""
+        mark = columns.batches.timestamp_types == 1
+        marks = pa.array(["", " (append)"]).take(pa.array(mark.astype(np.int8)))
+        times = _times(columns.timestamps)
+        parts = [
+            _constant("    "), _padded(_numbers(columns.offsets), 13), _constant(" "),
+            times, marks.take(pa.array(columns.batch_indexes)).cast(pa.binary()),
+            _constant("  "),
+        ]  # fmt: skip
+        if self._with_data:
+            data = columns.to_arrow(("key", "value"))
+            keys = _padded(_shown(data.column(0)), 16)
+            parts += [keys, _constant("  "), _shown(data.column(1)), _header_pairs(columns)]
+        else:
+            parts += [
+                _constant("key "), _sizes(columns.key_lengths), _constant("  value "),
+                _sizes(columns.value_lengths),
+            ]  # fmt: skip
+        return _joined([*parts, _constant("\n")])
+
+
+def window_lines(
+    style: KafkaLines | TextLines, buffer: memoryview, position: int
+) -> Iterator[bytes | memoryview | str]:
+    """The lines of a window of valid batches that begins at `position` in the file."""
+    for columns in decode_chunks(buffer, keep=everything, check_crc=False):
+        if columns.damages:
+            # A batch that nobody can read: told by the caller's slow way.
+            raise UnreadableBatchError
+        batches = columns.batches
+        is_plain = (batches.magics == 2) & ~batches.is_control
+        lines: Lines | None = None
+        if len(columns) >= _RECORDS_MIN:
+            lines = _cut(style.join(columns))
+        starts = np.searchsorted(columns.batch_indexes, np.arange(len(batches) + 1)).tolist()
+        for i, at in enumerate(batches.positions.tolist()):
+            batch = batch_at(buffer, at)
+            yield style.batch(DumpedBatch(position + at, batch, is_valid=True))
+            if lines is not None and is_plain[i]:
+                text, offsets = lines
+                yield text[offsets[starts[i]] : offsets[starts[i + 1]]]
+            else:
+                yield from _one_by_one(style, batch)
+
+
+class UnreadableBatchError(Exception):
+    """A checksum is right and the records are not."""
+
+
+def _one_by_one(style: KafkaLines | TextLines, batch: Any) -> Iterator[str]:
+    if isinstance(batch, RecordBatch):
+        for record in batch.records():
+            sequence = NO_SEQUENCE
+            if batch.base_sequence >= 0:
+                delta = record.offset - batch.base_offset
+                sequence = increment_sequence(batch.base_sequence, delta)
+            decoded = decode_control_record(record) if batch.is_control else None
+            yield style.record(DumpedRecord(batch, record, sequence, decoded=decoded))
+        return
+    from kctl.dump.log_dump import dumped_messages
+
+    for item in dumped_messages(batch):
+        yield style.record(item)
+
+
+def _cut(joined: Column) -> Lines:
+    """The text of all, and where each element begins."""
+    offsets = np.frombuffer(joined.buffers()[1], np.int32, len(joined) + 1, joined.offset * 4)
+    return memoryview(joined.buffers()[2]), offsets.tolist()
+
+
+def _joined(parts: list[Column]) -> Column:
+    return pc.binary_join_element_wise(*parts, _constant(""))
+
+
+def _constant(text: str) -> Column:
+    return pa.scalar(text.encode(), pa.binary())
+
+
+def _numbers(values: Any) -> Column:
+    return pc.cast(pa.array(values), pa.string()).cast(pa.binary())
+
+
+def _of_types(columns: RecordColumns) -> Column:
+    kinds = columns.batches.timestamp_types[columns.batch_indexes]
+    first = int(kinds[0])
+    if (kinds == first).all():
+        return _constant(TIMESTAMP_TYPES[first])
+    names = pa.array([TIMESTAMP_TYPES[kind].encode() for kind in (-1, 0, 1)], pa.binary())
+    return names.take(pa.array(kinds + 1))
+
+
+def _named(name: str, data: Column) -> Column:
+    """Nothing for a null."""
+    text = pc.binary_join_element_wise(_constant(name), data, _constant(""))
+    return pc.fill_null(text, b"") if text.null_count else text
+
+
+def _is_utf8(data: Column) -> bool:
+    try:
+        data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _java(data: Column) -> Column:
+    """What Java makes of bytes that should be UTF-8."""
+    if _is_utf8(data):
+        return data
+    return pa.array(
+        [None if it is None else java_text(it).encode() for it in data.to_pylist()], pa.binary()
+    )
+
+
+def _shown(data: Column) -> Column:
+    """As text_format shows a key or a value."""
+    if _is_utf8(data):
+        text = data.cast(pa.string())
+        is_easy = pc.all(pc.utf8_is_printable(text), min_count=0).as_py()
+        lengths = pc.binary_length(data)
+        if is_easy and pc.min(lengths).as_py() != 0:
+            return pc.fill_null(data, b"null") if data.null_count else data
+    return pa.array([shown(it).encode() for it in data.to_pylist()], pa.binary())
+
+
+def _sizes(lengths: Any) -> Column:
+    text = pc.binary_join_element_wise(_numbers(lengths), _constant(" B"), _constant(""))
+    is_null = lengths < 0
+    return pc.if_else(pa.array(is_null), _constant("null"), text) if is_null.any() else text
+
+
+def _padded(data: Column, width: int) -> Column:
+    return pc.utf8_rpad(data.cast(pa.string()), width).cast(pa.binary())
+
+
+def _times(timestamps: Any) -> Column:
+    """ISO 8601, as text_format has it; seconds are few, so each is written once."""
+    if timestamps.min() < 0 or timestamps.max() >= 253_402_300_800_000:
+        texts = [f"{iso(it):<24}".encode() for it in timestamps.tolist()]
+        return pa.array(texts, pa.binary())
+    seconds = timestamps // _MS
+    changes = np.flatnonzero(np.diff(seconds)) + 1
+    firsts = np.concatenate(([0], changes))
+    which = np.zeros(len(seconds), np.int32)
+    which[changes] = 1
+    which = np.cumsum(which)
+    heads = [iso(it * _MS)[:-4] for it in seconds[firsts].tolist()]
+    head = pa.array([it.encode() for it in heads], pa.binary()).take(pa.array(which))
+    return pc.binary_join_element_wise(
+        head, _TAILS.take(pa.array(timestamps - seconds * _MS)), _constant("")
+    )
+
+
+_TAILS = pa.array([f"{ms:03d}Z".encode() for ms in range(_MS)], pa.binary())
+
+
+def _with_headers(columns: RecordColumns, default: str, text: Callable[[int], str]) -> Column:
+    """`text` of the records that have headers, `default` for the others."""
+    which = np.flatnonzero(columns.header_counts)
+    if not len(which):
+        return _constant(default)
+    texts = [default.encode()] * len(columns)
+    for index in which.tolist():
+        texts[index] = text(index).encode()
+    return pa.array(texts, pa.binary())
+
+
+def _header_names(columns: RecordColumns) -> Column:
+    pairs = _HeaderPairs(columns)
+    return _with_headers(columns, "[]", lambda i: f"[{','.join(name for name, _ in pairs.of(i))}]")
+
+
+def _header_pairs(columns: RecordColumns) -> Column:
+    pairs = _HeaderPairs(columns)
+
+    def text(index: int) -> str:
+        return "".join(
+            f"  {shown(name.encode()) if name else ''}={shown(value)}"
+            for name, value in pairs.of(index)
+        )
+
+    return _with_headers(columns, "", text)
+
+
+class _HeaderPairs:
+    """The headers of single records, each found at once."""
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self._columns = columns
+        self._firsts = np.concatenate(([0], np.cumsum(columns.header_counts))).tolist()
+
+    def of(self, index: int) -> list[tuple[str, bytes | None]]:
+        headers, payload = self._columns.headers, self._columns.payload
+        found = []
+        for at in range(self._firsts[index], self._firsts[index + 1]):
+            key, key_length = int(headers.key_starts[at]), int(headers.key_lengths[at])
+            value, length = int(headers.value_starts[at]), int(headers.value_lengths[at])
+            name = bytes(payload[key : key + key_length]).decode("utf-8", "replace")
+            found.append((name, None if length < 0 else bytes(payload[value : value + length])))
+        return found
