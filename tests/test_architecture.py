@@ -32,6 +32,7 @@ PLANTED = [
     ("Pure cores", "kctl/broker/purgatory.py", "import kctl.broker.producer_ids"),
     ("typer and rich", "kctl/dump/documents.py", "import rich"),
     ("kazoo", "kctl/store/embedded.py", "from kazoo.client import KazooClient"),
+    ("pyspark", "kctl/export/task.py", "import pyspark"),
 ]
 
 needs_lint_imports = pytest.mark.skipif(not LINT_IMPORTS.exists(), reason="needs the extra `dev`")

@@ -36,8 +36,6 @@ REACHED_BY_NAME = ("kctl.protocol.messages.", "kctl.cli.", "kctl.__main__", "kct
 # Modules that nothing of the product imports, and why they are here all the same.
 UNREACHED = {
     "kctl.protocol.headers": "the definition against which the headers read by hand are tested",
-    "kctl.records.columnar": "for export and verification, issue 5",
-    "kctl.records.transactions": "for export, issue 5",
     "kctl.store.security_znodes": "for access control; its bytes are checked already",
 }
 

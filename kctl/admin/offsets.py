@@ -6,11 +6,12 @@ KIP-107, KIP-496
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kctl.admin.result import error_of, raise_for
 from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.model import Position as Position
+from kctl.model import PositionKind as PositionKind
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 
@@ -23,25 +24,6 @@ if TYPE_CHECKING:
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 NO_OFFSET = -1
-
-
-class PositionKind(Enum):
-    """What a Position counts from."""
-
-    EARLIEST = auto()
-    LATEST = auto()
-    OFFSET = auto()
-    # The last `value` records.
-    TAIL = auto()
-    # The first record at or after `value` milliseconds since the epoch.
-    TIME = auto()
-
-
-class Position(NamedTuple):
-    """A place in a partition that is not yet an offset."""
-
-    kind: PositionKind
-    value: int = 0
 
 
 @dataclass(slots=True)

@@ -103,16 +103,20 @@ class TransactionIndex:
     def _load(self) -> list[AbortedTransaction]:
         if not self._disk.exists(self.path):
             return []
-        data = self._disk.read_file(self.path)
-        if len(data) % _ENTRY.size:
-            raise CorruptDataError(f"{self.path}: {len(data)} bytes are not a number of entries")
-        entries = []
-        for version, *fields in _ENTRY.iter_unpack(data):
-            entry = AbortedTransaction._make(fields)
-            if version < _VERSION or entry.last_offset < self.base_offset:
-                raise CorruptDataError(
-                    f"{self.path}: last offset {entry.last_offset} of an aborted transaction "
-                    f"(version {version}) is below the segment's {self.base_offset}"
-                )
-            entries.append(entry)
-        return entries
+        return decode_entries(self._disk.read_file(self.path), self.path, self.base_offset)
+
+
+def decode_entries(data: bytes, path: str, base_offset: int) -> list[AbortedTransaction]:
+    """What a .txnindex of a segment says; CorruptDataError naming `path` if it makes no sense."""
+    if len(data) % _ENTRY.size:
+        raise CorruptDataError(f"{path}: {len(data)} bytes are not a number of entries")
+    entries = []
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction._make(fields)
+        if version < _VERSION or entry.last_offset < base_offset:
+            raise CorruptDataError(
+                f"{path}: last offset {entry.last_offset} of an aborted transaction "
+                f"(version {version}) is below the segment's {base_offset}"
+            )
+        entries.append(entry)
+    return entries

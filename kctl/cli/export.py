@@ -1,0 +1,321 @@
+"""kctl export: records out of log directories or live brokers into tables."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.cli.command import READS, remote_command
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import positive
+from kctl.cli.output import OutputFormat
+from kctl.cli.session import Session
+from kctl.errors import KctlError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kctl.admin.admin_client import AdminClient
+    from kctl.export.export import ExportReport, ExportRequest, Plan
+    from kctl.export.manifest import ManifestRow
+    from kctl.model import Position, TopicPartition
+
+
+class OnDamage(StrEnum):
+    """What `--on-damage` takes."""
+
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+class TableName(StrEnum):
+    """What `--format` takes: see kctl.export.options.TableFormat, which would load Arrow."""
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    CSV = "csv"
+    NDJSON = "ndjson"
+
+
+class FieldName(StrEnum):
+    """What `--key` and `--value` take."""
+
+    RAW = "raw"
+    STRING = "string"
+    JSON = "json"
+
+
+class IsolationName(StrEnum):
+    """What `--isolation` takes."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    remote_command(app, "export", READS)(export)
+
+
+def export(
+    session: Session,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The table's directory.")],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            "--offset",
+            "-O",
+            metavar="START[..END]",
+            help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
+        ),
+    ] = None,
+    table_format: Annotated[
+        TableName, typer.Option("--format", "-f", help="What the files are.")
+    ] = TableName.PARQUET,
+    value: Annotated[FieldName, typer.Option("--value", help="What values hold.")] = FieldName.RAW,
+    key: Annotated[FieldName, typer.Option("--key", help="What keys hold.")] = FieldName.RAW,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="FILE", help="Fields of JSON values; else inferred."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
+    ] = None,
+    partition_by: Annotated[
+        str | None,
+        typer.Option("--partition-by", metavar="KEY,KEY", help="Of topic, date, hour."),
+    ] = None,
+    isolation: Annotated[
+        IsolationName, typer.Option("--isolation", help="Whether transactions must be committed.")
+    ] = IsolationName.READ_UNCOMMITTED,
+    latest_per_key: Annotated[
+        bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
+    ] = False,
+    on_damage: Annotated[
+        OnDamage, typer.Option("--on-damage", help="Go on behind damage, or stop.")
+    ] = OnDamage.SKIP,
+    file_size: Annotated[
+        str, typer.Option("--file-size", metavar="SIZE", help="Bytes of log for a file.")
+    ] = "256MiB",
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
+    ] = None,
+) -> int:
+    """Turn records into a table: files of Parquet, ORC, CSV or JSON lines.
+
+    SOURCE is read without a broker, be it a local path or a URL (s3://, gs://, hdfs://); without
+    SOURCE the records are fetched from the brokers of -b. Columns are those of Spark's Kafka
+    source. Run again, the command goes on where it died, adds what is new, and nothing twice.
+    Damage is told on stderr, and the exit status is then 1.
+
+    \b
+    Examples:
+      kctl export /data --topic orders --out /tables/orders
+      kctl export /data -t 'orders*' --partition-by topic,date --value json --out /tables/orders
+      kctl export -b broker1:9092 -t orders --offset @-1h --out /tables/last-hour
+      kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
+      kctl export /data -t users --latest-per-key --value json --out /tables/users
+    """
+    from kctl.cli.positions import parse_range
+    from kctl.export.export import ExportRequest
+    from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
+
+    options = ExportOptions(
+        TableFormat(table_format.value),
+        columns=_names(columns, "--columns") or COLUMNS,
+        partition_by=_names(partition_by, "--partition-by"),
+        key_format=FieldFormat(key.value),
+        value_format=FieldFormat(value.value),
+        value_schema=_schema(schema, value),
+        isolation=Isolation(isolation.value),
+        latest_per_key=latest_per_key,
+        fails_on_damage=on_damage is OnDamage.FAIL,
+        file_bytes=_size(file_size),
+    )
+    start, end = parse_range(offset or "earliest", session.now_ms())
+    numbers = _numbers(partition)
+    run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
+    request = ExportRequest(sources or [], out, options, topics or [], numbers, (start, end), run)
+    report = _from_files(request, jobs) if sources else _from_brokers(session, request)
+    return _show(session, report, out)
+
+
+def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.export import export_logs
+    from kctl.runtime.real.processes import core_count
+
+    bars: list[ProgressBar] = []
+
+    def runner(plan: "Plan") -> "Iterable[ManifestRow]":
+        from functools import partial
+
+        from kctl.export.export import work
+        from kctl.runtime.real.processes import map_in_processes
+
+        bars.append(ProgressBar(plan.size))
+        processes = positive(jobs, "--jobs") or core_count()
+        return map_in_processes(partial(work, plan.task()), plan.items(), processes, bars[0].update)
+
+    try:
+        return export_logs(request, runner)
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.live import export_live, record_count
+
+    if not request.topics:
+        raise UsageError(
+            "Nothing to export: neither SOURCE nor --topic",
+            hint="kctl export /data --out DIR, or kctl export -b HOST:PORT --topic NAME --out DIR",
+        )
+    if request.options.latest_per_key:
+        raise UsageError("--latest-per-key needs a SOURCE of files, as yet")
+
+    async def work(admin: "AdminClient") -> "ExportReport":
+        ranges = await _ranges(admin, request)
+        bar = ProgressBar(record_count(ranges))
+        total = 0
+
+        def progress(_records: int) -> None:
+            bar.update(total)
+
+        def on_row(row: "ManifestRow") -> None:
+            nonlocal total
+            total += row.end_offset - row.first_offset
+            bar.update(total)
+
+        try:
+            return await export_live(admin.router, ranges, request, on_row, progress)
+        finally:
+            bar.close()
+
+    return session.run(work)
+
+
+async def _ranges(
+    admin: "AdminClient", request: "ExportRequest"
+) -> "dict[TopicPartition, tuple[int, int]]":
+    """The offsets that the request means at this moment."""
+    from kctl.export.options import Isolation
+    from kctl.model import Position, PositionKind
+
+    partitions = await _partitions(admin, request)
+    level = int(request.options.isolation is Isolation.READ_COMMITTED)
+    start, end = request.bounds
+    earliest = await _resolved(admin, partitions, Position(PositionKind.EARLIEST), level)
+    latest = await _resolved(admin, partitions, Position(PositionKind.LATEST), level)
+    starts = await _resolved(admin, partitions, start, level)
+    ends = latest if end is None else await _resolved(admin, partitions, end, level)
+    return {it: (max(starts[it], earliest[it]), min(ends[it], latest[it])) for it in partitions}
+
+
+async def _resolved(
+    admin: "AdminClient", partitions: "list[TopicPartition]", position: "Position", level: int
+) -> "dict[TopicPartition, int]":
+    found = await admin.offsets.resolve(dict.fromkeys(partitions, position), isolation_level=level)
+    for listed in found.values():
+        if listed.error is not None:
+            raise listed.error
+    return {partition: listed.offset for partition, listed in found.items()}
+
+
+async def _partitions(admin: "AdminClient", request: "ExportRequest") -> "list[TopicPartition]":
+    from kctl.cli.items import did_you_mean, matching
+    from kctl.model import TopicPartition
+
+    known = {it.name: it for it in await admin.topics.list_topics()}
+    chosen: dict[str, None] = {}
+    for topic in request.topics:
+        names = matching(known, [topic])
+        if not names:
+            raise KctlError(f"No topic {topic}", hint=did_you_mean(topic, known))
+        chosen |= dict.fromkeys(names)
+    return [
+        TopicPartition(name, item.partition)
+        for name in chosen
+        for item in known[name].partitions
+        if not request.partitions or item.partition in request.partitions
+    ]
+
+
+def _show(session: Session, report: "ExportReport", out: str) -> int:
+    output = session.output
+    for damage in report.damages:
+        output.say(f"error: {damage}")
+    document = {
+        "out": out,
+        "rows": report.rows,
+        "earlier_rows": report.earlier_rows,
+        "files": report.files,
+        "file_bytes": report.file_bytes,
+        "log_bytes": report.log_bytes,
+        "partitions": report.partitions,
+        "undecodable": report.undecodable,
+        "damaged_ranges": len(report.damages),
+    }
+    if output.format is not OutputFormat.TABLE:
+        document["damages"] = [str(damage) for damage in report.damages]
+    output.show([document], list(document), name="out")
+    return FAILED if report.damages else DONE
+
+
+def _names(text: str | None, option: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not names:
+        raise UsageError(f"{option} names nothing")
+    return names
+
+
+def _numbers(texts: list[str] | None) -> list[int]:
+    numbers = [number.strip() for text in texts or () for number in text.split(",")]
+    if not all(number.isdigit() for number in numbers):
+        raise UsageError(f"Not partitions: {', '.join(texts or ())}", hint="e.g. -p 0,3")
+    return sorted({int(number) for number in numbers})
+
+
+_SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def _size(text: str) -> int:
+    """`256MiB`, `1GB`, `100k`, or bytes."""
+    digits = text.strip().lower().removesuffix("b")
+    number = digits.rstrip("kmgi")
+    unit = digits[len(number) :]
+    if not number.strip().isdigit() or unit not in _SIZE_UNITS:
+        raise UsageError(f"Not a size: {text}", hint="e.g. 256MiB, 1GB")
+    return int(number) * _SIZE_UNITS[unit]
+
+
+def _schema(path: str | None, value: FieldName) -> str | None:
+    if path is None:
+        return None
+    if value is not FieldName.JSON:
+        raise UsageError("--schema goes with --value json")
+    from pathlib import Path
+
+    from kctl.export.values import json_type
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path}: {error}") from None
+    json_type(text)
+    return text

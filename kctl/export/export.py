@@ -1,0 +1,197 @@
+"""export_logs: from segment files to a table; plans, lets tasks run, commits what they wrote.
+
+Who runs the tasks is the caller's affair: `Runner` is a function that yields rows as they are
+done, in this process, in many, or on a Spark cluster.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kctl.errors import UsageError
+from kctl.export.manifest import Manifest, ManifestRow, table_schema
+from kctl.export.options import ExportOptions, FieldFormat
+from kctl.export.partition_log import PartitionLog
+from kctl.export.rows import DamagedRange, SplitReader
+from kctl.export.source import find_logs
+from kctl.export.splits import EVERYTHING, Split, plan_log
+from kctl.export.values import SAMPLE_VALUES_MAX, infer_json_schema
+from kctl.model import Position
+
+
+@dataclass(slots=True)
+class ExportRequest:
+    """What is to be exported, and where to."""
+
+    sources: Sequence[str]
+    out: str
+    options: ExportOptions
+    topics: Sequence[str] = ()
+    partitions: Sequence[int] = ()
+    bounds: tuple[Position, Position | None] = EVERYTHING
+    # Names what this run writes; no other run may have the same.
+    run: str = "run"
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What a run did; `earlier_rows` were there before."""
+
+    rows: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    log_bytes: int = 0
+    undecodable: int = 0
+    splits: int = 0
+    partitions: int = 0
+    earlier_rows: int = 0
+    damages: list[DamagedRange] = field(default_factory=list)
+
+    def add(self, row: ManifestRow) -> None:
+        """A split was committed."""
+        self.rows += row.rows
+        self.files += len(row.files)
+        self.file_bytes += sum(each.size for each in row.files)
+        self.log_bytes += row.log_bytes
+        self.undecodable += row.undecodable
+        self.splits += 1
+        self.damages += row.damages
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every task of a run needs to know besides its split."""
+
+    options: ExportOptions
+    out: str
+    run: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """The splits that are to be worked on."""
+
+    splits: list[Split]
+    options: ExportOptions
+    out: str
+    run: str
+    partitions: int = 0
+
+    def task(self) -> Task:
+        """What goes to each worker once."""
+        return Task(self.options, self.out, self.run)
+
+    def items(self) -> list[tuple[int, Split]]:
+        """What goes to a worker each time; the number makes the attempt's name unique."""
+        return list(enumerate(self.splits))
+
+    @property
+    def size(self) -> int:
+        """Bytes of log."""
+        return sum(split.size for split in self.splits)
+
+
+# Works on the plan's splits in any order; an attempt's name must be unique within the run.
+Runner = Callable[[Plan], Iterable[ManifestRow]]
+
+
+def export_logs(
+    request: ExportRequest,
+    runner: Runner,
+    on_plan: Callable[[Plan], object] | None = None,
+    on_row: Callable[[ManifestRow], object] | None = None,
+) -> ExportReport:
+    """Export; what earlier runs have committed to the same table is not done again.
+
+    UsageError for sources, topics or a table that do not fit; CorruptDataError at damage if the
+    options say so; StorageError. Whatever is raised, what was committed stays and counts.
+    """
+    logs = find_logs(request.sources, request.topics, request.partitions)
+    request = replace(request, options=_with_schema(request, logs))
+    manifest = Manifest.open(request.out, request.options, request.run)
+    plan = plan_export(request, logs, manifest)
+    if on_plan is not None:
+        on_plan(plan)
+    report = ExportReport(
+        partitions=plan.partitions, earlier_rows=sum(row.rows for row in manifest.rows)
+    )
+    replaces = request.options.latest_per_key
+    for row in runner(plan):
+        manifest.commit([row], replaces=replaces)
+        report.add(row)
+        if on_row is not None:
+            on_row(row)
+    manifest.close()
+    return report
+
+
+def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: Manifest) -> Plan:
+    """The splits that are not committed yet, the largest first."""
+    done = manifest.done()
+    splits: list[Split] = []
+    for log in logs:
+        ranges = done.get(log.topic_partition, [])
+        if request.options.latest_per_key:
+            splits += _whole(request, log, ranges)
+        else:
+            splits += plan_log(log, request.options, request.bounds, ranges)
+    splits.sort(key=lambda split: (-split.size, split.name))
+    return Plan(splits, request.options, request.out, request.run, len(logs))
+
+
+def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]]) -> list[Split]:
+    """The latest records of a partition are one split, made anew when the log has changed."""
+    splits = plan_log(log, request.options, request.bounds)
+    return [it for it in splits if (it.first_offset, it.end_offset) not in done]
+
+
+def _with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportOptions:
+    """The options with the schema of JSON values: given, the table's, or inferred."""
+    options = request.options
+    if options.value_format is not FieldFormat.JSON or options.value_schema is not None:
+        return options
+    known = table_schema(request.out)
+    if known is None:
+        known = inferred_schema(_sample(request, logs))
+    return replace(options, value_schema=known)
+
+
+def inferred_schema(values: Iterable[bytes | None]) -> str:
+    """The schema of a sample; UsageError if it has none."""
+    schema = infer_json_schema(values)
+    if schema == "{}":
+        raise UsageError(
+            "No JSON objects were found among the values",
+            hint="--value string exports them as text, --value raw as bytes",
+        )
+    return schema
+
+
+def _sample(request: ExportRequest, logs: Sequence[PartitionLog]) -> Iterator[bytes | None]:
+    """Values from the begin of every partition, the same number of each."""
+    share = max(100, SAMPLE_VALUES_MAX // max(1, len(logs)))
+    options = replace(request.options, fails_on_damage=False, latest_per_key=False)
+    for log in logs[: SAMPLE_VALUES_MAX // 100]:
+        left = share
+        for split in plan_log(log, options, request.bounds)[:1]:
+            for columns in SplitReader(split, options).chunks():
+                for number in range(min(left, len(columns))):
+                    yield columns.value(number)
+                left -= len(columns)
+                if left <= 0:
+                    break
+
+
+def run_here(plan: Plan) -> Iterator[ManifestRow]:
+    """The simplest Runner: one split after the other, in this process."""
+    for item in plan.items():
+        yield work(plan.task(), item)
+
+
+def work(
+    task: Task, item: tuple[int, Split], progress: Callable[[int], object] = lambda _bytes: None
+) -> ManifestRow:
+    """What a Runner does with each of `plan.items()`, wherever it likes to."""
+    from kctl.export.task import write_split
+
+    number, split = item
+    return write_split(split, task.options, task.out, f"{task.run}-{number}", progress)

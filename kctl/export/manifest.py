@@ -1,0 +1,197 @@
+"""The manifest: which splits an export has committed, so that no row comes twice or not at all.
+
+    <out>/_kctl/table.json            what the table is; a run with other options is refused
+    <out>/_kctl/manifest/*.jsonl      a line a split: offsets, files, rows, damage
+    <out>/_kctl/tmp/<attempt>/...     files that tasks are writing
+
+A task writes its files below tmp. The driver commits a split in two steps: its line is written to
+the manifest, then its files are moved to their places. Whatever died, the next run rolls forward:
+files of committed splits that are still below tmp are moved, all else there is removed. Names
+beginning with `_` are hidden from readers of tables.
+
+Invariant: the offset ranges of a partition's lines do not overlap; a file outside of `_kctl`
+belongs to a line.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kctl.errors import CorruptDataError, UsageError
+from kctl.export.files import Files
+from kctl.export.options import ExportOptions
+from kctl.export.rows import DamagedRange
+
+DIRECTORY = "_kctl"
+_TABLE = f"{DIRECTORY}/table.json"
+_LINES = f"{DIRECTORY}/manifest"
+_TMP = f"{DIRECTORY}/tmp"
+
+
+@dataclass(slots=True)
+class WrittenFile:
+    """One file of a split."""
+
+    # Below the table's directory, and where the task left it, relative to it too.
+    path: str
+    tmp_path: str
+    rows: int
+    size: int
+
+
+@dataclass(slots=True)
+class ManifestRow:
+    """What a task did; a line of the manifest once the driver commits it."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    # Exclusive.
+    end_offset: int
+    files: list[WrittenFile] = field(default_factory=list)
+    rows: int = 0
+    # Bytes of log read.
+    log_bytes: int = 0
+    undecodable: int = 0
+    damages: list[DamagedRange] = field(default_factory=list)
+
+    @property
+    def range(self) -> tuple[str, int, int, int]:
+        """What names it."""
+        return self.topic, self.partition, self.first_offset, self.end_offset
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "ManifestRow":
+        """What `to_json` wrote; CorruptDataError for anything else."""
+        try:
+            facts: dict[str, Any] = json.loads(text)
+            facts["files"] = [WrittenFile(**each) for each in facts["files"]]
+            facts["damages"] = [DamagedRange(**each) for each in facts["damages"]]
+            return cls(**facts)
+        except (ValueError, TypeError, KeyError) as error:
+            raise CorruptDataError(f"not a line of an export's manifest: {error}") from None
+
+
+class Manifest:
+    """The manifest of one table; `open` rolls forward what a died run left."""
+
+    def __init__(self, files: Files, root: str, run: str) -> None:
+        self._files = files
+        self._root = root
+        # Names this run's files in the manifest and below tmp.
+        self._run = run
+        self._count = 0
+        self.rows: list[ManifestRow] = []
+
+    @classmethod
+    def open(cls, out: str, options: ExportOptions, run: str) -> "Manifest":
+        """The manifest below `out`, made if there is none. UsageError if the table was made with
+        other options, or if the directory holds something else."""
+        files, root = Files.of(out)
+        manifest = cls(files, root, run)
+        facts = options.fingerprint()
+        if files.find(f"{root}/{_TABLE}") is None:
+            # Of a first run that died at once there may be the directory and no more.
+            if any(facts.name != DIRECTORY for facts in files.list(root)):
+                raise UsageError(
+                    f"{out} is not empty and not an export of kctl's",
+                    hint="give a new directory with --out",
+                )
+            files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
+        else:
+            _check_same(out, json.loads(files.read(f"{root}/{_TABLE}")), facts)
+            manifest._roll_forward(manifest._load())
+        return manifest
+
+    def done(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """The offset ranges that are committed, by topic and partition."""
+        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for row in self.rows:
+            ranges = found.setdefault((row.topic, row.partition), [])
+            ranges.append((row.first_offset, row.end_offset))
+        return found
+
+    def commit(self, rows: Iterable[ManifestRow], *, replaces: bool = False) -> None:
+        """Add `rows` for good; with `replaces`, instead of those of the same partitions."""
+        added = list(rows)
+        partitions = {(row.topic, row.partition) for row in added} if replaces else set()
+        gone = [row for row in self.rows if (row.topic, row.partition) in partitions]
+        lines = [row.to_json() for row in added]
+        if gone:
+            lines.append(json.dumps({"replaced": [row.range for row in gone]}))
+        self._count += 1
+        name = f"{_LINES}/{self._run}-{self._count:06d}.jsonl"
+        self._files.write(f"{self._root}/{name}", "".join(f"{it}\n" for it in lines).encode())
+        self.rows = [row for row in self.rows if row not in gone] + added
+        self._delete_files(gone)
+        for row in added:
+            self._place(row)
+
+    def close(self) -> None:
+        """The run is over: nothing is left below tmp."""
+        self._files.delete_tree(f"{self._root}/{_TMP}")
+
+    def _load(self) -> list[ManifestRow]:
+        """Read all lines; those of them that were replaced later."""
+        rows: list[ManifestRow] = []
+        replaced: set[tuple[Any, ...]] = set()
+        for facts in self._files.list(f"{self._root}/{_LINES}"):
+            if not facts.name.endswith(".jsonl"):
+                continue
+            for line in self._files.read(facts.path).decode().splitlines():
+                if line.startswith('{"replaced"'):
+                    replaced |= {tuple(each) for each in json.loads(line)["replaced"]}
+                else:
+                    rows.append(ManifestRow.from_json(line))
+        self.rows = [row for row in rows if row.range not in replaced]
+        return [row for row in rows if row.range in replaced]
+
+    def _roll_forward(self, replaced: list[ManifestRow]) -> None:
+        self._delete_files(replaced)
+        for row in self.rows:
+            self._place(row)
+        self.close()
+
+    def _place(self, row: ManifestRow) -> None:
+        for each in row.files:
+            source, target = f"{self._root}/{each.tmp_path}", f"{self._root}/{each.path}"
+            if self._files.find(source) is not None:
+                self._files.make_parent(target)
+                self._files.move(source, target)
+
+    def _delete_files(self, rows: Iterable[ManifestRow]) -> None:
+        for row in rows:
+            for each in row.files:
+                if self._files.find(f"{self._root}/{each.path}") is not None:
+                    self._files.delete(f"{self._root}/{each.path}")
+
+
+def tmp_path(attempt: str, path: str) -> str:
+    """Where a task leaves a file that will be `path`."""
+    return f"{_TMP}/{attempt}/{path}"
+
+
+def _check_same(out: str, existing: dict[str, Any], wanted: dict[str, Any]) -> None:
+    # An inferred schema is the table's from its first run on.
+    other = [name for name in wanted if existing.get(name) != wanted[name]]
+    if other == ["value_schema"] and wanted["value_schema"] is None:
+        return
+    if other:
+        raise UsageError(
+            f"{out} was exported with another {', '.join(sorted(other))}",
+            hint="give the options of the first run, or a new directory with --out",
+        )
+
+
+def table_schema(out: str) -> str | None:
+    """The value schema of the table at `out`, if there is one already."""
+    files, root = Files.of(out)
+    if files.find(f"{root}/{_TABLE}") is None:
+        return None
+    schema: str | None = json.loads(files.read(f"{root}/{_TABLE}")).get("value_schema")
+    return schema

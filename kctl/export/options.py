@@ -1,0 +1,86 @@
+"""ExportOptions: what an export writes and how; the same for every task, so it is picklable."""
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from kctl.errors import UsageError
+
+
+class TableFormat(StrEnum):
+    """What the files are."""
+
+    PARQUET = "parquet"
+    ORC = "orc"
+    CSV = "csv"
+    NDJSON = "ndjson"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether bytes must become text before they can be written."""
+        return self in (TableFormat.CSV, TableFormat.NDJSON)
+
+
+class FieldFormat(StrEnum):
+    """What keys or values are taken for."""
+
+    RAW = "raw"
+    STRING = "string"
+    JSON = "json"
+
+
+class Isolation(StrEnum):
+    """Whose records are read."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+# Columns that are always there, in this order, and those that may be asked for.
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+EXTRA_COLUMNS = ("leaderEpoch", "producerId", "producerEpoch", "position")
+PARTITION_KEYS = ("topic", "date", "hour")
+
+DEFAULT_FILE_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """See the module. Field formats and schemas are those of `values`."""
+
+    table_format: TableFormat = TableFormat.PARQUET
+    columns: tuple[str, ...] = COLUMNS
+    partition_by: tuple[str, ...] = ()
+    key_format: FieldFormat = FieldFormat.RAW
+    value_format: FieldFormat = FieldFormat.RAW
+    # Of json: field names to types, as text of JSON; None: to be inferred before the tasks run.
+    value_schema: str | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    latest_per_key: bool = False
+    # Not part of what the table is, so a later run may choose others.
+    fails_on_damage: bool = False
+    file_bytes: int = DEFAULT_FILE_BYTES
+
+    def __post_init__(self) -> None:
+        for name in self.columns:
+            if name not in COLUMNS + EXTRA_COLUMNS:
+                raise UsageError(
+                    f"No column {name}", hint=f"there are {', '.join(COLUMNS + EXTRA_COLUMNS)}"
+                )
+        for name in self.partition_by:
+            if name not in PARTITION_KEYS:
+                raise UsageError(
+                    f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_KEYS)}"
+                )
+        if self.key_format is FieldFormat.JSON:
+            raise UsageError("Keys are exported raw or as string")
+        if self.file_bytes < 1024:
+            raise UsageError("Files of less than 1 KiB make no table")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must be the same for two runs to add to one table."""
+        facts = asdict(self)
+        del facts["fails_on_damage"], facts["file_bytes"]
+        plain: dict[str, Any] = json.loads(json.dumps(facts))
+        return plain

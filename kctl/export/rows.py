@@ -1,0 +1,175 @@
+"""Rows: the records of a split as Arrow batches, in the columns of Spark's Kafka source.
+
+key, value, topic, partition, offset, timestamp, timestampType, headers, and on request leaderEpoch,
+producerId, producerEpoch and position. Offsets outside of the split, markers and, under
+read_committed, aborted records are left out; batches of them are not even decompressed.
+
+Memory: a chunk of decoded records at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kctl.errors import CorruptDataError
+from kctl.export.files import Files
+from kctl.export.options import ExportOptions, Isolation
+from kctl.export.splits import Piece, Split
+from kctl.records.columnar import (
+    Keep,
+    RecordColumns,
+    decode_chunks,
+    without_control,
+)
+from kctl.records.columnar_arrow import HEADERS, TIMESTAMP
+from kctl.records.columnar_batches import BatchColumns, BatchDamage, Mask
+from kctl.records.memory_records import CURRENT_MAGIC
+from kctl.records.transactions import CommittedReader
+
+# Records after which earlier ones of the same key are forgotten.
+_ROWS_BETWEEN = 1_000_000
+
+RAW_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": HEADERS,
+    "leaderEpoch": pa.int32(),
+    "producerId": pa.int64(),
+    "producerEpoch": pa.int16(),
+    "position": pa.int64(),
+}
+
+
+@dataclass(slots=True)
+class DamagedRange:
+    """A stretch of a file that could not be read, for the report."""
+
+    path: str
+    position: int
+    size: int
+    rule: str
+    first_offset: int
+    last_offset: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at position {self.position}: {self.message}"
+
+
+@dataclass(slots=True)
+class SplitReader:
+    """Reads one split; `damages` and `bytes_read` grow while it does."""
+
+    split: Split
+    options: ExportOptions
+    progress: Callable[[int], object] = lambda _bytes: None
+    damages: list[DamagedRange] = field(default_factory=list)
+    bytes_read: int = 0
+
+    def chunks(self) -> Iterator[RecordColumns]:
+        """The records; CorruptDataError at the first damage if the options say so."""
+        split = self.split
+        keep = _keep(split, self.options)
+        for piece in split.pieces:
+            files, path = Files.of(piece.url)
+            view = files.map(path)
+            done = piece.start
+            for columns in decode_chunks(
+                view, position=piece.start, end=piece.end, keep=keep,
+                expected_offset=piece.first_offset,
+            ):  # fmt: skip
+                for damage in columns.damages:
+                    self._note(piece, damage)
+                self.progress(columns.end - done)
+                self.bytes_read += columns.end - done
+                done = columns.end
+                if len(columns):
+                    yield _within(columns, split.first_offset, split.end_offset)
+            self.progress(piece.end - done)
+
+    def _note(self, piece: Piece, damage: BatchDamage) -> None:
+        damaged = DamagedRange(
+            piece.url, damage.position, damage.size, damage.rule.value, damage.offset,
+            damage.last_offset, damage.message,
+        )  # fmt: skip
+        if self.options.fails_on_damage:
+            raise CorruptDataError(
+                str(damaged), hint="--on-damage skip exports all that can be read"
+            )
+        self.damages.append(damaged)
+
+
+def _keep(split: Split, options: ExportOptions) -> Keep:
+    is_committed: Keep = without_control
+    if options.isolation is Isolation.READ_COMMITTED:
+        is_committed = CommittedReader(split.aborted)
+
+    def keep(batches: BatchColumns, view: memoryview) -> Mask:
+        # A wrapper of v0 or v1 tells only its last offset.
+        begins = (batches.base_offsets < split.end_offset) | (batches.magics < CURRENT_MAGIC)
+        mask: Mask = (
+            is_committed(batches, view) & begins & (batches.last_offsets >= split.first_offset)
+        )
+        return mask
+
+    return keep
+
+
+def _within(columns: RecordColumns, first_offset: int, end_offset: int) -> RecordColumns:
+    offsets = columns.offsets
+    return columns.take((offsets >= first_offset) & (offsets < end_offset))
+
+
+def raw_table(
+    columns: RecordColumns, topic: str, partition: int, names: tuple[str, ...]
+) -> pa.RecordBatch:
+    """The named columns as they are stored."""
+    count = len(columns)
+    constant = {
+        "topic": lambda: pa.repeat(pa.scalar(topic), count),
+        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
+    }
+    decoded = columns.to_arrow([name for name in names if name not in constant])
+    arrays: list[Any] = [
+        constant[name]() if name in constant else decoded.column(name) for name in names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+def latest_per_key(reader: Callable[[], SplitReader]) -> tuple[np.ndarray[Any, Any], SplitReader]:
+    """The offsets, rising, of the last record of each key, but for keys that were deleted by a
+    null value and records without a key; `reader` is called for a pass over the split."""
+    found: pa.Table | None = None
+    parts: list[pa.Table] = []
+    passed = reader()
+    rows = 0
+    for columns in passed.chunks():
+        part = columns.to_arrow(("key", "offset"))
+        live = pa.array(columns.value_lengths >= 0)
+        parts.append(pa.table([*part.columns, live], names=["key", "offset", "live"]))
+        rows += len(columns)
+        if rows > _ROWS_BETWEEN:
+            found = _last_of_each(found, parts)
+            parts, rows = [], 0
+    found = _last_of_each(found, parts)
+    live = found.filter(found["live"])["offset"].to_numpy() if found.num_rows else []
+    return np.sort(np.asarray(live, np.int64)), passed
+
+
+def _last_of_each(found: pa.Table | None, parts: list[pa.Table]) -> pa.Table:
+    tables = ([found] if found is not None else []) + parts
+    if not tables:
+        return pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64()),
+                         "live": pa.array([], pa.bool_())})  # fmt: skip
+    whole = pa.concat_tables(tables)
+    whole = whole.filter(whole["key"].is_valid()).combine_chunks()
+    last = whole.group_by("key").aggregate([("offset", "max")])["offset_max"].to_numpy()
+    return whole.filter(pa.array(np.isin(whole["offset"].to_numpy(), last)))

@@ -1,0 +1,164 @@
+"""The work of one task: read a split, decode it, write its files, and tell the manifest's row.
+
+The same function behind every door: called in-process, in a process pool, or by Spark's executors.
+It writes below `_kctl/tmp` only, under a name of its own attempt, so it may die or run twice at
+any time; what counts is what the driver commits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kctl.errors import StorageError
+from kctl.export.files import Files
+from kctl.export.manifest import ManifestRow, WrittenFile, tmp_path
+from kctl.export.options import ExportOptions
+from kctl.export.rows import SplitReader, latest_per_key, raw_table
+from kctl.export.splits import Split, range_name
+from kctl.export.values import make_decoder, raw_columns
+from kctl.export.writers import TableWriter, open_writer
+from kctl.records.columnar import RecordColumns
+
+# Files that a split writes at once; beyond that (records of many hours in disorder) the file that
+# was begun first is completed, and another begun for that hour if more comes.
+_OPEN_FILES_MAX = 64
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_MS = {"date": 86_400_000, "hour": 3_600_000}
+
+
+def write_split(
+    split: Split,
+    options: ExportOptions,
+    out: str,
+    attempt: str,
+    progress: Callable[[int], object] = lambda _bytes: None,
+) -> ManifestRow:
+    """Write the split's files below `out` and say what they are; nothing is committed.
+
+    CorruptDataError at damage if the options say so; StorageError if a file cannot be read or
+    written.
+    """
+    sink = TableSink(options, out, attempt, split.topic, split.partition)
+    wanted = None
+    if options.latest_per_key:
+        wanted, _ = latest_per_key(lambda: SplitReader(split, options))
+    reader = SplitReader(split, options, progress)
+    try:
+        for columns in reader.chunks():
+            chosen = columns
+            if wanted is not None:
+                chosen = columns.take(np.isin(columns.offsets, wanted, assume_unique=True))
+            if len(chosen):
+                sink.add(chosen)
+        row = sink.finish(split.first_offset, split.end_offset)
+    except pa.ArrowException as error:
+        raise StorageError(f"{out}: cannot write {split.name}: {error}") from None
+    row.log_bytes, row.damages = reader.bytes_read, reader.damages
+    return row
+
+
+class TableSink:
+    """Writes decoded records of one partition to files below tmp."""
+
+    def __init__(
+        self, options: ExportOptions, out: str, attempt: str, topic: str, partition: int
+    ) -> None:
+        self._options = options
+        self._files, self._root = Files.of(out)
+        self._attempt = attempt
+        self._topic, self._partition = topic, partition
+        self._decoder = make_decoder(options)
+        self._names = raw_columns(options)
+        # Directory to its open file, the oldest first.
+        self._open: dict[str, _OpenFile] = {}
+        self._closed: list[_OpenFile] = []
+        self.bytes_in = 0
+        self.rows = 0
+
+    def add(self, columns: RecordColumns) -> None:
+        """Write records to the files where they belong."""
+        self.rows += len(columns)
+        self.bytes_in += int(columns.value_lengths.sum() + columns.key_lengths.sum())
+        for directory, chosen in self._by_directory(columns):
+            raw = raw_table(chosen, self._topic, self._partition, self._names)
+            self._file(directory).write(self._decoder.table(raw))
+
+    def finish(self, first_offset: int, end_offset: int) -> ManifestRow:
+        """Complete the files, which hold the records of [first_offset, end_offset)."""
+        for each in self._open.values():
+            each.close()
+        stem = range_name(self._topic, self._partition, first_offset, end_offset)
+        row = ManifestRow(self._topic, self._partition, first_offset, end_offset)
+        for each in sorted(
+            [*self._closed, *self._open.values()], key=lambda it: (it.directory, it.number)
+        ):
+            more = f"-{each.number}" if each.number else ""
+            path = f"{each.directory}{stem}{more}.{self._options.table_format.value}"
+            facts = self._files.find(f"{self._root}/{each.path}")
+            size = facts.size if facts is not None else 0
+            row.files.append(WrittenFile(path, each.path, each.rows, size))
+        row.rows = self.rows
+        row.undecodable = self._decoder.undecodable
+        self._open.clear()
+        return row
+
+    def _by_directory(self, columns: RecordColumns) -> list[tuple[str, RecordColumns]]:
+        """The records by the directory that `partition_by` sends them to, in order."""
+        keys = self._options.partition_by
+        finest = "hour" if "hour" in keys else "date" if "date" in keys else None
+        if finest is None:
+            return [(self._directory(None), columns)]
+        # Records without a time are in a directory of their own.
+        spans = np.where(columns.timestamps < 0, -1, columns.timestamps // _MS[finest])
+        found = []
+        for span in np.unique(spans).tolist():
+            when = None if span < 0 else np.datetime64(span * _MS[finest], "ms")
+            found.append((self._directory(when, is_timed=True), columns.take(spans == span)))
+        return found
+
+    def _directory(self, when: Any, *, is_timed: bool = False) -> str:
+        values = {"topic": self._topic}
+        if is_timed:
+            text = str(when) if when is not None else _HIVE_NULL
+            values["date"] = text[:10] if when is not None else text
+            values["hour"] = text[11:13] if when is not None else text
+        return "".join(f"{key}={values[key]}/" for key in self._options.partition_by)
+
+    def _file(self, directory: str) -> "_OpenFile":
+        if directory in self._open:
+            return self._open[directory]
+        if len(self._open) >= _OPEN_FILES_MAX:
+            oldest = next(iter(self._open))
+            closed = self._open.pop(oldest)
+            closed.close()
+            self._closed.append(closed)
+        number = sum(each.directory == directory for each in self._closed)
+        path = tmp_path(self._attempt, f"{directory}{number}")
+        target = f"{self._root}/{path}"
+        self._files.make_parent(target)
+        stream = self._files.create(target)
+        writer = open_writer(self._options.table_format, stream, self._decoder.schema)
+        self._open[directory] = opened = _OpenFile(directory, number, path, writer)
+        return opened
+
+
+class _OpenFile:
+    """A file in the making, and what is in it."""
+
+    def __init__(self, directory: str, number: int, path: str, writer: TableWriter) -> None:
+        self.directory = directory
+        self.number = number
+        self.path = path
+        self.rows = 0
+        self._writer = writer
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self.rows += batch.num_rows
+        self._writer.write(batch)
+
+    def close(self) -> None:
+        """Complete it."""
+        self._writer.close()

@@ -1,0 +1,318 @@
+"""Values: what the bytes of keys and values stand for; what cannot be decoded is kept and counted.
+
+A decoded column `value` comes with `value_raw`: null where decoding worked, the bytes as they were
+where it did not (then `value` is null). Text formats cannot hold bytes, so there it is
+`value_base64`. Null values stay null in both and count as decoded.
+
+JSON is read by Arrow, a chunk in one call, into a struct whose fields are given or inferred from a
+sample; fields that the schema does not name are left out, values that do not fit it are not
+decoded.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import compute as pc
+
+from kctl.errors import UsageError
+from kctl.export.options import ExportOptions, FieldFormat, TableFormat
+from kctl.export.rows import RAW_TYPES
+
+# Values that inference looks at.
+SAMPLE_VALUES_MAX = 20_000
+
+# Decodes a binary array: the decoded one, and which of its values are not decoded (or None).
+Decode = Callable[[pa.Array], tuple[pa.Array, pa.Array | None]]
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Turns raw columns into those of the table; counts what it cannot decode."""
+
+    schema: pa.Schema
+    is_text: bool
+    fields: dict[str, Decode] = field(default_factory=dict)
+    undecodable: int = 0
+
+    def table(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """The table's columns."""
+        if not self.fields and not self.is_text:
+            return raw
+        arrays: list[Any] = []
+        for name in raw.schema.names:
+            column = raw.column(name)
+            if name not in self.fields:
+                arrays.append(_as_text(name, column) if self.is_text else column)
+                continue
+            decoded, failed = self.fields[name](column)
+            arrays += [decoded, self._rest(column, failed)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _rest(self, column: pa.Array, failed: pa.Array | None) -> pa.Array:
+        kind = pa.string() if self.is_text else pa.binary()
+        if failed is None:
+            return pa.nulls(len(column), kind)
+        self.undecodable += pc.sum(failed).as_py() or 0
+        rest = pc.if_else(failed, column, pa.scalar(None, pa.binary()))
+        if not self.is_text:
+            return rest
+        return pa.array(
+            [None if it is None else base64.b64encode(it).decode() for it in rest.to_pylist()],
+            pa.string(),
+        )
+
+
+def make_decoder(options: ExportOptions) -> Decoder:
+    """What `options` ask for; UsageError for a schema that is none or a library that is not
+    there."""
+    is_text = options.table_format.is_text
+    decoder = Decoder(pa.schema([]), is_text)
+    columns: list[tuple[str, pa.DataType]] = []
+    for name in options.columns:
+        if name == "topic" and "topic" in options.partition_by:
+            continue
+        kind = RAW_TYPES[name]
+        if name in ("key", "value"):
+            decode, decoded_kind = _field(name, options)
+            if decode is not None:
+                decoder.fields[name] = decode
+                columns.append((name, decoded_kind))
+                columns.append(
+                    (f"{name}_base64", pa.string()) if is_text else (f"{name}_raw", pa.binary())
+                )
+                continue
+        columns.append((name, _text_type(name, kind) if is_text else kind))
+    decoder.schema = pa.schema(columns)
+    return decoder
+
+
+def raw_columns(options: ExportOptions) -> tuple[str, ...]:
+    """The columns to be read for the table."""
+    return tuple(
+        name for name in options.columns if name != "topic" or "topic" not in options.partition_by
+    )
+
+
+def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataType]:
+    kind = options.key_format if name == "key" else options.value_format
+    if kind is FieldFormat.RAW and options.table_format.is_text:
+        kind = FieldFormat.STRING
+    if kind is FieldFormat.STRING:
+        return _decode_string, pa.string()
+    if kind is FieldFormat.JSON:
+        struct = json_type(options.value_schema or "{}")
+        if options.table_format is TableFormat.CSV:
+            raise UsageError("CSV has no nested values", hint="--value string keeps the JSON text")
+        return _json_decoder(struct), struct
+    return None, RAW_TYPES[name]
+
+
+def _text_type(name: str, kind: pa.DataType) -> pa.DataType:
+    if name == "headers":
+        return pa.string()
+    return pa.int64() if name == "timestamp" else kind
+
+
+def _as_text(name: str, column: pa.Array) -> pa.Array:
+    """Columns as CSV and JSON hold them: times in milliseconds, headers as JSON."""
+    if name == "timestamp":
+        return column.view(pa.int64())
+    if name != "headers":
+        return column
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
+    return pa.array(
+        [None if pairs is None else json.dumps([_header(it) for it in pairs], ensure_ascii=False)
+         for pairs in column.to_pylist()],
+        pa.string(),
+    )  # fmt: skip
+
+
+def _header(pair: dict[str, Any]) -> dict[str, Any]:
+    value = pair["value"]
+    if value is None:
+        return {"name": pair["key"], "value": None}
+    try:
+        return {"name": pair["key"], "value": value.decode()}
+    except UnicodeDecodeError:
+        return {"name": pair["key"], "value_base64": base64.b64encode(value).decode()}
+
+
+def _decode_string(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    try:
+        return column.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        pass
+    texts = [None if it is None else _utf8(it) for it in column.to_pylist()]
+    decoded = pa.array(texts, pa.string())
+    return decoded, pc.and_(column.is_valid(), decoded.is_null())
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_JSON_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "double": pa.float64(),
+    "float": pa.float32(), "boolean": pa.bool_(), "date": pa.date32(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+}  # fmt: skip
+
+
+def json_type(text: str) -> pa.DataType:
+    """The struct that a schema such as `{"id": "int64", "tags": ["string"], "at": {...}}` names."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"The schema is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise UsageError(
+            "The schema must be an object of field names",
+            hint='e.g. {"id": "int64", "name": "string", "tags": ["string"]}',
+        )
+    return _json_type(document)
+
+
+def _json_type(document: Any) -> pa.DataType:
+    if isinstance(document, dict):
+        return pa.struct([(name, _json_type(kind)) for name, kind in document.items()])
+    if isinstance(document, list) and len(document) == 1:
+        return pa.list_(_json_type(document[0]))
+    if isinstance(document, str) and document in _JSON_TYPES:
+        return _JSON_TYPES[document]
+    raise UsageError(f"No type {document}", hint=f"there are {', '.join(_JSON_TYPES)}")
+
+
+def infer_json_schema(values: Iterable[bytes | None]) -> str:
+    """The schema, in the form that `json_type` reads, of a sample of values."""
+    merged: Any = None
+    for value in values:
+        if value is None:
+            continue
+        try:
+            document = json.loads(value)
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            merged = _merged(merged, _kind_of(document))
+    return json.dumps(_settled(merged) if merged else {})
+
+
+def _kind_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _kind_of(item) for name, item in value.items()}
+    if isinstance(value, list):
+        kind: Any = None
+        for item in value:
+            kind = _merged(kind, _kind_of(item))
+        return [kind]
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "int64" if -(2**63) <= value < 2**63 else "double"
+    return "double" if isinstance(value, float) else None if value is None else "string"
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """What holds both; where nothing does, "string", and values of another kind do not fit."""
+    if first is None or first == second:
+        return second
+    if second is None:
+        return first
+    if isinstance(first, dict) and isinstance(second, dict):
+        names = first | second
+        return {name: _merged(first.get(name), second.get(name)) for name in names}
+    if isinstance(first, list) and isinstance(second, list):
+        return [_merged(first[0], second[0])]
+    return "double" if {first, second} == {"int64", "double"} else "string" \
+        if isinstance(first, str) and isinstance(second, str) else first  # fmt: skip
+
+
+def _settled(kind: Any) -> Any:
+    """Fields of which only null was seen are strings."""
+    if isinstance(kind, dict):
+        return {name: _settled(item) for name, item in kind.items()}
+    if isinstance(kind, list):
+        return [_settled(kind[0])]
+    return kind or "string"
+
+
+def _json_decoder(struct: pa.DataType) -> Decode:
+    from pyarrow import json as arrow_json
+
+    parse = arrow_json.ParseOptions(
+        explicit_schema=pa.schema(list(struct)), newlines_in_values=True,
+        unexpected_field_behavior="ignore",
+    )  # fmt: skip
+
+    def read(values: pa.Array) -> pa.Array:
+        """The values, all of which are there, decoded; ArrowInvalid if one is no such object."""
+        # Each begins and ends as an object does, so as many objects as values are one in each.
+        if not pc.all(pc.match_substring_regex(values, r"(?s)^\s*\{.*\}\s*$")).as_py():
+            raise pa.ArrowInvalid("not an object")
+        all_in_one = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+        joined = pc.binary_join(all_in_one, pa.scalar(b"\n", pa.binary()))[0].as_buffer()
+        block = arrow_json.ReadOptions(block_size=max(1 << 20, joined.size + 1))
+        table = arrow_json.read_json(pa.BufferReader(joined), block, parse)
+        if table.num_rows != len(values):
+            raise pa.ArrowInvalid("not one object a value")
+        return pa.concat_arrays(table.to_struct_array().chunks).cast(struct)
+
+    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+        present = column.drop_null()
+        if not len(present):
+            return pa.nulls(len(column), struct), None
+        try:
+            whole = read(present)
+            failed = None
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+            whole, failed = _one_by_one(column, present, read, struct)
+        if len(present) == len(column):
+            return whole, failed
+        return _spread(whole, column), failed
+
+    return decode
+
+
+def _spread(whole: pa.Array, column: pa.Array) -> pa.Array:
+    """Decoded values at the places where `column` has one."""
+    places = pc.cumulative_sum(column.is_valid().cast(pa.int32()))
+    indexes = pc.if_else(column.is_valid(), pc.subtract(places, 1), pa.scalar(None, pa.int32()))
+    return whole.take(indexes)
+
+
+def _one_by_one(
+    column: pa.Array, present: pa.Array, read: Callable[[pa.Array], pa.Array], struct: pa.DataType
+) -> tuple[pa.Array, pa.Array]:
+    """As many as can be decoded: halves of what fails are tried again."""
+    parts: list[pa.Array] = []
+    failed_places: list[int] = []
+
+    def attempt(start: int, end: int) -> None:
+        piece = present.slice(start, end - start)
+        try:
+            parts.append(read(piece))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+            if end - start == 1:
+                parts.append(pa.nulls(1, struct))
+                failed_places.append(start)
+                return
+            middle = (start + end) // 2
+            attempt(start, middle)
+            attempt(middle, end)
+
+    attempt(0, len(present))
+    failed = [False] * len(present)
+    for place in failed_places:
+        failed[place] = True
+    flags = pa.array(failed)
+    if len(present) < len(column):
+        flags = pc.fill_null(_spread(flags, column), fill_value=pa.scalar(value=False))
+    return pa.concat_arrays(parts), flags

@@ -1,0 +1,94 @@
+"""kctl export: from log directories, and from brokers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kctl.records.builder import build_batch
+from kctl.records.record import Record
+from tests.export.log_files import batch_of, rows_of
+
+
+@pytest.fixture
+def logs(tmp_path):
+    directory = tmp_path / "logs" / "orders-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(batch_of(0, 30))
+    return tmp_path / "logs"
+
+
+def test_log_directory_becomes_a_table(kctl, logs, tmp_path):
+    ran = kctl("export", logs, "--topic", "orders", "--out", tmp_path / "table", "-o", "json")
+    assert ran.status == 0
+    (report,) = ran.documents
+    assert (report["rows"], report["files"], report["damaged_ranges"]) == (30, 1, 0)
+    assert len(rows_of(tmp_path / "table")) == 30
+
+
+def test_records_of_a_broker_become_a_table(kctl, address, tmp_path):
+    topic = f"exported-{tmp_path.name}"
+    kctl("topic", "create", topic, "-p", "2", "-b", address)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(json.dumps({"key": f"k{n}", "value": f"v{n}"}) + "\n"
+                             for n in range(50)))  # fmt: skip
+    assert kctl("produce", topic, "-b", address, "-i", "ndjson", "--file", lines).status == 0
+    words = ("export", "-b", address, "-t", topic, "--out", tmp_path / "table", "-o", "json")
+    assert kctl(*words, "--offset", "0..10").documents[0]["rows"] <= 20
+    assert kctl(*words).status == 0
+    assert kctl(*words).documents[0]["rows"] == 0
+    rows = rows_of(tmp_path / "table")
+    assert sorted(row[4] for row in rows) == sorted(b"v%d" % n for n in range(50))
+
+
+def test_damage_is_told_and_fails_the_command(kctl, logs, tmp_path):
+    path = logs / "orders-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes() + build_batch([Record(30, 1, b"k", b"v")])[:-3])
+    ran = kctl("export", logs, "--out", tmp_path / "table")
+    assert ran.status == 1
+    assert f"error: {path} at position" in ran.err
+    assert len(rows_of(tmp_path / "table")) == 30
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--columns", "key,colour"), "No column colour"),
+        (("--partition-by", "week"), "Cannot partition by week"),
+        (("--file-size", "big"), "Not a size"),
+        (("--schema", "none.json"), "--schema goes with"),
+        (("--value", "json", "--schema", "none.json"), "Cannot read none.json"),
+        (("--value", "json", "--format", "csv"), "CSV has no nested"),
+        (("--offset", "yesterday"), "Not an offset"),
+        (("--topic", "payments"), "No topic payments"),
+    ],
+)
+def test_misuse_is_one_line_and_makes_no_table(kctl, logs, tmp_path, words, what):
+    ran = kctl("export", logs, "--out", tmp_path / "table", *words)
+    assert ran.status == 2
+    assert ran.err.startswith(f"error: {what}")
+    assert not (tmp_path / "table").exists() or not list((tmp_path / "table").glob("*.*"))
+
+
+def test_neither_source_nor_topic_is_misuse(kctl, tmp_path):
+    ran = kctl("export", "--out", tmp_path / "table")
+    assert (ran.status, ran.err.splitlines()[0]) == (
+        2, "error: Nothing to export: neither SOURCE nor --topic",
+    )  # fmt: skip
+
+
+def test_command_killed_while_it_works_is_taken_up(logs, tmp_path):
+    directory = logs / "orders-0"
+    for number in range(1, 200):
+        base = 30 * number
+        (directory / f"{base:020d}.log").write_bytes(batch_of(base, 30))
+    words = [sys.executable, "-m", "kctl", "export", str(logs), "--out", str(tmp_path / "table"),
+             "--file-size", "2k", "--jobs", "2"]  # fmt: skip
+    for delay in (0.3, 0.45, 0.6):
+        try:
+            subprocess.run(words, timeout=delay, capture_output=True, check=False)
+        except subprocess.TimeoutExpired:  # it has been killed
+            continue
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(6000))

@@ -1,0 +1,291 @@
+"""Tables hold the records of the logs they were made from: all of them, once."""
+
+import json
+import shutil
+
+import pyarrow.csv
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from kctl.errors import CorruptDataError, UsageError
+from kctl.export.export import run_here
+from kctl.export.files import Files
+from kctl.export.options import FieldFormat, Isolation, TableFormat
+from kctl.model import Position, PositionKind
+from kctl.records.builder import build_batch
+from kctl.records.columnar import decode_columns
+from kctl.records.record import Record
+from kctl.runtime.real.disk import RealDisk
+from tests.export.log_files import batch_of, record_rows, rows_of, write_segment
+from tests.records.columns_support import as_records, read_one_by_one
+
+TOPICS = ("v0-gzip", "v1-lz4", "v2-zstd", "upgraded", "compacted", "tx", "epochs")
+
+
+def at(kind, value=0):
+    return Position(kind, value)
+
+
+@pytest.fixture
+def disk():
+    return RealDisk()
+
+
+@pytest.fixture
+def orders(tmp_path, disk):
+    """orders-0: offsets 0 to 299 in three segments of ten batches."""
+    directory = tmp_path / "logs" / "orders-0"
+    for base in (0, 100, 200):
+        write_segment(disk, directory, base, [batch_of(base + 10 * n) for n in range(10)])
+    return directory
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topic_of_apache_kafka_is_exported_record_for_record(golden, export, tmp_path, topic):
+    export(golden, topics=[topic])
+    expected = []
+    for directory in sorted(golden.glob(f"{topic}-[0-9]*")):
+        for segment in sorted(directory.glob("*.log")):
+            records, _ = read_one_by_one(segment.read_bytes())
+            expected += record_rows(topic, int(directory.name.rsplit("-", 1)[1]), records)
+    assert rows_of(tmp_path / "table") == sorted(expected, key=lambda row: row[:3])
+
+
+def test_deleted_records_stay_deleted(golden, export, tmp_path):
+    report = export(golden, topics=["deleted-records"])
+    assert min(row[2] for row in rows_of(tmp_path / "table")) > 0
+    assert report.rows < 200
+
+
+@pytest.mark.parametrize("file_bytes", [1024, 5_000, 10**9])
+def test_pieces_of_any_size_are_the_whole(orders, export, tmp_path, file_bytes):
+    report = export(orders, file_bytes=file_bytes)
+    rows = rows_of(tmp_path / "table")
+    assert [row[2] for row in rows] == list(range(300))
+    assert report.rows == 300
+    assert report.files == len(list((tmp_path / "table").glob("*.parquet")))
+    assert (report.files > 3) == (file_bytes == 1024)
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ((at(PositionKind.OFFSET, 95), at(PositionKind.OFFSET, 105)), range(95, 105)),
+        ((at(PositionKind.TAIL, 7), None), range(293, 300)),
+        ((at(PositionKind.TIME, 1_600_000_150_000), at(PositionKind.TIME, 1_600_000_155_001)),
+         range(150, 156)),
+        ((at(PositionKind.EARLIEST), at(PositionKind.OFFSET, 1)), range(1)),
+        ((at(PositionKind.OFFSET, 250), at(PositionKind.LATEST)), range(250, 300)),
+        ((at(PositionKind.OFFSET, 250), at(PositionKind.OFFSET, 200)), range(0)),
+    ],
+)  # fmt: skip
+def test_range_is_exact(orders, export, tmp_path, bounds, expected, with_index):
+    if not with_index:
+        for path in orders.glob("*.index"):
+            path.unlink()
+    export(orders, bounds=bounds, file_bytes=1024)
+    found = rows_of(tmp_path / "table") if expected else []
+    assert [row[2] for row in found] == list(expected)
+
+
+def test_files_are_named_by_topic_partition_and_offsets(orders, export, tmp_path):
+    export(orders)
+    (path,) = (tmp_path / "table").glob("*.parquet")
+    assert path.name == "orders-0-00000000000000000000-00000000000000000299.parquet"
+
+
+def test_second_run_adds_only_what_is_new(orders, export, tmp_path, disk):
+    assert export(orders).rows == 300
+    assert export(orders).rows == 0
+    write_segment(disk, orders, 300, [batch_of(300)])
+    report = export(orders)
+    assert (report.rows, report.earlier_rows) == (10, 300)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(310))
+
+
+def test_range_before_and_behind_an_earlier_one_is_added(orders, export, tmp_path):
+    export(orders, bounds=(at(PositionKind.OFFSET, 100), at(PositionKind.OFFSET, 120)))
+    export(orders)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(300))
+
+
+class Killed(BaseException):
+    """No `except` of the product catches it."""
+
+
+def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypatch):
+    """Killed before its n-th use of the file system, for every n."""
+    real = Files._do
+    left = 0
+
+    def mortal(self, path, work):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        return real(self, path, work)
+
+    kills = 0
+    while True:
+        left = kills
+        out = f"table{kills}"
+        monkeypatch.setattr(Files, "_do", mortal)
+        try:
+            export(orders, out=out, file_bytes=4000)
+            break
+        except Killed:
+            kills += 1
+        finally:
+            monkeypatch.setattr(Files, "_do", real)
+        export(orders, out=out, file_bytes=4000)
+        assert [row[2] for row in rows_of(tmp_path / out)] == list(range(300))
+        assert not (tmp_path / out / "_kctl" / "tmp").exists()
+        shutil.rmtree(tmp_path / out)
+    assert kills > 30
+
+
+def test_run_that_grew_between_two_deaths_has_no_row_twice(orders, export, tmp_path, disk):
+    def dying(plan):
+        for number, row in enumerate(run_here(plan)):
+            if number == 2:
+                raise Killed
+            yield row
+
+    with pytest.raises(Killed):
+        export(orders, file_bytes=4000, runner=dying)
+    write_segment(disk, orders, 300, [batch_of(300)])
+    export(orders, file_bytes=9000)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(310))
+
+
+def test_table_of_other_options_is_refused(orders, export):
+    export(orders)
+    with pytest.raises(UsageError, match="another value_format"):
+        export(orders, value_format=FieldFormat.STRING)
+
+
+def test_directory_that_holds_something_else_is_refused(orders, export, tmp_path):
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "precious.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        export(orders)
+    assert (tmp_path / "table" / "precious.txt").read_text() == "mine"
+
+
+def test_damage_is_skipped_and_reported(orders, export, tmp_path):
+    path = orders / f"{100:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(batch_of(100))
+    data[size + 70] ^= 1
+    path.write_bytes(data)
+    report = export(orders)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == [*range(110), *range(120, 300)]
+    (damage,) = report.damages
+    assert (damage.path, damage.position, damage.size) == (str(path), size, len(batch_of(110)))
+    assert (damage.first_offset, damage.last_offset) == (110, 119)
+
+
+def test_damage_ends_a_run_that_may_not_skip_it(orders, export):
+    path = orders / f"{100:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptDataError, match="stored crc") as raised:
+        export(orders, fails_on_damage=True)
+    assert str(path) in str(raised.value)
+
+
+def test_only_committed_records_are_exported(golden, export, tmp_path):
+    export(golden, topics=["tx"], out="all")
+    export(golden, topics=["tx"], isolation=Isolation.READ_COMMITTED)
+    every, committed = rows_of(tmp_path / "all"), rows_of(tmp_path / "table")
+    assert set(committed) < set(every)
+
+
+def test_committed_records_need_no_index(golden, export, tmp_path):
+    """Without .txnindex and .snapshot the markers tell the same."""
+    export(golden, topics=["tx"], isolation=Isolation.READ_COMMITTED)
+    bare = tmp_path / "bare"
+    for directory in golden.glob("tx-*"):
+        (bare / directory.name).mkdir(parents=True)
+        for segment in directory.glob("*.log"):
+            shutil.copy(segment, bare / directory.name)
+    export(bare, out="again", isolation=Isolation.READ_COMMITTED)
+    assert rows_of(tmp_path / "again") == rows_of(tmp_path / "table") != []
+
+
+def test_latest_per_key_is_what_compaction_would_leave(tmp_path, export, disk):
+    directory = tmp_path / "logs" / "users-0"
+    records = [
+        Record(n, n, b"k%d" % (n % 5), None if n in (17, 11) else b"v%d" % n) for n in range(20)
+    ] + [Record(20, 20, None, b"no key")]
+    write_segment(disk, directory, 0, [build_batch(records)])
+    export(directory, latest_per_key=True)
+    # k2 was deleted last at 17; k1 lives at 16 though it was deleted at 11.
+    assert [row[2] for row in rows_of(tmp_path / "table")] == [15, 16, 18, 19]
+    write_segment(disk, directory, 21, [build_batch([Record(21, 21, b"k3", b"new")])])
+    report = export(directory, latest_per_key=True)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == [15, 16, 19, 21]
+    assert report.files == 1
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+
+
+def test_rows_are_laid_out_by_topic_date_and_hour(tmp_path, export, disk):
+    directory = tmp_path / "logs" / "orders-0"
+    hour = 3_600_000
+    times = [0, 1, hour, 24 * hour, 5, -1]
+    records = [Record(n, when, b"k", b"v") for n, when in enumerate(times)]
+    write_segment(disk, directory, 0, [build_batch(records)])
+    export(directory, partition_by=("topic", "date", "hour"))
+    table = tmp_path / "table"
+    name = "orders-0-00000000000000000000-00000000000000000005.parquet"
+    found = {
+        str(path.parent.relative_to(table)): pyarrow.parquet.ParquetFile(path).metadata.num_rows
+        for path in table.rglob(name)
+    }
+    assert found == {
+        "topic=orders/date=1970-01-01/hour=00": 3,
+        "topic=orders/date=1970-01-01/hour=01": 1,
+        "topic=orders/date=1970-01-02/hour=00": 1,
+        "topic=orders/date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__": 1,
+    }
+    assert len(rows_of(table)) == 6
+
+
+@pytest.mark.parametrize("table_format", list(TableFormat))
+def test_every_format_holds_every_record(golden, export, tmp_path, table_format):
+    export(golden, topics=["v2-none"], table_format=table_format)
+    (path,) = (tmp_path / "table").glob("v2-none-0-*")
+    expected = as_records(decode_columns(b"".join(
+        segment.read_bytes() for segment in sorted((golden / "v2-none-0").glob("*.log"))
+    )))  # fmt: skip
+    assert read_offsets(path, table_format) == [record.offset for record in expected]
+
+
+def read_offsets(path, table_format):
+    if table_format is TableFormat.PARQUET:
+        return pyarrow.parquet.read_table(path)["offset"].to_pylist()
+    if table_format is TableFormat.ORC:
+        return pyarrow.orc.read_table(path)["offset"].to_pylist()
+    if table_format is TableFormat.CSV:
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.read_csv(path, parse_options=options)["offset"].to_pylist()
+    return [json.loads(line)["offset"] for line in path.read_text().splitlines()]
+
+
+def test_topic_that_is_not_there_is_misuse(orders, export):
+    with pytest.raises(UsageError, match="No topic payments"):
+        export(orders, topics=["payments"])
+
+
+def test_two_replicas_of_a_partition_are_refused(orders, export, tmp_path):
+    shutil.copytree(orders, tmp_path / "other" / "orders-0")
+    with pytest.raises(UsageError, match="one replica"):
+        export(orders, tmp_path / "other")
+
+
+def test_single_segment_is_a_source(orders, export, tmp_path):
+    export(orders / f"{100:020d}.log")
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(100, 200))

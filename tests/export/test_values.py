@@ -1,0 +1,79 @@
+"""Values are decoded where they can be; what cannot be is kept and counted."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kctl.errors import UsageError
+from kctl.export.options import ExportOptions, FieldFormat, TableFormat
+from kctl.export.values import infer_json_schema, json_type, make_decoder
+
+
+def decoded(values, schema=None, value_format=FieldFormat.JSON, table_format=TableFormat.PARQUET):
+    """(decoded, what was kept raw) for each value, and how many could not be decoded."""
+    options = ExportOptions(
+        table_format, columns=("value",), value_format=value_format,
+        value_schema=schema or infer_json_schema(values),
+    )  # fmt: skip
+    decoder = make_decoder(options)
+    table = decoder.table(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"]))
+    table.validate(full=True)
+    assert table.schema == decoder.schema
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return rows, decoder.undecodable
+
+
+def test_objects_become_structs():
+    rows, failed = decoded([b'{"a":1,"b":{"c":[1.5,2]}}', None, b' {"b":null}\n'])
+    assert rows == [
+        ({"a": 1, "b": {"c": [1.5, 2.0]}}, None),
+        (None, None),
+        ({"a": None, "b": None}, None),
+    ]
+    assert failed == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"junk", b'{"a":', b'{"a":1}{"a":2}', b"[1]", b"7", b'{"a":"text"}', b"\xff\xfe"]
+)
+def test_what_is_no_such_object_is_kept(bad):
+    rows, failed = decoded([b'{"a":1}', bad, None, b'{"a":3}'], schema='{"a":"int64"}')
+    assert rows == [({"a": 1}, None), (None, bad), (None, None), ({"a": 3}, None)]
+    assert failed == 1
+
+
+def test_two_objects_in_one_value_do_not_shift_the_others():
+    values = [b'{"a":1}{"a":2}', b"", b'{"a":3}']
+    rows, failed = decoded(values, schema='{"a":"int64"}')
+    assert rows == [(None, values[0]), (None, b""), ({"a": 3}, None)]
+    assert failed == 2
+
+
+def test_fields_without_a_place_in_the_schema_are_left_out():
+    rows, _ = decoded([b'{"a":1,"z":[{}]}'], schema='{"a":"int64"}')
+    assert rows == [({"a": 1}, None)]
+
+
+def test_schema_is_inferred_from_all_of_the_sample():
+    values = [b'{"a":1,"at":"2020-01-01T00:00:00"}', b'{"a":1.5,"n":null,"l":[]}', b'{"l":[true]}']
+    assert json.loads(infer_json_schema([*values, b"junk", None])) == {
+        "a": "double", "at": "string", "n": "string", "l": ["boolean"],
+    }  # fmt: skip
+
+
+def test_text_is_kept_as_it_is():
+    rows, failed = decoded(["grün".encode(), b"\xff", None, b""], "{}", FieldFormat.STRING)
+    assert rows == [("grün", None), (None, b"\xff"), (None, None), ("", None)]
+    assert failed == 1
+
+
+def test_bytes_in_text_formats_are_base64():
+    rows, _ = decoded([b"a", b"\xff"], "{}", FieldFormat.RAW, TableFormat.CSV)
+    assert rows == [("a", None), (None, "/w==")]
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '"a"', '{"a":"integer"}', '{"a":[]}'])
+def test_schema_that_is_none_is_misuse(text):
+    with pytest.raises(UsageError):
+        json_type(text)
