@@ -7,7 +7,9 @@
 
 `leader-epoch-checkpoint` has `epoch start_offset` lines instead. A checkpoint is replaced as a
 whole, durably; a torn one is therefore damage, never the normal end of a crash, except where a
-file system loses a rename: then the caller decides what absence means.
+file system loses a rename: then the caller decides what absence means. Only the file of the
+epochs is replaced without waiting for the disk, so a power loss may tear it: a number at its end
+counts once the line does.
 
 Kafka 2.7: kafka.server.checkpoints.CheckpointFile, OffsetCheckpointFile,
 LeaderEpochCheckpointFile; KIP-101
@@ -58,7 +60,10 @@ def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
 def decode_epochs(data: bytes, path: str) -> list[EpochEntry]:
     """What `encode_epochs` wrote; CorruptDataError naming `path` and the line."""
     entries = []
-    for number, line in _lines(data, path):
+    lines = _lines(data, path)
+    if not data.endswith(b"\n"):
+        raise CorruptDataError(f"{path}: the last line is cut")
+    for number, line in lines:
         fields = line.split()
         try:
             epoch, start_offset = map(int, fields)

@@ -8,6 +8,9 @@ A file on its way out is `.deleted`; the cleaner writes `.cleaned`, which become
 becomes the file itself. A partition on its way out is `<topic>-<partition>.<uuid>-delete`, one
 that moves in from another log directory `<topic>-<partition>.<uuid>-future`.
 
+`<offset>.truncation`, which Apache Kafka neither has nor minds, says: recovery point and log start
+are not beyond that offset, whatever the checkpoints say.
+
 Kafka 2.7: kafka.log.Log (companion object), kafka.log.LogManager; KIP-113
 """
 
@@ -24,6 +27,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+TRUNCATION_SUFFIX = ".truncation"
 DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
 

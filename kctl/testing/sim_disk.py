@@ -2,23 +2,23 @@
 
 What was written is seen at once; what a power loss leaves of it is drawn from what a file system
 may do:
-- Names (created, renamed, removed) reach the disk in order, as a journal does it: a crash keeps a
-  prefix of the changes. `fsync_directory` makes all changes up to the last one in that directory
-  durable; with `fsync_keeps_names`, as on ext4 and XFS, fsync of any file does it for all so far.
+- Names (created, renamed, removed) reach the disk later, `NameOrder` tells how. `fsync_directory`
+  makes the changes of that directory durable.
 - Contents reach the disk sector by sector, in any order: of what was written since the last fsync
   each sector is new, old, or (where the file was shorter) NULs; the size may be any in between,
   and ahead of the data.
 fsync makes a file's contents durable. Nothing else does: not closing, not time.
 
-A process that is killed loses nothing: go on with the same SimDisk. `power_loss` leaves this disk
-as it is and returns another one, so one moment can be explored many times.
+`power_loss` leaves this disk as it is and returns another one, so one moment can be explored many
+times; so does `process_loss`, which loses nothing that was written.
 
 Faults: `fail` maps a path's beginning to the words of the error that every write and fsync below
 it gets; `capacity` bounds the bytes of all files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from kctl.errors import StorageError
 from kctl.runtime.disk import Buffer, DiskFile, DiskLock
@@ -26,6 +26,17 @@ from kctl.runtime.entropy import Entropy
 
 SECTOR_BYTES = 512
 DEFAULT_CAPACITY_BYTES = 1 << 40
+
+
+class NameOrder(Enum):
+    """In which order changes of names reach the disk."""
+
+    # As on ext4 and XFS: one after the other, and fsync of any file takes all of them along.
+    JOURNAL = "journal"
+    # One after the other.
+    IN_ORDER = "in order"
+    # Those of one directory one after the other, but each directory on its own.
+    BY_DIRECTORY = "by directory"
 
 
 @dataclass(slots=True)
@@ -48,7 +59,9 @@ class _Names:
         return _Names(set(self.directories), dict(self.files))
 
     def apply(self, change: "_Change") -> None:
-        """Carry out one change of names."""
+        """Carry out one change of names, if its directory is there."""
+        if _parent(change.path) not in self.directories:
+            return
         if change.kind == "create" and change.inode is not None:
             self.files[change.path] = change.inode
         elif change.kind == "mkdir":
@@ -79,7 +92,7 @@ class _Names:
         self.directories = {moved(name) for name in self.directories}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Change:
     """One change of names, on its way to the disk."""
 
@@ -87,10 +100,13 @@ class _Change:
     path: str
     target: str = ""
     inode: _Inode | None = None
+    is_durable: bool = False
 
-    @property
-    def parents(self) -> tuple[str, ...]:
-        return tuple(_parent(path) for path in (self.path, self.target) if path)
+    def involves(self, directory: str) -> bool:
+        """Whether it is one of the directory's."""
+        return directory == _parent(self.path) or (
+            self.target != "" and directory == _parent(self.target)
+        )
 
 
 def _parent(path: str) -> str:
@@ -165,6 +181,7 @@ class SimFile:
 
     def _touch(self) -> None:
         self._inode.modified_ms = self._disk.now_ms
+        self._disk.changed()
 
 
 class _SimLock:
@@ -182,40 +199,63 @@ class _SimLock:
 class SimDisk:
     """See the module; paths are absolute."""
 
-    def __init__(self, *, fsync_keeps_names: bool = True) -> None:
-        self.fsync_keeps_names = fsync_keeps_names
+    def __init__(self, order: NameOrder = NameOrder.JOURNAL) -> None:
+        self.order = order
         # The time that modifications get.
         self.now_ms = 0
         self.fail: dict[str, str] = {}
         self.capacity = DEFAULT_CAPACITY_BYTES
+        # Called after everything that changes what a power loss may leave.
+        self.on_change: Callable[[], object] | None = None
         self._names = _Names()
         self._durable = _Names()
-        # Changes of names that are not durable yet, oldest first.
+        # Changes of names behind the durable ones, oldest first.
         self._changes: list[_Change] = []
         self._locks: set[str] = set()
 
-    # --- power loss --------------------------------------------------------------------------
+    # --- what a crash leaves -----------------------------------------------------------------
 
     def power_loss(self, entropy: Entropy) -> "SimDisk":
         """The disk that a machine would find after losing power now."""
-        after = SimDisk(fsync_keeps_names=self.fsync_keeps_names)
-        after.now_ms, after.capacity = self.now_ms, self.capacity
         names = self._durable.copy()
-        for change in self._changes[: entropy.random_below(len(self._changes) + 1)]:
+        for change in self._surviving_changes(entropy):
             names.apply(change)
+        return self._with(names, lambda inode: _survived(inode, entropy))
+
+    def process_loss(self) -> "SimDisk":
+        """The disk that a process would find after the one before was killed now."""
+        return self._with(self._names.copy(), lambda inode: bytes(inode.data))
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file as it is seen now, by its path."""
+        return {path: bytes(inode.data) for path, inode in sorted(self._names.files.items())}
+
+    def _surviving_changes(self, entropy: Entropy) -> list[_Change]:
+        changes = self._changes
+        if self.order is not NameOrder.BY_DIRECTORY:
+            return changes[: entropy.random_below(len(changes) + 1)]
+        survivors: list[_Change] = []
+        is_lost: dict[str, bool] = {}
+        for change in changes:
+            directory = _parent(change.path)
+            if not change.is_durable and not is_lost.get(directory):
+                is_lost[directory] = entropy.random_below(4) == 0
+            if change.is_durable or not is_lost[directory]:
+                survivors.append(change)
+        return survivors
+
+    def _with(self, names: _Names, contents: Callable[[_Inode], bytes]) -> "SimDisk":
+        after = SimDisk(self.order)
+        after.now_ms, after.capacity = self.now_ms, self.capacity
         survivors: dict[int, _Inode] = {}
         for inode in names.files.values():
             if id(inode) not in survivors:
-                data = _survived(inode, entropy)
+                data = contents(inode)
                 survivors[id(inode)] = _Inode(bytearray(data), data, inode.modified_ms)
         names.files = {path: survivors[id(inode)] for path, inode in names.files.items()}
         after._names = names
         after._durable = names.copy()
         return after
-
-    def kill(self) -> None:
-        """The process is gone: its locks are free, nothing else changes."""
-        self._locks.clear()
 
     def check(self, path: str, growth: int) -> None:
         """StorageError if `path` fails, or if it cannot grow by so many bytes."""
@@ -225,21 +265,34 @@ class SimDisk:
         if growth and self.free_bytes("/") < growth:
             raise StorageError(f"{path}: No space left on device")
 
+    def changed(self) -> None:
+        """What a power loss may leave is something else now."""
+        if self.on_change is not None:
+            self.on_change()
+
     def file_synced(self, inode: _Inode) -> None:
         """A file's contents are durable, perhaps with all names so far."""
         inode.durable = bytes(inode.data)
-        if self.fsync_keeps_names:
-            self._keep(len(self._changes))
+        if self.order is NameOrder.JOURNAL:
+            self._keep(self._changes)
+        self.changed()
 
-    def _keep(self, count: int) -> None:
-        for change in self._changes[:count]:
+    def _keep(self, durable: Sequence[_Change]) -> None:
+        for change in durable:
+            change.is_durable = True
+        kept = 0
+        for change in self._changes:
+            if not change.is_durable:
+                break
             self._durable.apply(change)
-        del self._changes[:count]
+            kept += 1
+        del self._changes[:kept]
 
     def _change(self, change: _Change) -> None:
         self.check(change.path, 0)
         self._names.apply(change)
         self._changes.append(change)
+        self.changed()
 
     # --- Disk --------------------------------------------------------------------------------
 
@@ -309,11 +362,14 @@ class SimDisk:
         self.fsync_directory(_parent(path))
 
     def fsync_directory(self, path: str) -> None:
-        """Make names in `path` durable, and with them all older changes."""
+        """Make names in `path` durable, and with them all older changes if they have an order."""
         self.check(path, 0)
-        involved = [n for n, change in enumerate(self._changes) if path in change.parents]
-        if involved:
-            self._keep(involved[-1] + 1)
+        involved = [n for n, change in enumerate(self._changes) if change.involves(path)]
+        if self.order is NameOrder.BY_DIRECTORY:
+            self._keep([self._changes[n] for n in involved])
+        elif involved:
+            self._keep(self._changes[: involved[-1] + 1])
+        self.changed()
 
     def modified_ms(self, path: str) -> int:
         """Last modification."""

@@ -1,17 +1,15 @@
 """Checkpoints: what the files of recovery points, log start offsets and high watermarks say.
 
-They are written when a minute has passed, when they lend a log what is no longer true of it
-(records were truncated, the log was deleted), and at the end. Writing takes fsyncs, so it is done
-in `scheduler.background`; where the next append must not come before, it is done at once.
-
-Invariant: a recovery point on disk is never beyond what was durable; one beyond the log's end
-would make the next torn write look like rot.
+They are written each minute, after a log was deleted, and at the end; in `scheduler.background`,
+for that takes fsyncs. So they are always somewhat old. That does no harm while what they speak of
+only grows: recovery then looks at more than it must. Where it shrinks the log itself says so in
+its directory (`LocalLog.announce`), until a checkpoint made after that is on the disk.
 
 Kafka 2.7: kafka.log.LogManager (`checkpointRecoveryOffsetsAndCleanSnapshotsInDir`),
 kafka.server.ReplicaManager (`checkpointHighWatermarks`)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from kctl.broker.log.log_directory import LogDirectory, Offsets
 from kctl.broker.log.unified_log import UnifiedLog
@@ -46,60 +44,68 @@ class Checkpoints:
         self._damaged = damaged
         self._offline = offline
         self._on_failure = on_failure
-        # Directories whose checkpoints still speak of a log that was deleted.
-        self._stale: dict[str, None] = {}
-        self._under_way = dict.fromkeys(directories, 0)
+        # Log directory -> partitions deleted since the checkpoints on the disk were made.
+        self._deleted: dict[str, dict[TopicPartition, None]] = {path: {} for path in directories}
+        self._is_rewriting = False
 
     # --- when --------------------------------------------------------------------------------
 
     def write_all(self) -> None:
-        """Write what changed, then drop snapshots that no recovery will ask for."""
-        self._write(self._directories)
+        """Write what changed; then drop what no recovery will ask for."""
+        for path in self._directories:
+            self._write(path)
 
     def write_high_watermarks(self) -> None:
         """Write the high watermarks that changed."""
         for path in self._directories:
             if path not in self._offline:
-                marks = {log.topic_partition: log.high_watermark for log in self.logs_in(path)}
-                self._submit(path, {HIGH_WATERMARK_CHECKPOINT: marks})
-
-    def log_truncated(self, log: UnifiedLog) -> None:
-        """A recovery point beyond the log's new end must not meet the next append."""
-        self._write([log.log_directory], is_urgent=True)
+                marks = {log.topic_partition: log.high_watermark for log in self._logs_in(path)}
+                self._submit(path, {HIGH_WATERMARK_CHECKPOINT: marks}, lambda: None)
 
     def log_deleted(self, log: UnifiedLog) -> None:
-        """What the checkpoints say of it must not be lent to the next log of its name."""
-        if not self._stale:
-            self._scheduler.call_soon(self._write_stale)
-        self._stale[log.log_directory] = None
+        """The log is gone: soon the checkpoints must not speak of it any more."""
+        self._deleted[log.log_directory][log.topic_partition] = None
+        if not self._is_rewriting:
+            self._is_rewriting = True
+            self._scheduler.call_soon(self._rewrite)
 
-    def before_creation(self, path: str) -> None:
-        """A log is about to be made in the log directory, perhaps one of a former log's name."""
-        if path in self._stale:
-            self._write([path], is_urgent=True)
+    def may_speak_of(self, path: str, topic_partition: TopicPartition) -> bool:
+        """Whether the checkpoints of a directory may still speak of a deleted log of that name."""
+        return topic_partition in self._deleted[path]
 
     def write_last(self, directory: LogDirectory) -> None:
         """All logs are closed and nothing is under way: write what changed now."""
         job = directory.checkpoint(self._offsets_of(directory))
         if job is not None:
             job()
-        self._drop_snapshots(directory.path)
+        for log in self._logs_in(directory.path):
+            log.recovery_point_saved(log.truncations)
 
     # --- how ---------------------------------------------------------------------------------
 
-    def logs_in(self, path: str) -> list[UnifiedLog]:
-        """The logs in one log directory."""
+    def _rewrite(self) -> None:
+        self._is_rewriting = False
+        for path, deleted in self._deleted.items():
+            if deleted:
+                self._write(path)
+
+    def _write(self, path: str) -> None:
+        if path in self._offline:
+            return
+        logs = [(log, log.truncations) for log in self._logs_in(path)]
+        deleted = list(self._deleted[path])
+
+        def written() -> None:
+            for topic_partition in deleted:
+                self._deleted[path].pop(topic_partition, None)
+            for log, truncations in logs:
+                if not log.is_closed:
+                    log.recovery_point_saved(truncations)
+
+        self._submit(path, self._offsets_of(self._directories[path]), written)
+
+    def _logs_in(self, path: str) -> list[UnifiedLog]:
         return [log for log in self._logs.values() if log.log_directory == path]
-
-    def _write_stale(self) -> None:
-        self._write(list(self._stale))
-
-    def _write(self, paths: Iterable[str], *, is_urgent: bool = False) -> None:
-        for path in paths:
-            self._stale.pop(path, None)
-            if path not in self._offline:
-                offsets = self._offsets_of(self._directories[path])
-                self._submit(path, offsets, then=self._drop_snapshots, is_urgent=is_urgent)
 
     def _offsets_of(self, directory: LogDirectory) -> dict[str, Offsets]:
         """What a directory's checkpoints should say; of damaged logs, what they said."""
@@ -112,9 +118,9 @@ class Checkpoints:
                 marks[tp] = directory.high_watermarks.get(tp, 0)
                 if tp in directory.log_start_offsets:
                     starts[tp] = directory.log_start_offsets[tp]
-        for log in self.logs_in(directory.path):
+        for log in self._logs_in(directory.path):
             tp = log.topic_partition
-            recovery_points[tp] = log.checkpoint_recovery_point
+            recovery_points[tp] = log.claim_recovery_point()
             marks[tp] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
                 starts[tp] = log.log_start_offset
@@ -125,34 +131,17 @@ class Checkpoints:
         }
 
     def _submit(
-        self,
-        path: str,
-        offsets: Mapping[str, Offsets],
-        then: Callable[[str], object] | None = None,
-        *,
-        is_urgent: bool = False,
+        self, path: str, offsets: Mapping[str, Offsets], written: Callable[[], object]
     ) -> None:
-        """Write in the background; what is urgent is written at once, unless older checkpoints
-        are just being written."""
-        job = self._directories[path].checkpoint(offsets)
-        if job is None:
-            return
-        if is_urgent and not self._under_way[path]:
-            job()
-            return
+        """Write what changed in the background, then call `written`."""
+        # With nothing to write, what is on its way to the disk still has to get there.
+        job = self._directories[path].checkpoint(offsets) or (lambda: None)
 
         def done(future: Future[None]) -> None:
-            self._under_way[path] -= 1
-            try:
-                future.result()
-                if then is not None:
-                    then(path)
-            except StorageError as error:
+            error = future.error()
+            if isinstance(error, StorageError):
                 self._on_failure(path, str(error))
+            elif error is None:
+                written()
 
-        self._under_way[path] += 1
         self._scheduler.background(job).add_done_callback(done)
-
-    def _drop_snapshots(self, path: str) -> None:
-        for log in self.logs_in(path):
-            log.delete_old_snapshots()

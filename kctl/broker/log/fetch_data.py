@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kctl.broker.log.local_log import LogOffsetMetadata
+from kctl.broker.log.producer_state import BatchMetadata
 from kctl.broker.log.validation_rules import RecordError
 from kctl.records.record_batch import NO_TIMESTAMP
 from kctl.runtime.disk import FileSlice
@@ -62,3 +63,16 @@ class LogAppendInfo:
 def nothing_appended(log_start_offset: int) -> LogAppendInfo:
     """The answer to no records at all."""
     return LogAppendInfo(-1, -1, NO_TIMESTAMP, -1, NO_TIMESTAMP, log_start_offset)
+
+
+def appended_before(batch: BatchMetadata, log_start_offset: int) -> LogAppendInfo:
+    """The answer to a batch that is in the log already."""
+    return LogAppendInfo(
+        batch.first_offset,
+        batch.last_offset,
+        batch.timestamp,
+        batch.last_offset,
+        batch.timestamp,
+        log_start_offset,
+        is_duplicate=True,
+    )

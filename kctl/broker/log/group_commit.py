@@ -9,7 +9,7 @@ directory offline and nothing in it is tried again.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from itertools import islice
 
 from kctl.broker.log.local_log import FlushJob
 from kctl.broker.log.unified_log import UnifiedLog
@@ -17,13 +17,11 @@ from kctl.errors import StorageError
 from kctl.runtime.future import Future
 from kctl.runtime.scheduler import Scheduler
 
+# Logs flushed together; each keeps files open meanwhile.
+LOGS_PER_FLUSH_MAX = 256
 
-@dataclass(slots=True)
-class _Batch:
-    """Logs that wait for the next flush, and who waits for it."""
-
-    logs: dict[UnifiedLog, None] = field(default_factory=dict)
-    waiting: list[Future[None]] = field(default_factory=list)
+# Logs to be flushed, and who waits for each.
+_Waiting = dict[UnifiedLog, list[Future[None]]]
 
 
 class GroupCommit:
@@ -40,7 +38,7 @@ class GroupCommit:
         self._scheduler = scheduler
         self._is_deleted = is_deleted
         self._on_failure = on_failure
-        self._next = _Batch()
+        self._waiting: _Waiting = {}
         self._is_running = False
 
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
@@ -49,18 +47,19 @@ class GroupCommit:
         The Future fails with StorageError, and the directory is then offline.
         """
         future: Future[None] = self._scheduler.future()
-        self._next.logs[log] = None
-        self._next.waiting.append(future)
+        self._waiting.setdefault(log, []).append(future)
         if not self._is_running:
             self._is_running = True
             self._scheduler.call_soon(self._start)
         return future
 
     def _start(self) -> None:
-        batch, self._next = self._next, _Batch()
+        batch = dict(islice(self._waiting.items(), LOGS_PER_FLUSH_MAX))
+        for log in batch:
+            del self._waiting[log]
         jobs: list[tuple[UnifiedLog, FlushJob]] = []
         failed: list[tuple[UnifiedLog, StorageError]] = []
-        for log in batch.logs:
+        for log in batch:
             try:
                 if not log.is_closed:
                     jobs.append((log, log.prepare_flush()))
@@ -83,22 +82,24 @@ class GroupCommit:
 
     def _finish(
         self,
-        batch: _Batch,
+        batch: _Waiting,
         jobs: Sequence[tuple[UnifiedLog, FlushJob]],
         failed: Sequence[tuple[UnifiedLog, StorageError]],
     ) -> None:
-        bad = {log.log_directory for log, _ in failed}
-        for log, error in failed:
-            self._on_failure(log.log_directory, str(error))
+        errors = {log.log_directory: error for log, error in reversed(failed)}
+        for log_dir, error in errors.items():
+            self._on_failure(log_dir, str(error))
         for log, job in jobs:
-            if log.log_directory not in bad and not log.is_closed:
+            if log.log_directory not in errors and not log.is_closed:
                 log.complete_flush(job)
-        for future in batch.waiting:
-            if failed:
-                future.set_error(failed[0][1])
-            else:
-                future.set_result(None)
-        if self._next.logs:
+        for log, futures in batch.items():
+            error_of_log = errors.get(log.log_directory)
+            for future in futures:
+                if error_of_log is None:
+                    future.set_result(None)
+                else:
+                    future.set_error(error_of_log)
+        if self._waiting:
             self._start()
         else:
             self._is_running = False

@@ -105,18 +105,12 @@ class LeaderEpochFileCache:
         if self.entries:
             self._replace([])
 
-    def add_to_flush(self, files: list[DiskFile], directories: list[str]) -> None:
-        """Save; add the file, and the directory that names it, unless they are durable."""
+    def add_to_flush(self, files: list[DiskFile]) -> None:
+        """Save; add the file unless it is durable. Its directory is the caller's."""
         self.save()
         if not self.is_durable:
             files.append(self._disk.open(f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"))
-            if self._directory not in directories:
-                directories.append(self._directory)
             self.is_durable = True
-
-    def renamed_directory(self, directory: str) -> None:
-        """The log's directory has another name now."""
-        self._directory = directory
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         self.entries = entries

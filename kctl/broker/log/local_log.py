@@ -11,6 +11,10 @@ Invariants: the active segment is the last one and its base offset is at most `l
 `recovery_point` is at most `log_end_offset`, and all below it is durable: a rise of the log start
 offset does not move it, as Kafka's does, for what lies below may still be unwritten on the disk.
 
+Truncation below a recovery point that a checkpoint may say is announced before it is done, by a
+file in the directory: otherwise what a crash leaves of the truncation, or of the next appends,
+would look like rot. Once a later checkpoint is on the disk the announcement is withdrawn.
+
 Kafka 2.7: kafka.log.Log; trunk's LocalLog
 """
 
@@ -24,6 +28,7 @@ from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.runtime.disk import Buffer, Disk, DiskFile
 from kctl.runtime.entropy import Entropy
+from kctl.storage.layout import TRUNCATION_SUFFIX, file_name
 
 # Takes the paths of renamed files, and after how many milliseconds they may be removed.
 RemoveFiles = Callable[[Sequence[str], int], object]
@@ -43,14 +48,21 @@ class FlushJob:
 
     disk: Disk
     offset: int
+    # The active segment when the job was made: its indexes are not covered.
+    active: LogSegment
     # How often the log was truncated before; another count makes the job worthless.
     truncations: int
-    files: list[DiskFile]
+    # Segments' .log files; indexes, snapshots and epochs.
+    logs: list[DiskFile]
+    others: list[DiskFile]
+    # Those whose names changed; the log's own one if there are `others`, which may be new.
     directories: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Fsync everything; StorageError is final, never to be retried."""
-        for file in self.files:
+        for file in self.logs:
+            file.fsync()
+        for file in self.others:
             file.fsync()
         for directory in self.directories:
             self.disk.fsync_directory(directory)
@@ -69,8 +81,9 @@ class LocalLog:
     """See the module."""
 
     __slots__ = (
-        "_disk", "_entropy", "_is_closed", "_names_changed", "_open_segments", "_remove_files", "_truncations",
-        "config", "directory", "log_end_offset", "recovery_point", "segments",
+        "_announced", "_claimed", "_disk", "_entropy", "_flushes_under_way", "_is_closed",
+        "_names_changed", "_open_segments", "_remove_files", "config", "directory",
+        "log_end_offset", "recovery_point", "segments", "truncations",
     )  # fmt: skip
 
     def __init__(
@@ -86,8 +99,11 @@ class LocalLog:
         recovery_point: int,
         remove_files: RemoveFiles,
         is_durable: bool,
+        claimed: int = 0,
+        announced: Sequence[int] = (),
     ) -> None:
-        """`is_durable`: names and indexes are on the disk as they were loaded."""
+        """`is_durable`: names and indexes are on the disk as they were loaded. `claimed`: the
+        recovery point of the checkpoint; `announced`: truncations whose files were found."""
         self._disk = disk
         self._entropy = entropy
         self._open_segments = open_segments
@@ -99,8 +115,12 @@ class LocalLog:
         self.recovery_point = min(recovery_point, log_end_offset)
         # Files or the directory itself are new since the last flush.
         self._names_changed = not is_durable
-        self._truncations = 0
+        self.truncations = 0
+        self._announced = list(announced)
+        # The highest recovery point that a checkpoint may say.
+        self._claimed = claimed
         self._is_closed = False
+        self._flushes_under_way: list[FlushJob] = []
 
     # --- append ------------------------------------------------------------------------------
 
@@ -177,58 +197,116 @@ class LocalLog:
 
     # --- flush -------------------------------------------------------------------------------
 
-    def prepare_flush(self, *, is_closing: bool = False) -> FlushJob:
-        """What is to be made durable now, with saved indexes and open files."""
+    def prepare_flush(self, others: list[DiskFile], *, is_closing: bool = False) -> FlushJob:
+        """What is to be made durable now, with saved indexes and open files; `others` belong to
+        the log, too."""
         segments = self.segments
-        files: list[DiskFile] = []
+        logs: list[DiskFile] = []
         if self.log_end_offset > self.recovery_point:
             for segment in segments.since(self.recovery_point):
-                files.append(segment.records.file)
+                logs.append(segment.records.file)
                 if is_closing or segment is not segments.active:
-                    files += segment.index_files_to_flush()
+                    others += segment.index_files_to_flush()
         elif is_closing:
-            files += segments.active.index_files_to_flush()
+            others += segments.active.index_files_to_flush()
         directories = []
         if self._names_changed:
             directories = [self.directory, self.directory.rpartition("/")[0] or "."]
             self._names_changed = False
-        return FlushJob(self._disk, self.log_end_offset, self._truncations, files, directories)
+        elif others:
+            directories.append(self.directory)
+        for earlier in self._flushes_under_way:
+            # It may still wait for its turn when this one is done.
+            others += earlier.others
+            directories += [it for it in earlier.directories if it not in directories]
+        job = FlushJob(
+            self._disk, self.log_end_offset, segments.active, self.truncations, logs, others,
+            directories,
+        )  # fmt: skip
+        self._flushes_under_way.append(job)
+        return job
 
-    @property
-    def checkpoint_recovery_point(self) -> int:
-        """What a checkpoint may say: a point inside the segment up to whose end all is durable
+    def claim_recovery_point(self) -> int:
+        """What a checkpoint is to say: a point inside the segment up to whose end all is durable
         but the indexes, so that recovery looks at that segment even if it is rolled next."""
         point, active = self.recovery_point, self.segments.active
-        is_at_end = point == self.log_end_offset and active.size and not self._is_closed
-        return max(point - 1, active.base_offset) if is_at_end else point
+        if point == self.log_end_offset and active.size and not self._is_closed:
+            point = max(point - 1, active.base_offset)
+        self._claimed = max(self._claimed, point)
+        return point
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job ran: what it covered is durable, unless the log was cut meanwhile."""
-        if job.truncations == self._truncations and job.offset > self.recovery_point:
-            self.recovery_point = job.offset
+        self._flushes_under_way.remove(job)
+        offset = job.offset
+        if job.active is not self.segments.active:
+            # Rolled meanwhile: recovery must look at the old segment until its indexes are
+            # durable, too.
+            offset -= 1
+        if job.truncations == self.truncations and offset > self.recovery_point:
+            self.recovery_point = offset
 
     # --- truncation and deletion -------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut off all records from `offset` on, durably; it is at or above the first segment."""
+        # Truncation in the middle of a batch takes the whole batch.
+        first_gone = self._batch_start(offset)
+        # Like a checkpoint, it leaves no segment out whose indexes may change yet.
+        holder = self.segments.floor(first_gone)
+        base_offset = holder.base_offset if holder is not None else 0
+        self._announce_truncation(max(base_offset, first_gone - 1))
         gone = [segment for segment in self.segments.all if segment.base_offset > offset]
         self.segments.remove(gone)
         self._delete(gone)
-        # Truncation in the middle of a batch takes the whole batch.
-        first_gone = self.segments.active.truncate_to(offset, now_ms)
+        self.segments.active.truncate_to(offset, now_ms)
         self._truncated(offset)
         self.recovery_point = min(self.recovery_point, first_gone)
 
+    def _batch_start(self, offset: int) -> int:
+        for segment in self.segments.since(offset):
+            found = segment.find(offset)
+            header = segment.records.header_at(found[0]) if found is not None else None
+            if header is not None:
+                return min(offset, header.base_offset)
+        return offset
+
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop all records; the next one gets `offset`."""
+        self._announce_truncation(offset)
         gone = self.segments.all
         self._delete(gone)
         segment = self._new_segment(offset, now_ms)
         self.segments = LogSegments([segment])
         self._truncated(offset)
 
+    def _announce_truncation(self, recovery_point: int) -> None:
+        self.truncations += 1
+        if recovery_point < self._claimed:
+            self.announce(recovery_point)
+
+    def announce(self, offset: int) -> None:
+        """Say durably that neither recovery point nor log start are beyond `offset`, whatever the
+        checkpoints say."""
+        self._disk.open(self._announcement(offset), create=True).close()
+        self._disk.fsync_directory(self.directory)
+        self._announced.append(offset)
+
+    @property
+    def has_announced(self) -> bool:
+        """Whether the next checkpoint says what a file had to say."""
+        return bool(self._announced)
+
+    def withdraw(self) -> None:
+        """A checkpoint made after the last truncation is on the disk."""
+        for offset in self._announced:
+            self._disk.remove(self._announcement(offset))
+        self._announced.clear()
+
+    def _announcement(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, TRUNCATION_SUFFIX)}"
+
     def _truncated(self, offset: int) -> None:
-        self._truncations += 1
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         # Segments that came back after a power loss would contradict what is appended now.
@@ -259,12 +337,6 @@ class LocalLog:
         """Forget the open files without writing anything: the directory failed or goes away."""
         for segment in self.segments.all:
             segment.abandon()
-
-    def renamed_directory(self, directory: str) -> None:
-        """The directory has another name now."""
-        self.directory = directory
-        for segment in self.segments.all:
-            segment.renamed_directory(directory)
 
 
 __all__ = ["RELATIVE_OFFSET_MAX", "FlushJob", "LocalLog", "LogOffsetMetadata", "segment_options"]

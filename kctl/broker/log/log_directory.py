@@ -60,7 +60,7 @@ class LogDirectory:
         UsageError if it belongs to another broker or cluster; StorageError if it is in use or
         cannot be used.
         """
-        self._disk.make_directory(self.path)
+        self._make()
         self._disk.list(self.path)
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         try:
@@ -79,6 +79,17 @@ class LogDirectory:
         if self.had_clean_shutdown:
             self._disk.remove(marker)
             self._disk.fsync_directory(self.path)
+
+    def _make(self) -> None:
+        """Make the directory, durably, if it is not there."""
+        path, parents = self.path, []
+        while path and not self._disk.exists(path):
+            path = path.rpartition("/")[0]
+            parents.append(path or ("/" if self.path.startswith("/") else "."))
+        if parents:
+            self._disk.make_directory(self.path)
+        for parent in parents:
+            self._disk.fsync_directory(parent)
 
     @property
     def has_recovery_points(self) -> bool:

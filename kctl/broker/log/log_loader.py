@@ -44,6 +44,7 @@ from kctl.storage.layout import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    TRUNCATION_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
     parse_file_name,
@@ -79,6 +80,8 @@ class LoadedLog:
     log_end_offset: int
     producers: ProducerStateManager
     epochs: LeaderEpochFileCache
+    # Truncations that were announced, and are perhaps in no checkpoint yet.
+    announced: list[int]
 
 
 class LogLoader:
@@ -96,6 +99,8 @@ class LogLoader:
         self._names: set[str] = set()
         self._segments = LogSegments()
         self._log_start_offset = 0
+        self._recovery_point = request.recovery_point
+        self._announced: list[int] = []
         self._needs_recovery = not request.had_clean_shutdown
 
     def load(self) -> LoadedLog:
@@ -107,7 +112,8 @@ class LogLoader:
         self._producers = self._make_producers()
         damaged = self._load_segments()
         first = self._segments.all[0].base_offset if len(self._segments) else 0
-        self._log_start_offset = max(request.log_start_offset, first)
+        log_start_offset = min([request.log_start_offset, *self._announced])
+        self._log_start_offset = max(log_start_offset, first)
         for base_offset in damaged:
             self._recover_one(base_offset)
         for base_offset in swaps:
@@ -120,10 +126,11 @@ class LogLoader:
         return LoadedLog(
             self._segments,
             self._log_start_offset,
-            min(request.recovery_point, log_end_offset),
+            min(self._recovery_point, log_end_offset),
             log_end_offset,
             self._producers,
             self._epochs,
+            self._announced,
         )
 
     # --- 1. leftovers ------------------------------------------------------------------------
@@ -138,6 +145,9 @@ class LogLoader:
                 self._remove(name)
             elif parsed is None:
                 continue
+            elif parsed[1] == TRUNCATION_SUFFIX:
+                self._announced.append(parsed[0])
+                self._recovery_point = min(self._recovery_point, parsed[0])
             elif parsed[1].endswith(CLEANED_SUFFIX):
                 lowest_cleaned = parsed[0] if lowest_cleaned is None else lowest_cleaned
                 self._remove(name)
@@ -220,7 +230,7 @@ class LogLoader:
             except CorruptDataError as error:
                 self._trace.warning(f"{self._request.topic_partition}: {error}; recovering")
         if len(self._segments):
-            self._recover_from(self._request.recovery_point)
+            self._recover_from(self._recovery_point)
         return self._end_of_active()
 
     def _recover_from(self, recovery_point: int) -> None:
@@ -264,7 +274,7 @@ class LogLoader:
     def _recover_one(self, base_offset: int) -> None:
         """Recover a segment whose indexes are missing."""
         segment = next(s for s in self._segments.all if s.base_offset == base_offset)
-        recovery_point = self._request.recovery_point
+        recovery_point = self._recovery_point
         if self._needs_recovery and segment in self._segments.since(recovery_point):
             # All is rebuilt below.
             return

@@ -234,10 +234,11 @@ class LogManager:
             recovery_point=loaded.recovery_point,
             remove_files=self._remove_later,
             is_durable=is_clean and not is_new,
+            claimed=request.recovery_point,
+            announced=loaded.announced,
         )
         log = UnifiedLog(tp, directory.path, local, loaded, self._clock)
         log.on_rolled = self._rolled
-        log.on_truncated = self._checkpoints.log_truncated
         self._logs[tp] = log
         self._log_counts[directory.path] += 1
         return log
@@ -301,10 +302,11 @@ class LogManager:
         return min(live, key=lambda path: self._log_counts[path])
 
     def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
-        self._checkpoints.before_creation(directory.path)
         path = f"{directory.path}/{directory_name(tp)}"
         self._disk.make_directory(path)
         log = self._make_log(directory, tp, path, config, is_new=True)
+        if self._checkpoints.may_speak_of(directory.path, tp):
+            log.ignore_checkpoints()
         self._make_index_files(log)
         return log
 

@@ -1,6 +1,7 @@
-"""Reads a LocalLog up to a bound, and tells which aborted transactions a reader must skip.
+"""Reads a LocalLog up to a bound, tells which aborted transactions a reader must skip, and searches
+by timestamp.
 
-Kafka 2.7: kafka.log.Log (`read`, `collectAbortedTransactions`); KIP-98
+Kafka 2.7: kafka.log.Log (`read`, `collectAbortedTransactions`, `fetchOffsetByTimestamp`); KIP-98
 """
 
 from kctl.broker.log.fetch_data import FetchDataInfo
@@ -44,6 +45,19 @@ def nothing_at(
     """No records; the reader waits at `offset`."""
     aborted = () if is_committed else None
     return FetchDataInfo(start_offset, log.locate(offset), None, aborted_transactions=aborted)
+
+
+def find_by_timestamp(
+    log: LocalLog, timestamp: int, start_offset: int
+) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch) of the first record at or above `start_offset` that is at
+    least as young as `timestamp`; None if there is none."""
+    for segment in log.segments.since(start_offset):
+        if segment.largest_timestamp >= timestamp:
+            found = segment.find_by_timestamp(timestamp, start_offset)
+            if found is not None:
+                return found
+    return None
 
 
 def _aborted(log: LocalLog, segment: LogSegment, info: FetchDataInfo) -> list[AbortedTransaction]:

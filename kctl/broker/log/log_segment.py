@@ -402,18 +402,14 @@ class LogSegment:
 
     # --- changes of the whole ----------------------------------------------------------------
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Cut the batch that holds `offset` and all behind it, durably; the first offset of what
-        went, or `offset` if nothing did."""
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Cut the batch that holds `offset` and all behind it, durably."""
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.forget_tail()
-        first_gone = offset
         if found is not None:
-            header = self.records.header_at(found[0])
-            first_gone = min(offset, header.base_offset) if header is not None else offset
             self.cut(found[0])
             self.records.flush()
         for file in self.index_files_to_flush():
@@ -424,7 +420,6 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         self.is_index_full = None
         self._scan_max_timestamp()
-        return first_gone
 
     def cut(self, size: int) -> int:
         """Cut the .log to `size` bytes, indexes apart; how many bytes went."""
@@ -476,18 +471,10 @@ class LogSegment:
         self._suffix = suffix
         self._rename(old)
 
-    def renamed_directory(self, directory: str) -> None:
-        """The directory has another name now; the file reopens under it."""
-        self._directory = directory
-        self._retarget()
-
     def _rename(self, old: Sequence[str]) -> None:
         for source, target in zip(old, self.paths, strict=True):
             if self._disk.exists(source):
                 self._disk.rename(source, target)
-        self._retarget()
-
-    def _retarget(self) -> None:
         self.offset_index.renamed(self.path(INDEX_SUFFIX))
         self.time_index.renamed(self.path(TIME_INDEX_SUFFIX))
         self.transaction_index.renamed(self.path(TXN_INDEX_SUFFIX))

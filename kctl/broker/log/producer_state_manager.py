@@ -315,10 +315,6 @@ class ProducerStateManager:
             if snapshot < offset:
                 self._delete_snapshot(snapshot)
 
-    def renamed_directory(self, directory: str) -> None:
-        """The log's directory has another name now."""
-        self._directory = directory
-
     def load_best_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
         """Forget the state and take that of the latest readable snapshot up to `end_offset`."""
         self.producers.clear()

@@ -183,8 +183,9 @@ def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:
 
 
 def _note_epoch(epochs: LeaderEpochFileCache, batch: RecordBatch) -> None:
+    """The file may be older than the log, and speak of what was truncated."""
     epoch = batch.partition_leader_epoch
-    if epoch > max(0, epochs.latest_epoch):
+    if epoch > epochs.epoch_at(batch.base_offset):
         epochs.assign(epoch, batch.base_offset)
 
 

@@ -22,13 +22,14 @@ from kctl.broker.log.fetch_data import (
     FetchDataInfo,
     FetchIsolation,
     LogAppendInfo,
+    appended_before,
     nothing_appended,
 )
 from kctl.broker.log.follower_records import check_follower_records
 from kctl.broker.log.local_log import FlushJob, LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_loader import LoadedLog
-from kctl.broker.log.log_reader import nothing_at, read_up_to
+from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import validate_records
 from kctl.broker.log.producer_state import ProducerBatch, producer_batch_of
@@ -39,7 +40,7 @@ from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from kctl.runtime.clock import Clock
-from kctl.runtime.disk import Buffer
+from kctl.runtime.disk import Buffer, DiskFile
 from kctl.storage.transaction_index import AbortedTransaction
 
 LATEST_TIMESTAMP = -1
@@ -70,9 +71,8 @@ class UnifiedLog:
         self.high_watermark = loaded.log_start_offset
         # Where the first transaction begins that committed readers must not pass, if any.
         self.first_unstable_offset: int | None = None
-        # Set by LogManager: a segment was rolled; records were truncated.
+        # Set by LogManager: a segment was rolled.
         self.on_rolled: Callable[[UnifiedLog], object] | None = None
-        self.on_truncated: Callable[[UnifiedLog], object] | None = None
         self.last_flush_ms = clock.wall_ms()
         self.is_closed = False
         self._take_config(local.config)
@@ -119,11 +119,6 @@ class UnifiedLog:
     def recovery_point(self) -> int:
         """Everything below this offset is durable."""
         return self._local.recovery_point
-
-    @property
-    def checkpoint_recovery_point(self) -> int:
-        """What the checkpoint file may say of it."""
-        return self._local.checkpoint_recovery_point
 
     @property
     def latest_epoch(self) -> int:
@@ -295,15 +290,7 @@ class UnifiedLog:
         if origin is AppendOrigin.CLIENT:
             known = self._producers.find_duplicate(batch)
             if known is not None:
-                return LogAppendInfo(
-                    known.first_offset,
-                    known.last_offset,
-                    known.timestamp,
-                    known.last_offset,
-                    known.timestamp,
-                    self.log_start_offset,
-                    is_duplicate=True,
-                )
+                return appended_before(known, self.log_start_offset)
         self._producers.check(batch, origin)
         return None
 
@@ -383,12 +370,7 @@ class UnifiedLog:
                 f"partition {self.topic_partition} is {self._config.message_format_version} "
                 "which is earlier than the minimum required version 0.10.0-IV0",
             )
-        for segment in self._local.segments.since(self.log_start_offset):
-            if segment.largest_timestamp >= timestamp:
-                found = segment.find_by_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return found
-        return None
+        return find_by_timestamp(self._local, timestamp, self.log_start_offset)
 
     # --- leader epochs -----------------------------------------------------------------------
 
@@ -472,10 +454,10 @@ class UnifiedLog:
 
         `is_closing`: the active segment's indexes too, which recovery would rebuild.
         """
-        job = self._local.prepare_flush(is_closing=is_closing)
-        self._producers.add_to_flush(job.files)
-        self._epochs.add_to_flush(job.files, job.directories)
-        return job
+        others: list[DiskFile] = []
+        self._producers.add_to_flush(others)
+        self._epochs.add_to_flush(others)
+        return self._local.prepare_flush(others, is_closing=is_closing)
 
     def complete_flush(self, job: FlushJob) -> None:
         """The job has run without an error."""
@@ -520,6 +502,8 @@ class UnifiedLog:
         if self._local.segments.all[0].base_offset > offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        if offset < self.log_start_offset:
+            self._local.announce(offset)
         self._local.truncate_to(offset, self._clock.wall_ms())
         self._epochs.truncate_from_end(offset)
         self._truncated(min(offset, self.log_start_offset), offset)
@@ -529,6 +513,8 @@ class UnifiedLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records and go on at `offset`."""
+        if offset < self.log_start_offset:
+            self._local.announce(offset)
         self._local.truncate_fully_and_start_at(offset, self._clock.wall_ms())
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(offset)
@@ -539,8 +525,6 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
-        if self.on_truncated is not None:
-            self.on_truncated(self)
 
     def _reload_producers(self) -> None:
         """Bring the producers' state back to the new end."""
@@ -551,8 +535,28 @@ class UnifiedLog:
 
     # --- end ---------------------------------------------------------------------------------
 
-    def delete_old_snapshots(self) -> None:
-        """Once the recovery point is on disk: drop snapshots that no recovery will ask for."""
+    def claim_recovery_point(self) -> int:
+        """What a checkpoint that is made now is to say."""
+        return self._local.claim_recovery_point()
+
+    def ignore_checkpoints(self) -> None:
+        """The log is new, but the checkpoints may still speak of a deleted one of its name."""
+        self._local.announce(0)
+
+    @property
+    def truncations(self) -> int:
+        """How often records were cut off since the log was loaded."""
+        return self._local.truncations
+
+    def recovery_point_saved(self, truncations: int) -> None:
+        """A checkpoint made after so many truncations is on the disk: drop what it makes
+        needless."""
+        if truncations == self._local.truncations and self._local.has_announced:
+            self._local.withdraw()
+        self._delete_old_snapshots()
+
+    def _delete_old_snapshots(self) -> None:
+        """Drop snapshots that no recovery will ask for."""
         segments = self._local.segments
         before_active = segments.lower(segments.active.base_offset) or segments.active
         before_recovery = segments.lower(self._local.recovery_point)
@@ -577,12 +581,6 @@ class UnifiedLog:
         """Let go of the files without writing: the directory failed, or goes away."""
         self._local.abandon()
         self.is_closed = True
-
-    def renamed_directory(self, directory: str) -> None:
-        """The partition's directory has another name now."""
-        self._local.renamed_directory(directory)
-        self._producers.renamed_directory(directory)
-        self._epochs.renamed_directory(directory)
 
 
 def _producer_batch(found: ValidatedRecords) -> ProducerBatch:

@@ -1,165 +1,139 @@
-"""Explores what a log is after a power loss at any moment of a random life.
+"""Nothing durable is lost by a crash at any operation of a log's life, and nothing torn is served;
+and bugs planted in the log are found, each by what it does to some crash state.
 
-A log lives: appends, flushes, rolls, truncations, deletions, checkpoints, clean stops. At every
-step some disks that a power loss could leave are drawn, and a broker is started on each: it must
-start, serve every record that was durable, and nothing that was never there.
+`KCTL_CRASH_STATES=100000` looks at so many states; see `tests.support.crash_explorer`.
 """
 
-import dataclasses
+import os
 
 import pytest
 
-from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.unified_log import FetchIsolation
-from kctl.records.memory_records import batches
-from kctl.testing.sim_disk import SimDisk
-from tests.support.log_world import TP, LogWorld, append, bytes_of
-from tests.support.virtual_runtime import SeededEntropy, virtual_runtime
+from kctl.broker.log.local_log import FlushJob, LocalLog
+from kctl.broker.log.log_loader import LogLoader
+from kctl.broker.log.log_segment import LogSegment
+from kctl.records.record_batch import RecordBatch
+from kctl.storage.file_records import FileRecords
+from kctl.storage.layout import CLEAN_SHUTDOWN_FILE
+from kctl.testing.sim_disk import NameOrder, SimDisk
+from tests.support.crash_explorer import CrashFoundError, explore
 
-CONFIG = LogConfig(
-    segment_bytes=4000, index_interval_bytes=300, retention_ms=-1, file_delete_delay_ms=5
-)
-SEEDS = 4
-STEPS = 60
-CRASHES_PER_STEP = 3
-
-
-class Root:
-    """What LogWorld asks of a directory."""
-
-    def __truediv__(self, name):
-        return f"/{name}"
+SLOW_STATES = int(os.environ.get("KCTL_CRASH_STATES", "12000"))
+# States after which a planted bug must have been found.
+STATES_PER_BUG = 6000
 
 
-def world_on(disk):
-    runtime = dataclasses.replace(virtual_runtime(), disk=disk)
-    return LogWorld(runtime, Root(), CONFIG)
+@pytest.mark.parametrize("order", NameOrder)
+def test_a_crash_loses_nothing_durable_and_serves_nothing_torn(order):
+    assert explore(order, 200) == 200
 
 
-def values_by_offset(log):
-    found, offset = {}, log.log_start_offset
-    while offset < log.log_end_offset:
-        got = list(batches(bytes_of(log.read(offset, 10**6, isolation=FetchIsolation.LOG_END))))
-        if not got:
-            return found
-        for batch in got:
-            assert batch.is_crc_valid()
-            found.update({r.offset: bytes(r.value) for r in batch.records() if r.offset >= offset})
-            offset = batch.next_offset
-    return found
+@pytest.mark.slow
+@pytest.mark.parametrize("order", NameOrder)
+def test_many_crashes_lose_nothing_durable_and_serve_nothing_torn(order):
+    states = SLOW_STATES // len(NameOrder)
+    assert explore(order, states, first_seed=1000) == states
 
 
-class Life:
-    """A log, what was ever appended to it, and what of that must survive."""
-
-    def __init__(self, seed, *, fsync_keeps_names):
-        self.entropy = SeededEntropy(seed)
-        self.disk = SimDisk(fsync_keeps_names=fsync_keeps_names)
-        self.world = world_on(self.disk)
-        self.world.runtime.scheduler.settle()
-        self.log = self.world.log()
-        # Offset -> value, as it is now; and all that ever stood there.
-        self.now = {}
-        self.ever = {}
-        self.durable_end = 0
-        # Flushed as a whole, so that the log itself must be there.
-        self.is_there = False
-
-    def step(self):
-        pick = self.entropy.random_below(100)
-        if pick < 55:
-            self.append()
-        elif pick < 72:
-            self.flush()
-        elif pick < 78:
-            self.log.roll()
-        elif pick < 84:
-            self.truncate()
-        elif pick < 90:
-            self.world.manager.checkpoint()
-            self.world.runtime.scheduler.settle()
-        elif pick < 94:
-            self.world.runtime.scheduler.advance(10)
-        elif pick < 97:
-            self.delete_records()
-        else:
-            self.restart()
-
-    def append(self):
-        count = 1 + self.entropy.random_below(3)
-        size = self.entropy.random_below(700)
-        first = self.log.log_end_offset
-        values = [b"%d:" % (first + n) + self.entropy.random_bytes(size) for n in range(count)]
-        append(self.log, *values)
-        for number, value in enumerate(values):
-            self.now[first + number] = value
-            self.ever.setdefault(first + number, set()).add(value)
-
-    def flush(self):
-        if self.entropy.random_below(2):
-            self.log.flush()
-        else:
-            done = self.world.manager.flush_soon(self.log)
-            self.world.runtime.scheduler.settle()
-            done.result()
-        self.durable_end = self.log.log_end_offset
-        self.is_there = True
-
-    def truncate(self):
-        start, end = self.log.log_start_offset, self.log.log_end_offset
-        offset = start + self.entropy.random_below(end - start + 1)
-        self.log.truncate_to(offset)
-        # A batch goes as a whole: the followers' rule is to truncate where one ends.
-        kept = values_by_offset(self.log)
-        self.log.truncate_to(max(kept, default=self.log.log_start_offset - 1) + 1)
-        self.now = kept
-        self.durable_end = min(self.durable_end, self.log.log_end_offset)
-
-    def delete_records(self):
-        start, end = self.log.log_start_offset, self.log.high_watermark
-        self.log.maybe_increment_log_start_offset(
-            start + self.entropy.random_below(end - start + 1)
-        )
-        self.log.delete_old_segments(0)
-
-    def restart(self):
-        self.log = self.world.restart(clean=True)
-        self.world.runtime.scheduler.settle()
-        self.log.update_high_watermark(self.log.log_end_offset)
-        self.durable_end = self.log.log_end_offset
-        self.is_there = True
+def forget_directories(monkeypatch):
+    """No fsync of the directory for new segments, renames and checkpoints (KAFKA-3968)."""
+    monkeypatch.setattr(SimDisk, "fsync_directory", lambda self, path: None)
 
 
-def check(life, disk):
-    world = world_on(disk)
-    assert not world.manager.damaged, world.warnings
-    log = world.manager.get_log(TP)
-    if log is None:
-        assert not life.is_there, "the log itself is gone"
-        return
-    found = values_by_offset(log)
-    for offset in range(life.log.log_start_offset, life.durable_end):
-        if offset in life.now:
-            assert found.get(offset) == life.now[offset], f"durable record {offset}"
-    for offset, value in found.items():
-        assert value in life.ever.get(offset, ()), f"record {offset} was never there"
-    assert list(found) == list(range(log.log_start_offset, log.log_end_offset)), "a gap"
-    # A second start finds nothing to repair.
-    disk.kill()
-    again = world_on(disk).manager.get_log(TP)
-    assert (again.log_start_offset, again.log_end_offset) == (
-        log.log_start_offset, log.log_end_offset,
-    )  # fmt: skip
-    assert values_by_offset(again) == found
-    assert append(again, b"and on").first_offset == log.log_end_offset
+def leave_the_marker(monkeypatch):
+    """The clean-shutdown marker is still there when records are appended (KAFKA-10471)."""
+    remove = SimDisk.remove
+
+    def remove_others(self, path):
+        if not path.endswith(CLEAN_SHUTDOWN_FILE):
+            remove(self, path)
+
+    monkeypatch.setattr(SimDisk, "remove", remove_others)
 
 
-@pytest.mark.parametrize("names", ["journal", "strict"])
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_power_loss_loses_nothing_durable_and_serves_nothing_torn(seed, names):
-    life = Life(seed, fsync_keeps_names=names == "journal")
-    for step in range(STEPS):
-        life.step()
-        for crash in range(CRASHES_PER_STEP):
-            entropy = SeededEntropy(seed * 10_000 + step * 10 + crash)
-            check(life, life.disk.power_loss(entropy))
+def acknowledge_early(monkeypatch):
+    """A flush that does not wait for the disk."""
+    monkeypatch.setattr(FlushJob, "run", lambda self: None)
+
+
+def forget_inactive_segments(monkeypatch):
+    """A flush of the active segment only."""
+    prepare = LocalLog.prepare_flush
+
+    def prepare_active(self, others, *, is_closing=False):
+        job = prepare(self, others, is_closing=is_closing)
+        del job.logs[:-1]
+        return job
+
+    monkeypatch.setattr(LocalLog, "prepare_flush", prepare_active)
+
+
+def forget_flushes_under_way(monkeypatch):
+    """A flush that overtakes another one, and leaves to it what it must wait for itself."""
+    prepare = LocalLog.prepare_flush
+
+    def prepare_alone(self, others, *, is_closing=False):
+        under_way, self._flushes_under_way = self._flushes_under_way, []
+        job = prepare(self, others, is_closing=is_closing)
+        self._flushes_under_way = [*under_way, job]
+        return job
+
+    monkeypatch.setattr(LocalLog, "prepare_flush", prepare_alone)
+
+
+def forget_indexes(monkeypatch):
+    """Indexes are written, but not fsynced, before the recovery point passes them."""
+    save = LogSegment.index_files_to_flush
+    monkeypatch.setattr(LogSegment, "index_files_to_flush", lambda self: save(self) and [])
+
+
+def claim_too_much(monkeypatch):
+    """A checkpoint says that all is durable up to the log's end."""
+    monkeypatch.setattr(LocalLog, "claim_recovery_point", lambda self: self.log_end_offset)
+
+
+def trust_every_batch(monkeypatch):
+    """Recovery that does not look at the CRC."""
+    monkeypatch.setattr(RecordBatch, "ensure_valid", lambda self: None)
+
+
+def trust_what_follows_a_gap(monkeypatch):
+    """Recovery that keeps segments behind records that never reached the disk."""
+    monkeypatch.setattr(LogLoader, "_is_gap", lambda *_: False)
+
+
+def truncate_unannounced(monkeypatch):
+    """Truncation that leaves a recovery point beyond the log's end on the disk."""
+
+    def count(self, recovery_point):
+        self.truncations += 1
+
+    monkeypatch.setattr(LocalLog, "_announce_truncation", count)
+
+
+def truncate_in_memory(monkeypatch):
+    """Truncation that is not durable when it is done: what was cut comes back."""
+    monkeypatch.setattr(FileRecords, "flush", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        forget_directories, leave_the_marker, acknowledge_early, forget_inactive_segments,
+        forget_flushes_under_way, forget_indexes, claim_too_much, trust_every_batch,
+        trust_what_follows_a_gap, truncate_unannounced, truncate_in_memory,
+    ],
+)  # fmt: skip
+def test_planted_bug_is_found(monkeypatch, plant):
+    plant(monkeypatch)
+    with pytest.raises(CrashFoundError):
+        explore(NameOrder.BY_DIRECTORY, STATES_PER_BUG)
+
+
+def test_a_state_that_was_found_is_found_again(monkeypatch):
+    trust_every_batch(monkeypatch)
+    found = []
+    for _ in range(2):
+        with pytest.raises(CrashFoundError) as caught:
+            explore(NameOrder.JOURNAL, STATES_PER_BUG)
+        found.append(str(caught.value))
+    assert found[0] == found[1]

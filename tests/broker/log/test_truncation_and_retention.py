@@ -1,9 +1,12 @@
 """What a log gives up: at its end to a new leader, at its start to age, size and DeleteRecords."""
 
+from pathlib import Path
+
 import pytest
 
 from kctl.broker.log.unified_log import FetchIsolation
-from tests.support.log_world import BASE_MS, append, batch, bytes_of, values_of
+from kctl.storage.layout import file_name
+from tests.support.log_world import BASE_MS, TP, append, batch, bytes_of, values_of
 
 HOUR_MS = 3_600_000
 
@@ -79,9 +82,65 @@ def test_recovery_point_falls_with_the_log(world):
     assert log.recovery_point == 40
     log.truncate_to(10)
     assert log.recovery_point == 10
+
+
+def announcements(log):
+    return sorted(path.name for path in Path(log.directory).glob("*.truncation"))
+
+
+def test_truncation_is_announced_until_a_checkpoint_says_so(world):
+    log = world.log()
+    fill(log)
+    log.truncate_to(35)
+    assert announcements(log) == [], "no checkpoint speaks of what is cut"
+    log.flush()
+    world.manager.checkpoint()
     world.runtime.scheduler.settle()
-    checkpoint = (world.log_dirs[0] + "/recovery-point-offset-checkpoint").replace("//", "/")
-    assert b"t 0 10\n" in world.runtime.disk.read_file(checkpoint)
+    log.truncate_to(20)
+    (announcement,) = announcements(log)
+    world.manager.checkpoint()
+    assert announcements(log) == [announcement], "not before the checkpoint is on the disk"
+    world.runtime.scheduler.settle()
+    assert announcements(log) == []
+
+
+def test_truncation_is_announced_while_an_older_checkpoint_is_on_its_way(world):
+    log = world.log()
+    fill(log)
+    log.flush()
+    world.manager.checkpoint()
+    log.truncate_to(20)
+    (announcement,) = announcements(log)
+    world.runtime.scheduler.settle()
+    assert announcements(log) == [announcement], "what was written is from before"
+
+
+def test_torn_record_after_a_truncation_is_no_rot(world):
+    log = world.log()
+    fill(log)
+    log.flush()
+    world.manager.checkpoint()
+    world.runtime.scheduler.settle()
+    log.truncate_to(0)
+    append(log, b"torn")
+    world.crash()
+    path = Path(log.directory) / file_name(0, ".log")
+    path.write_bytes(path.read_bytes()[:-3])
+    world.start()
+    assert not world.manager.damaged
+    assert world.log().log_end_offset == 0
+
+
+def test_checkpoints_of_a_deleted_log_say_nothing_of_the_next_one_of_its_name(world):
+    log = world.log()
+    fill(log)
+    log.maybe_increment_log_start_offset(30)
+    world.manager.checkpoint()
+    world.runtime.scheduler.settle()
+    world.manager.delete_log(TP)
+    append(world.log(), b"new")
+    log = world.restart()
+    assert (log.log_start_offset, values_of(log)) == (0, [(0, b"new")])
 
 
 def test_flush_that_was_under_way_when_the_log_was_cut_covers_nothing(world):
