@@ -99,16 +99,19 @@ def validate_records(
             if origin is _COORDINATOR:
                 # This broker built the batch a moment ago: what it wrote it need not read again.
                 check_size(size, rules)
-                found = _times_of_own(header)
+                times = _times_of_own(header)
                 return _assign(
-                    records, header, rules, found, next_offset, leader_epoch, now_ms, codec
+                    records, header, rules, times, next_offset, leader_epoch, now_ms, codec
                 )
             check_batch(records, 0, size, header, rules, origin)
             data, start, is_whole = records, RECORD_BATCH_OVERHEAD, True
             if codec:
                 data, is_whole = _prefix_of(codec, records, CHECKED_BYTES)
                 start = 0
-            found = check_records(data, start, len(data), header.record_count, is_whole=is_whole)
+            found = check_records(
+                data, start, len(data), header.record_count,
+                is_whole=is_whole, is_compressed=codec != 0,
+            )  # fmt: skip
             if found is not None:
                 return _assign(
                     records, header, rules, found, next_offset, leader_epoch, now_ms, codec

@@ -15,9 +15,11 @@ from kctl.records.varint import read_varint, read_varlong
 Buffer = bytes | bytearray | memoryview
 
 # Of each batch so many records are checked field by field.
-FULLY_CHECKED_RECORDS = 8
+FULLY_CHECKED_RECORDS = 4
 # After those, so many are only followed by their lengths.
-FOLLOWED_RECORDS = 64
+FOLLOWED_RECORDS = 16
+# The same of a compressed batch: to decompress it costs more than to follow its records.
+FOLLOWED_RECORDS_COMPRESSED = 68
 # Of a compressed batch so many bytes of records are decompressed to be looked at.
 CHECKED_BYTES = 64 * 1024
 
@@ -25,7 +27,7 @@ _NOT_EVERY_RECORD = (-1, 0)
 
 
 def check_records(
-    data: Buffer, start: int, end: int, count: int, *, is_whole: bool
+    data: Buffer, start: int, end: int, count: int, *, is_whole: bool, is_compressed: bool = False
 ) -> tuple[int, int] | None:
     """Check `count` records between `start` and `end`; ApiError (INVALID_RECORD) if damaged.
 
@@ -34,6 +36,7 @@ def check_records(
     at, None if the offset deltas do not count up from 0.
     """
     position = start
+    followed = FOLLOWED_RECORDS_COMPRESSED if is_compressed else FOLLOWED_RECORDS
     best = -1
     best_delta = 0
     try:
@@ -46,7 +49,7 @@ def check_records(
                 best_delta = delta
         if count > FULLY_CHECKED_RECORDS:
             best, best_delta = _NOT_EVERY_RECORD
-            rest = min(count - FULLY_CHECKED_RECORDS, FOLLOWED_RECORDS)
+            rest = min(count - FULLY_CHECKED_RECORDS, followed)
             position = _follow(data, position, end, rest)
     except IndexError:
         # A prefix may end inside a record, a whole batch may not.
@@ -55,7 +58,7 @@ def check_records(
         raise _premature_end() from None
     except CorruptDataError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
-    if not is_whole or count > FULLY_CHECKED_RECORDS + FOLLOWED_RECORDS:
+    if not is_whole or count > FULLY_CHECKED_RECORDS + followed:
         return _NOT_EVERY_RECORD
     if position != end:
         raise ApiError(

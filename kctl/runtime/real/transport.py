@@ -1,8 +1,8 @@
 """RealTransport: one non-blocking socket, its queue of parts, and its turn in the loop.
 
 `send` tries at once and asks the poller only after a short write. What is small goes out in the
-call, and a single part of at most HELD_BYTES together with those of other connections, in the
-same turn of the loop; what is big (more than INLINE_BYTES) is a bulk transfer and moves
+call, and at most HELD_BYTES as one part together with those of other connections, in the same
+turn of the loop; what is big (more than INLINE_BYTES) is a bulk transfer and moves
 QUANTUM_BYTES whenever the loop gives it a turn. A connection whose reads come in big pieces reads in bulk turns too.
 A FileSlice goes by sendfile(2), its header held back by MSG_MORE so that both leave together;
 where its file has no descriptor it is read and sent.
@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from kctl.errors import KctlError
 from kctl.runtime.disk import Buffer, FileSlice
 from kctl.runtime.network import EofReceiver, Part, Receiver
 from kctl.runtime.real.loop import RealScheduler
@@ -117,11 +118,32 @@ class RealTransport:
                 self._held = part
                 self._scheduler.send_soon(self._send_held)
                 return
+        size = sum(map(len, parts))
+        if size <= HELD_BYTES:
+            self._hold(parts, size)
+            return
         self._queue.extend(parts)
-        if sum(map(len, parts)) <= INLINE_BYTES:
+        if size <= INLINE_BYTES:
             self._flush(INLINE_BYTES)
         else:
             self._queue_bulk()
+
+    def _hold(self, parts: Sequence[Part], size: int) -> None:
+        """Make one part of few bytes: reading a short FileSlice costs a third of a sendfile."""
+        try:
+            data = b"".join(
+                part.file.pread(part.length, part.position) if isinstance(part, FileSlice) else part
+                for part in parts
+            )
+        except KctlError:
+            data = b""
+        if len(data) != size:
+            # A file that has not what was promised: `_send_slice` says so, after what there is.
+            self._queue.extend(parts)
+            self._flush(INLINE_BYTES)
+            return
+        self._held = data
+        self._scheduler.send_soon(self._send_held)
 
     def _send_held(self) -> None:
         """Send the small answer, unless it went or was dropped before its turn came."""
