@@ -58,13 +58,17 @@ class Purgatory:
             operation.is_completed = True
             operation.on_complete()
             return True
+        self.watch(operation, keys)
+        return False
+
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Watch `operation`, of which the caller knows that it cannot be completed now."""
         operation.keys = tuple(keys)
         for key in operation.keys:
             self._watchers.setdefault(key, {})[operation] = None
         self._sequence += 1
         heappush(self._heap, (operation.deadline_ms, self._sequence, operation))
         self._living += 1
-        return False
 
     def check(self, key: Hashable) -> int:
         """`key` changed: complete what can be; how many were."""

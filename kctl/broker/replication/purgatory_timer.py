@@ -17,15 +17,11 @@ class PurgatoryTimer(Purgatory):
         # which is cheaper than taking it back whenever an operation completes early.
         self._rings_at_ms: int | None = None
 
-    def try_complete_else_watch(
-        self, operation: DelayedOperation, keys: Iterable[Hashable]
-    ) -> bool:
-        """See `Purgatory.try_complete_else_watch`."""
-        if super().try_complete_else_watch(operation, keys):
-            return True
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """See `Purgatory.watch`."""
+        super().watch(operation, keys)
         if self._rings_at_ms is None or operation.deadline_ms < self._rings_at_ms:
             self._set(operation.deadline_ms)
-        return False
 
     def _set(self, deadline_ms: int) -> None:
         self._rings_at_ms = deadline_ms

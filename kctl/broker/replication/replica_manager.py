@@ -267,7 +267,8 @@ class ReplicaManager:
             watched,
             lambda: on_done(self.read(params, partitions)),
         )
-        self._fetches.try_complete_else_watch(
+        # Nothing has happened since the read: there is no need to try again.
+        self._fetches.watch(
             operation, [(topic, request.partition) for topic, request in partitions]
         )
 

@@ -33,7 +33,8 @@ _NONE = int(ErrorCode.NONE)
 _OFFSET_METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which would make it three times as expensive; one is made for every request.
+@dataclass(slots=True)
 class OffsetCommit:
     """A request to commit offsets, from any version of OffsetCommit or TxnOffsetCommit."""
 
