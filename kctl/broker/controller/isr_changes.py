@@ -4,10 +4,13 @@ A leader names the version of the partition's state that it knows. The write is 
 so of two changes of one state only the first holds, and it is fenced by the controller epoch. What
 is as wanted already is confirmed as it is: the answer to an earlier request may have been lost.
 
+A broker that is gone or on its way out does not join: its last fetches may reach the leader late, and
+records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR without it.
+
 Kafka 2.7: kafka.controller.KafkaController.processAlterIsr; KIP-497.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kctl.broker.controller.context import ControllerContext
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
@@ -55,20 +58,25 @@ class IsrChanges:
             wanted = LeaderAndIsr(
                 request.broker_id,
                 asked.leader_epoch,
-                tuple(asked.new_isr),
+                self._eligible(request.broker_id, asked.new_isr),
                 asked.current_isr_version,
             )
+            is_whole = len(wanted.isr) == len(asked.new_isr)
             if known is None:
                 answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif wanted.leader_epoch < known.leader_and_isr.leader_epoch:
                 answers[tp] = ErrorCode.FENCED_LEADER_EPOCH
-            elif _is_same(wanted, known.leader_and_isr):
+            elif is_whole and _is_same(wanted, known.leader_and_isr):
                 answers[tp] = known.leader_and_isr
             else:
                 updates[tp] = wanted
         if updates:
             await self._write(updates, answers)
         return _response(answers)
+
+    def _eligible(self, leader: int, isr: Iterable[int]) -> tuple[int, ...]:
+        alive = self._context.live_broker_ids
+        return tuple(broker for broker in isr if broker == leader or broker in alive)
 
     async def _write(self, updates: dict[TopicPartition, LeaderAndIsr], answers: Answers) -> None:
         context = self._context

@@ -34,6 +34,9 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import ControllerMovedError, SessionExpiredError, StoreError
 
+# How many brokers of a refused target are named to whoever sent it.
+NAMED_BROKERS_MAX = 100
+
 # Target replicas per partition; None: cancel.
 Wishes = Mapping[TopicPartition, tuple[int, ...] | None]
 # Error code and words for the client.
@@ -121,7 +124,8 @@ class Reassignment:
         alive = self._context.live_broker_ids
         if any(broker not in alive for broker in target if broker not in origin):
             dead = "Replica assignment has brokers that are not alive."
-            return code, f"{dead} Replica list: {list(target)}, live broker IDs: {alive}"
+            named = list(target[:NAMED_BROKERS_MAX])
+            return code, f"{dead} Replica list: {named}, live broker IDs: {alive}"
         return None
 
     # --- U: what is to be --------------------------------------------------------------------

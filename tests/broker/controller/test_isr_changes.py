@@ -1,0 +1,83 @@
+"""Leaders ask the controller for other in-sync replicas."""
+
+import pytest
+
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_isr import AlterIsrRequest, PartitionData, TopicData
+from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.support.controller_cluster import running_cluster
+
+
+@pytest.fixture
+def cluster():
+    with running_cluster() as cluster:
+        cluster.start(1, 2, 3)
+        cluster.create_topic("t", [1, 2, 3])
+        yield cluster
+
+
+def alter(cluster, isr, *, topic="t", leader=1, epoch=0, version=0, broker_epoch=None):
+    """(top error code, the partition's answer)."""
+    if broker_epoch is None:
+        broker_epoch = cluster.brokers[leader].controller.broker_epoch
+    partition = PartitionData(
+        partition_index=0, leader_epoch=epoch, new_isr=isr, current_isr_version=version
+    )
+    request = AlterIsrRequest(
+        broker_id=leader,
+        broker_epoch=broker_epoch,
+        topics=[TopicData(name=topic, partitions=[partition])],
+    )
+    response = cluster.run(cluster.active.controller.ask(request))
+    cluster.settle()
+    answers = [p for t in response.topics for p in t.partitions]
+    return response.error_code, answers[0] if answers else None
+
+
+def test_the_leader_is_told_the_state_that_holds_and_everybody_hears_of_it(cluster):
+    for broker in cluster.brokers.values():
+        broker.take(UpdateMetadataRequest)
+    code, answer = alter(cluster, [1, 2])
+    assert (code, answer.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert (answer.leader_id, answer.leader_epoch, answer.isr) == (1, 0, [1, 2])
+    assert answer.current_isr_version == 1
+    assert cluster.state("t") == (1, 0, (1, 2))
+    for broker in cluster.brokers.values():
+        (update,) = broker.take(UpdateMetadataRequest)
+        assert update.topic_states[0].partition_states[0].isr == [1, 2]
+
+
+def test_an_answer_that_was_lost_is_given_again(cluster):
+    alter(cluster, [1, 2])
+    _, answer = alter(cluster, [1, 2], version=0)
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2], 1)
+
+
+def test_who_knows_an_older_state_changes_nothing(cluster):
+    alter(cluster, [1, 2])
+    _, answer = alter(cluster, [1, 3], version=0)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    _, answer = alter(cluster, [1, 3], epoch=-1, version=1)
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    _, answer = alter(cluster, [1, 3], topic="unknown")
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code, answer = alter(cluster, [1, 3], version=1, broker_epoch=5)
+    assert (code, answer) == (ErrorCode.STALE_BROKER_EPOCH, None)
+    assert cluster.state("t") == (1, 0, (1, 2))
+
+
+def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
+    """KAFKA-14140: its last fetch is answered late, its leader believes that it keeps up."""
+    alter(cluster, [1])
+    cluster.run(cluster.active.controller.ask(ControlledShutdownRequest(broker_id=2)))
+    cluster.settle()
+    before = cluster.run(cluster.store.get_partition_states([TopicPartition("t", 0)]))
+    version = before["t", 0].leader_and_isr.zk_version
+    epoch = before["t", 0].leader_and_isr.leader_epoch
+    _, answer = alter(cluster, [1, 2, 3], epoch=epoch, version=version)
+    assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1, 3])
+    # The leader believes only what is newer than what it knows: so it is written, too.
+    _, answer = alter(cluster, [1, 3, 2], epoch=epoch, version=answer.current_isr_version)
+    assert (answer.isr, answer.current_isr_version) == ([1, 3], version + 2)

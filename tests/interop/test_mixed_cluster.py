@@ -1,0 +1,180 @@
+"""kctl and Apache Kafka 2.7.2 brokers in one cluster, on one ZooKeeper.
+
+Brokers 1 and 2 are kctl, 3 and 4 are Apache Kafka. Whoever starts first is controller.
+"""
+
+import hashlib
+import time
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support import apache_kafka
+from tests.support.kctl_process import KctlBroker
+from tests.support.zookeeper import running_zookeeper
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
+    "zookeeper.session.timeout.ms": "3000",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "2",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.retry.backoff.ms": "200",
+}
+PATIENCE_S = 60
+KCTL = (1, 2)
+APACHE = (3, 4)
+
+
+class MixedCluster:
+    """Brokers by id: those below 3 are kctl."""
+
+    def __init__(self, directory, zookeeper):
+        self.directory = directory
+        self.zookeeper = zookeeper
+        self.stack = ExitStack()
+        self.stops = {}
+        self.addresses = {}
+
+    def start(self, *broker_ids):
+        for broker_id in broker_ids:
+            home = self.directory / str(broker_id)
+            stack = self.stops[broker_id] = ExitStack()
+            if broker_id in KCTL:
+                arguments = [f"{key}={value}" for key, value in SETTINGS.items()]
+                options = [word for argument in arguments for word in ("-c", argument)]
+                broker = KctlBroker(
+                    home, "--zookeeper", self.zookeeper, "-c", f"broker.id={broker_id}", *options
+                )
+                stack.enter_context(broker)
+                self.addresses[broker_id] = broker.address
+            else:
+                self.addresses[broker_id] = stack.enter_context(
+                    apache_kafka.apache_broker(
+                        home, self.zookeeper, broker_id=broker_id, settings=SETTINGS
+                    )
+                )
+        return self
+
+    def stop(self, *broker_ids):
+        for broker_id in broker_ids:
+            self.addresses.pop(broker_id)
+            self.stops.pop(broker_id).close()
+
+    def close(self):
+        self.stop(*list(self.stops))
+
+    @property
+    def bootstrap(self):
+        return ",".join(self.addresses.values())
+
+    def metadata(self, topic):
+        """{partition: (leader, set of ISR)} as a broker tells."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return {number: (p.leader, set(p.isrs)) for number, p in found.items()}
+
+    def until(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never came to be: {what}"
+            time.sleep(0.2)
+
+    def create(self, topic, *assignment):
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        replicas = [list(each) for each in assignment]
+        new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas)
+        admin.create_topics([new])[topic].result(30)
+        self.until(
+            lambda: [isr for _, isr in self.metadata(topic).values()] == list(map(set, assignment)),
+            "all replicas in sync",
+        )
+
+    def produce(self, topic, count, tag):
+        """Records acknowledged by all in-sync replicas, of an idempotent producer."""
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        )
+        failed = []
+        for number in range(count):
+            producer.produce(
+                topic,
+                f"{tag}-{number}",
+                str(number),
+                on_delivery=lambda error, _: error and failed.append(error),
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        assert failed == []
+
+    def values(self, topic, partitions):
+        """Every value of the topic, read through whoever leads."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False}
+        )
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        found = []
+        quiet = 0
+        while quiet < 4:
+            messages = consumer.consume(1000, 0.5)
+            found += [message.value().decode() for message in messages if not message.error()]
+            quiet = 0 if messages else quiet + 1
+        consumer.close()
+        return found
+
+    def digest(self, broker_id, topic, partition):
+        """Of the bytes of the partition's segments."""
+        home = self.directory / str(broker_id)
+        logs = home / ("data/logs" if broker_id in KCTL else "logs") / f"{topic}-{partition}"
+        digest = hashlib.sha256()
+        for path in sorted(logs.glob("*.log")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    (tmp_path / "zookeeper").mkdir()
+    with running_zookeeper(tmp_path / "zookeeper") as zookeeper:
+        cluster = MixedCluster(tmp_path, zookeeper.address)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+@pytest.mark.parametrize("first", ["kctl", "apache"])
+def test_brokers_of_both_kinds_lead_follow_and_replace_each_other(cluster, first):
+    """
+    controller: `first`; partition 0 led by kctl, 1 by Apache, both on 1, 2 and 3
+    load; each leader stops in good order and comes back; load in between
+    """
+    cluster.start(*((1, 2, 3) if first == "kctl" else (3, 1, 2)))
+    cluster.create("t", [1, 2, 3], [3, 1, 2])
+    expected = []
+    cluster.produce("t", 2000, "a")
+    expected += [f"a-{n}" for n in range(2000)]
+    for gone, tag in ((3, "b"), (1, "c")):
+        cluster.stop(gone)
+        cluster.until(
+            lambda gone=gone: all(
+                leader not in (gone, -1) and gone not in isr
+                for leader, isr in cluster.metadata("t").values()
+            ),
+            f"{gone} replaced",
+        )
+        cluster.produce("t", 1000, tag)
+        expected += [f"{tag}-{n}" for n in range(1000)]
+        cluster.start(gone)
+        cluster.until(
+            lambda: all(isr == {1, 2, 3} for _, isr in cluster.metadata("t").values()),
+            f"{gone} in sync again",
+        )
+    assert sorted(cluster.values("t", 2)) == sorted(expected)
+    cluster.close()
+    for partition in (0, 1):
+        assert len({cluster.digest(broker, "t", partition) for broker in (1, 2, 3)}) == 1
