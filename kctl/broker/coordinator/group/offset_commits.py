@@ -147,7 +147,9 @@ class OffsetCommits:
 
     def _check_in_transaction(self, group: Group | None, commit: OffsetCommit) -> int:
         if group is None:
-            return _NONE
+            if commit.member_id:
+                return int(ErrorCode.UNKNOWN_MEMBER_ID)
+            return int(ErrorCode.ILLEGAL_GENERATION) if commit.generation_id > 0 else _NONE
         if group.is_fenced(commit.member_id, commit.group_instance_id):
             return int(ErrorCode.FENCED_INSTANCE_ID)
         # Producers before KIP-447 say nothing of the group's membership.
