@@ -69,7 +69,7 @@ class Client:
 
 
 class Server:
-    """A broker process; `start` and `stop` may be called once each."""
+    """A broker process; another one may follow in the same directory."""
 
     title = ""
 
@@ -93,7 +93,7 @@ class Server:
 
     def start(self) -> None:
         """Run it until it answers Metadata with a controller; `started_s` is how long it took."""
-        self.directory.mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         command = self.command()
         with (self.directory / "output").open("ab") as output:
             begin = time.perf_counter()
@@ -126,6 +126,21 @@ class Server:
             process.kill()
             process.wait()
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def open_files(self) -> int:
+        """How many files and sockets it has open now."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def cpu_s(self) -> float:
         """Processor time used so far, user and system."""
         fields = self._proc("stat").rpartition(")")[2].split()
@@ -139,8 +154,7 @@ class Server:
         raise RuntimeError("no VmRSS")
 
     def _proc(self, name: str) -> str:
-        assert self._process is not None
-        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+        return Path(f"/proc/{self.pid}/{name}").read_text()
 
     # Topics
 

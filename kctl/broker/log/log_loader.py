@@ -101,6 +101,7 @@ class LogLoader:
         self._log_start_offset = 0
         self._recovery_point = request.recovery_point
         self._announced: list[int] = []
+        self._are_epochs_rebuilt = False
         self._needs_recovery = not request.had_clean_shutdown
 
     def load(self) -> LoadedLog:
@@ -119,8 +120,9 @@ class LogLoader:
         for base_offset in swaps:
             self._complete_swap(base_offset)
         log_end_offset = self._recover()
-        # An epoch that begins at the very end, without records yet, is as good as any.
-        self._epochs.truncate_from_end(log_end_offset + 1)
+        # An epoch that begins at the very end, without records yet, is as good as any; unless it
+        # was read in batches that recovery has cut.
+        self._epochs.truncate_from_end(log_end_offset + (not self._are_epochs_rebuilt))
         self._epochs.truncate_from_start(self._log_start_offset)
         self._load_producers(log_end_offset)
         return LoadedLog(
@@ -346,6 +348,7 @@ class LogLoader:
         except CorruptDataError as error:
             # Kafka takes the directory offline; the batches tell the same, if more slowly.
             self._trace.warning(f"{error}; it is rebuilt from the log")
+        self._are_epochs_rebuilt = True
         return LeaderEpochFileCache(self._disk, self._directory, self._epochs_of_batches())
 
     def _epochs_of_batches(self) -> list[EpochEntry]:
