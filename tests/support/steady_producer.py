@@ -1,5 +1,5 @@
-"""A producer that never stops: idempotent, acks=all, on a broker that comes and goes; and a reader
-that says what became of its records."""
+"""A producer that never stops, with acks=all, on a broker that comes and goes; and a reader that
+says what became of its records."""
 
 import threading
 import time
@@ -7,22 +7,37 @@ import time
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 TIMEOUT_S = 60
+PAUSE_AFTER = 50
 
 
 class SteadyProducer:
-    """Sends numbered values to every partition in turn from a thread of its own."""
+    """Sends numbered values to every partition in turn from a thread of its own.
 
-    def __init__(self, address: str, topic: str, partitions: int, *, value_bytes=100) -> None:
+    `rate_max`: how many a second at most.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        partitions: int,
+        *,
+        value_bytes=100,
+        idempotent=True,
+        rate_max=None,
+    ) -> None:
         self.topic = topic
         self.partitions = partitions
         # (partition, offset) -> number, as the broker acknowledged it.
         self.acked = {}
         self.errors = []
         self.sent = 0
+        self._pause_s = PAUSE_AFTER / rate_max if rate_max else 0
         self._padding = b"." * value_bytes
         self._producer = Producer({
             "bootstrap.servers": address,
-            "enable.idempotence": True,
+            "enable.idempotence": idempotent,
+            "acks": "all",
             "message.timeout.ms": 120_000,
             "linger.ms": 2,
             "reconnect.backoff.ms": 20,
@@ -58,12 +73,17 @@ class SteadyProducer:
                 continue
             self.sent += 1
             self._producer.poll(0)
+            if self._pause_s and self.sent % PAUSE_AFTER == 0:
+                time.sleep(self._pause_s)
 
     def _delivered(self, error, message, number):
         if error is not None:
             self.errors.append((number, str(error)))
-        else:
-            self.acked[message.partition(), message.offset()] = number
+            return
+        where = message.partition(), message.offset()
+        if where in self.acked:
+            self.errors.append((number, f"{where} was {self.acked[where]} before"))
+        self.acked[where] = number
 
     def __enter__(self):
         self._thread.start()
@@ -89,15 +109,21 @@ class SteadyProducer:
         assert self.errors == []
 
     def check(self, address):
-        """Every acknowledged record is where it was acknowledged, all that was sent is there once
-        and in order."""
+        """As `check_acked`, and all that was sent is there once and in order: of an idempotent
+        producer."""
+        numbers = self.check_acked(address)
+        for partition in range(self.partitions):
+            order = [n for (p, _), n in sorted(numbers.items()) if p == partition]
+            assert order == list(range(partition, self.sent, self.partitions)), partition
+
+    def check_acked(self, address):
+        """Every acknowledged record is where it was acknowledged; (partition, offset) -> number of
+        all that are there."""
         found = read_all(address, self.topic, self.partitions)
         numbers = {where: int(value.rstrip(b".")) for where, value in found.items()}
         missing = {w: n for w, n in self.acked.items() if numbers.get(w) != n}
         assert not missing, sorted(missing.items())[:5]
-        for partition in range(self.partitions):
-            order = [n for (p, _), n in sorted(numbers.items()) if p == partition]
-            assert order == list(range(partition, self.sent, self.partitions)), partition
+        return numbers
 
 
 def read_all(address, topic, partitions):
