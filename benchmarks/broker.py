@@ -1,6 +1,7 @@
 """kctl and Apache Kafka 2.7.2 side by side: the same clients, one run, in alternating order.
 
-python benchmarks/broker.py [--only GROUP]... [--rounds N] [--quick] [--write]
+python benchmarks/broker.py [--only GROUP]... [--rounds N] [--seconds S]
+                             [--quick] [--write]
 
 Both brokers are up all the time, warmed with more than 250,000 records; each round measures a
 group on both, one after the other, and the next round in the other order. A figure is the median
@@ -247,6 +248,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--only", action="append", choices=MEASURES, metavar="GROUP")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3, help="of each load")
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
     parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     parser.add_argument("--directory", help="where the brokers keep their data")
@@ -265,6 +267,7 @@ def main() -> None:
             stack.enter_context(zookeeper(directory / "zookeeper")),
             build_load(directory),
         )
+        bench.seconds = options.seconds
         if options.quick:
             bench.warm_up_s, bench.seconds, bench.records, bench.many = 0.5, 1, 300_000, 100
         servers = (Kctl(directory / "kctl"), ApacheKafka(directory / "kafka", bench.zookeeper))
