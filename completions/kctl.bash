@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--config|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--format|--group|--header|--input|--isolation|--jobs|--key|--key-pattern|--key-separator|--listener|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--truncate-to|--value|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|cluster) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -27,8 +27,9 @@ _kctl() {
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
             "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group delete-offsets:--profile"|"group delete-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
             "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
-            "consume:--group"|"consume:-g") offer="@groups";;
+            "consume:--group"|"consume:-g"|"dump-log:--group"|"dump-log:-g") offer="@groups";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
+            "dump-log:--key-as"|"dump-log:--value-as") offer="string json int hex";;
             "export:--format"|"export:-f") offer="parquet orc csv ndjson";;
             "export:--value"|"export:--key") offer="raw string json";;
             "export:--isolation") offer="read_uncommitted read_committed";;
@@ -40,10 +41,10 @@ _kctl() {
             "serve") offer="--config --data-dir --durable --help --listener --port --ready-file --seed-topic --set --zookeeper";;
             "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --file --header --help --input --key --key-separator --null --output --partition --profile --property --timeout --timestamp";;
             "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
-            "dump-log") offer="--deep-iteration --format --help --offsets-decoder --print-data-log --raw --transaction-log-decoder";;
+            "dump-log") offer="--deep-iteration --files --follow --format --group --header --help --hex --index-sanity-check --key --key-as --key-pattern --leader-epoch --limit --max-message-size --offset --offsets-decoder --only-aborted --only-control --print-data-log --producer-id --raw --stats --tail --transaction-log-decoder --transactional-id --value-as --verify-index-only --where";;
             "verify-log") offer="--bootstrap-server --command-config --compare --explain --help --jobs --output --profile --property --quick --replicas --timeout";;
             "repair-log") offer="--apply --backup --codec --cut --drop-recovery-point --extract --help --key --key-pattern --offset --output --rebuild --truncate-to";;
-            "export") offer="--bootstrap-server --columns --command-config --file-size --format --help --isolation --jobs --key --latest-per-key --offset --on-damage --out --output --partition --partition-by --profile --property --schema --timeout --topic --value";;
+            "export") offer="--bootstrap-server --columns --command-config --conf --file-size --format --help --isolation --jobs --key --latest-per-key --master --offset --on-damage --out --output --partition --partition-by --profile --property --schema --spark --timeout --topic --value";;
             "completion") offer="--help";;
             "topic create") offer="--bootstrap-server --command-config --config --dry-run --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;
             "topic list") offer="--bootstrap-server --command-config --help --internal --output --profile --property --timeout";;

@@ -1,7 +1,8 @@
 """kctl dump-log: what is in the files of a log directory, without a broker."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,16 @@ import typer
 
 from kctl.cli.command import guarded
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.output import Output
+from kctl.cli.items import positive
+from kctl.cli.log_filters import FilterFactory, FilterOptions
+from kctl.cli.output import Output, OutputFormat
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.dump.values import BulkStyle, Decoder, DumpItem
+    from kctl.dump.filters import RecordFilter
+    from kctl.dump.shapes import Shapes
+    from kctl.dump.values import BulkStyle, Decoder, DumpItem, DumpOptions
+    from kctl.runtime.disk import Disk
 
 
 class DumpFormat(StrEnum):
@@ -23,6 +29,15 @@ class DumpFormat(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     KAFKA = "kafka"
+
+
+class ShapeName(StrEnum):
+    """How keys or values are shown."""
+
+    STRING = "string"
+    JSON = "json"
+    INT = "int"
+    HEX = "hex"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,46 +51,122 @@ PATH is a file, a partition's directory or a whole log directory; no broker is a
 runs is not disturbed. Damage is told on stderr with file, position and reason, and the dump goes
 on behind it; the exit status is then 1.
 
+With a filter only .log files are read, and only where the indexes say that something wanted may
+be. --offset takes a range as `kctl consume` does: 100..200, -10, @-1h..@-30m.
+
 \b
 Examples:
   kctl dump-log /data/orders-0
   kctl dump-log --print-data-log /data/orders-0/00000000000000000000.log
   kctl dump-log --print-data-log --format ndjson /data/__consumer_offsets-3
+  kctl dump-log --print-data-log --offset @-1h --key order-17 /data/orders-0
+  kctl dump-log --only-aborted --deep-iteration /data/orders-0
+  kctl dump-log --group billing --print-data-log /data
+  kctl dump-log --where --group billing /data
+  kctl dump-log --stats /data/orders-0
   kctl dump-log --format kafka --deep-iteration /data/orders-0/*.log
 """
 
 
-def dump_log(
-    output: Output,
-    paths: list[str],
-    *,
-    print_data_log: bool,
-    deep_iteration: bool,
-    decoder: "Decoder",
-    dump_format: DumpFormat,
-) -> int:
-    """Print the dump of `paths`; the exit status."""
-    from kctl.dump.dump import dump
-    from kctl.dump.values import DumpOptions
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """What is to be shown of which files."""
+
+    paths: list[str]
+    print_data_log: bool = False
+    deep_iteration: bool = False
+    decoder: "Decoder | None" = None
+    dump_format: DumpFormat = DumpFormat.TEXT
+    is_hex: bool = False
+    filters: FilterOptions = field(default_factory=FilterOptions)
+    limit: int | None = None
+    is_followed: bool = False
+    shapes: "Shapes | None" = None
+    # Index files are checked, their entries not shown.
+    only_checks_indexes: bool = False
+
+
+def dump_log(output: Output, request: DumpRequest) -> int:
+    """Print the dump; the exit status."""
+    from kctl.runtime.real.clock import RealClock
     from kctl.runtime.real.disk import RealDisk
 
-    bulk = _bulk_style(dump_format, with_data=print_data_log)
-    with_records = print_data_log or deep_iteration
-    options = DumpOptions(with_records=with_records, decoder=decoder, bulk=bulk)
+    disk = RealDisk()
     damages: list[str] = []
-    items = _watched(dump(RealDisk(), paths, options), damages, output)
-    for text in _rendered(items, dump_format, decoder, with_data=print_data_log):
-        output.write_buffered(text)
-    output.flush()
+    factory = FilterFactory(disk, request.filters, RealClock().wall_ms())
+    if request.is_followed:
+        _follow(output, disk, request, factory)
+        return DONE
+    items = _watched(_items(disk, request, factory.filter_for), damages, output)
+    if request.only_checks_indexes:
+        from kctl.cli.index_checks import without_index_entries
+
+        items = without_index_entries(items)
+    _print(output, items, request)
     return FAILED if damages else DONE
 
 
-def _bulk_style(dump_format: DumpFormat, *, with_data: bool) -> "BulkStyle | None":
+def _print(output: Output, items: "Iterable[DumpItem]", request: DumpRequest) -> None:
+    for text in _rendered(items, request):
+        output.write_buffered(text)
+    output.flush()
+
+
+def _follow(output: Output, disk: "Disk", request: DumpRequest, factory: FilterFactory) -> None:
+    from kctl.cli.follow_log import follow
+    from kctl.dump.filtered_dump import filtered_dump
+    from kctl.dump.values import DumpedFile
+
+    options = _options(request, is_bulk=False)
+    if request.dump_format is DumpFormat.JSON:
+        raise UsageError("A JSON list has an end: with --follow take --format ndjson")
+
+    def print_range(directory: str, start: int, end: int) -> None:
+        wanted = factory.filter_for(directory).within(start, end)
+        items = filtered_dump(disk, [directory], options, lambda _directory: wanted)
+        shown = (item for item in items if start == 0 or not isinstance(item, DumpedFile))
+        _print(output, _watched(shown, [], output), request)
+
+    follow(disk, request.paths, print_range)
+
+
+def _items(
+    disk: "Disk", request: DumpRequest, filter_for: "Callable[[str], RecordFilter]"
+) -> "Iterable[DumpItem]":
+    from kctl.dump.dump import dump
+
+    is_filtered = request.filters != FilterOptions() or request.limit is not None
+    if not is_filtered:
+        return dump(disk, request.paths, _options(request, is_bulk=True))
+    from kctl.dump.filtered_dump import filtered_dump, limited
+
+    options = _options(request, is_bulk=False)
+    items = filtered_dump(disk, request.paths, options, filter_for)
+    if request.limit is None:
+        return items
+    of_records = options.with_records or request.filters.look_into_records
+    return limited(items, request.limit, of_records=of_records)
+
+
+def _options(request: DumpRequest, *, is_bulk: bool) -> "DumpOptions":
+    from kctl.dump.values import Decoder, DumpOptions
+
+    return DumpOptions(
+        with_records=request.print_data_log or request.deep_iteration,
+        decoder=Decoder.AUTO if request.decoder is None else request.decoder,
+        bulk=_bulk_style(request) if is_bulk else None,
+    )
+
+
+def _bulk_style(request: DumpRequest) -> "BulkStyle | None":
     from kctl.dump.values import BulkStyle
 
-    if dump_format is DumpFormat.KAFKA:
+    if request.is_hex or request.shapes is not None:
+        return None
+    with_data = request.print_data_log
+    if request.dump_format is DumpFormat.KAFKA:
         return BulkStyle.KAFKA_WITH_DATA if with_data else BulkStyle.KAFKA
-    if dump_format is DumpFormat.TEXT:
+    if request.dump_format is DumpFormat.TEXT:
         return BulkStyle.TEXT_WITH_DATA if with_data else BulkStyle.TEXT
     return None
 
@@ -94,26 +185,38 @@ def _watched(
 
 
 def _rendered(
-    items: "Iterable[DumpItem]", dump_format: DumpFormat, decoder: "Decoder", *, with_data: bool
+    items: "Iterable[DumpItem]", request: DumpRequest
 ) -> Iterator[str | bytes | memoryview]:
-    if dump_format is DumpFormat.KAFKA:
+    with_data = request.print_data_log
+    if request.is_hex:
+        from kctl.dump.hex_format import hex_lines
+
+        return hex_lines(items)
+    if request.dump_format is DumpFormat.KAFKA:
         from kctl.dump.kafka_format import Contents, kafka_lines
         from kctl.dump.values import Decoder
 
-        contents = Contents.AS_TEXT if decoder is Decoder.NONE else Contents.DECODED
+        is_raw = request.decoder is Decoder.NONE
+        contents = Contents.AS_TEXT if is_raw else Contents.DECODED
         return kafka_lines(items, contents if with_data else Contents.NOTHING)
-    if dump_format is DumpFormat.TEXT:
+    if request.dump_format is DumpFormat.TEXT:
         from kctl.dump.text_format import text_lines
 
-        return text_lines(items, with_data=with_data)
-    return _json_texts(items, with_data=with_data, is_list=dump_format is DumpFormat.JSON)
+        return text_lines(items, with_data=with_data, shapes=request.shapes)
+    return _json_texts(items, request)
 
 
-def _json_texts(items: "Iterable[DumpItem]", *, with_data: bool, is_list: bool) -> Iterator[str]:
+def _json_texts(items: "Iterable[DumpItem]", request: DumpRequest) -> Iterator[str]:
     from kctl.dump.documents import document
 
-    lines = (json.dumps(document(item, with_data=with_data), ensure_ascii=False) for item in items)
-    if not is_list:
+    lines = (
+        json.dumps(
+            document(item, with_data=request.print_data_log, shapes=request.shapes),
+            ensure_ascii=False,
+        )
+        for item in items
+    )
+    if request.dump_format is DumpFormat.NDJSON:
         yield from (f"{line}\n" for line in lines)
         return
     separator = "[\n  "
@@ -139,61 +242,200 @@ def _chosen_decoder(
     return Decoder.NONE if is_raw or dump_format is DumpFormat.KAFKA else Decoder.AUTO
 
 
-@guarded
-def _run(
-    paths: list[str],
-    print_data_log: bool,
-    deep_iteration: bool,
-    offsets_decoder: bool,
-    transaction_log_decoder: bool,
-    is_raw: bool,
-    dump_format: DumpFormat,
-) -> int:
-    decoder = _chosen_decoder(
-        dump_format, offsets=offsets_decoder, transactions=transaction_log_decoder, is_raw=is_raw
+def _shapes(key_as: ShapeName | None, value_as: ShapeName | None) -> "Shapes | None":
+    if key_as is None and value_as is None:
+        return None
+    from kctl.dump.shapes import Shape, Shapes
+
+    return Shapes(
+        None if key_as is None else Shape(key_as.value),
+        None if value_as is None else Shape(value_as.value),
     )
-    return dump_log(
-        Output(),
-        paths,
-        print_data_log=print_data_log or offsets_decoder or transaction_log_decoder,
-        deep_iteration=deep_iteration,
-        decoder=decoder,
-        dump_format=dump_format,
-    )
+
+
+PathsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="PATH...", help="Files or directories.")
+]
+FilesOption = Annotated[
+    str | None, typer.Option("--files", metavar="FILE,...", help="The same as PATH, with commas.")
+]
+PrintDataLogOption = Annotated[
+    bool, typer.Option("--print-data-log", help="Show records with keys and values.")
+]
+DeepIterationOption = Annotated[
+    bool, typer.Option("--deep-iteration", help="Show records, not only batches.")
+]
+OffsetsDecoderOption = Annotated[
+    bool, typer.Option("--offsets-decoder", help="Read records as those of __consumer_offsets.")
+]
+TransactionDecoderOption = Annotated[
+    bool,
+    typer.Option("--transaction-log-decoder", help="Read records as those of __transaction_state."),
+]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Do not decode internal topics by their names.")
+]
+FormatOption = Annotated[
+    DumpFormat, typer.Option("--format", "-o", help="kafka: the very text of kafka-dump-log 2.7.")
+]
+HexOption = Annotated[bool, typer.Option("--hex", help="Show batches byte by byte, annotated.")]
+KeyAsOption = Annotated[ShapeName | None, typer.Option("--key-as", help="How keys are shown.")]
+ValueAsOption = Annotated[
+    ShapeName | None, typer.Option("--value-as", help="How values are shown.")
+]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-O",
+        metavar="START[..END]",
+        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
+    ),
+]
+KeyOption = Annotated[
+    list[str] | None, typer.Option("--key", metavar="KEY", help="Only records with that key.")
+]
+KeyPatternOption = Annotated[
+    str | None, typer.Option("--key-pattern", metavar="REGEX", help="Only records with such keys.")
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME[=VALUE]", help="Only records with that header."),
+]
+EpochOption = Annotated[
+    int | None, typer.Option("--leader-epoch", metavar="N", help="Only batches of that epoch.")
+]
+ProducerOption = Annotated[
+    int | None, typer.Option("--producer-id", metavar="ID", help="Only that producer's batches.")
+]
+OnlyControlOption = Annotated[
+    bool, typer.Option("--only-control", help="Only markers of transactions.")
+]
+OnlyAbortedOption = Annotated[
+    bool, typer.Option("--only-aborted", help="Only batches of aborted transactions.")
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="GROUP", help="Only that group's offsets and members."),
+]
+TransactionalIdOption = Annotated[
+    str | None,
+    typer.Option("--transactional-id", metavar="ID", help="Only that transaction's states."),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", metavar="N", help="Stop after N records, or batches.")
+]
+TailOption = Annotated[
+    int | None, typer.Option("--tail", metavar="N", help="The same as --offset -N.")
+]
+FollowOption = Annotated[
+    bool, typer.Option("--follow", help="Go on as the log grows, until Ctrl-C.")
+]
+StatsOption = Annotated[
+    bool, typer.Option("--stats", help="Counts, sizes, codecs, histograms and commonest keys.")
+]
+WhereOption = Annotated[
+    bool,
+    typer.Option("--where", help="Only say which partition holds --group or --transactional-id."),
+]
+VerifyIndexOption = Annotated[
+    bool, typer.Option("--verify-index-only", help="Check index files, do not show their entries.")
+]
+SanityOption = Annotated[
+    bool, typer.Option("--index-sanity-check", help="Only check that index files make sense.")
+]
+MaxMessageSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-message-size", metavar="BYTES", help="For kafka-dump-log's sake: batches have any."
+    ),
+]
 
 
 def _command(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files or directories.")],
-    print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Show records with keys and values.")
-    ] = False,
-    deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="Show records, not only batches.")
-    ] = False,
-    offsets_decoder: Annotated[
-        bool,
-        typer.Option("--offsets-decoder", help="Read records as those of __consumer_offsets."),
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool,
-        typer.Option(
-            "--transaction-log-decoder", help="Read records as those of __transaction_state."
-        ),
-    ] = False,
-    is_raw: Annotated[
-        bool, typer.Option("--raw", help="Do not decode internal topics by their names.")
-    ] = False,
-    dump_format: Annotated[
-        DumpFormat,
-        typer.Option("--format", "-o", help="kafka: the very text of kafka-dump-log 2.7."),
-    ] = DumpFormat.TEXT,
+    paths: PathsArgument = None,
+    files: FilesOption = None,
+    print_data_log: PrintDataLogOption = False,
+    deep_iteration: DeepIterationOption = False,
+    offsets_decoder: OffsetsDecoderOption = False,
+    transaction_log_decoder: TransactionDecoderOption = False,
+    is_raw: RawOption = False,
+    dump_format: FormatOption = DumpFormat.TEXT,
+    is_hex: HexOption = False,
+    key_as: KeyAsOption = None,
+    value_as: ValueAsOption = None,
+    offset: OffsetOption = None,
+    key: KeyOption = None,
+    key_pattern: KeyPatternOption = None,
+    header: HeaderOption = None,
+    leader_epoch: EpochOption = None,
+    producer_id: ProducerOption = None,
+    only_control: OnlyControlOption = False,
+    only_aborted: OnlyAbortedOption = False,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
+    limit: LimitOption = None,
+    tail: TailOption = None,
+    is_followed: FollowOption = False,
+    is_stats: StatsOption = False,
+    is_where: WhereOption = False,
+    verify_index_only: VerifyIndexOption = False,
+    index_sanity_check: SanityOption = False,
+    max_message_size: MaxMessageSizeOption = None,
 ) -> None:
-    _run(
-        paths,
-        print_data_log,
-        deep_iteration,
-        offsets_decoder,
-        transaction_log_decoder,
-        is_raw,
-        dump_format,
-    )
+    @guarded
+    def run() -> int:
+        if offset is not None and tail is not None:
+            raise UsageError("Say where to start once: --offset or --tail")
+        positive(max_message_size, "--max-message-size")
+        lasts = positive(tail, "--tail")
+        filters = FilterOptions(
+            offset if lasts is None else f"-{lasts}", tuple(key or ()), key_pattern,
+            tuple(header or ()), leader_epoch, producer_id, only_control, only_aborted, group,
+            transactional_id,
+        )  # fmt: skip
+        decoder = _chosen_decoder(
+            dump_format, offsets=offsets_decoder, transactions=transaction_log_decoder,
+            is_raw=is_raw,
+        )  # fmt: skip
+        request = DumpRequest(
+            _all_paths(paths, files),
+            print_data_log or offsets_decoder or transaction_log_decoder,
+            deep_iteration, decoder, dump_format, is_hex, filters, positive(limit, "--limit"),
+            is_followed, _shapes(key_as, value_as), verify_index_only,
+        )  # fmt: skip
+        return _dispatch(request, is_stats=is_stats, is_where=is_where, is_sane=index_sanity_check)
+
+    run()
+
+
+def _all_paths(paths: list[str] | None, files: str | None) -> list[str]:
+    found = [*(paths or ()), *(file for file in (files or "").split(",") if file)]
+    if not found:
+        raise UsageError("Name a file or a directory: PATH, or --files FILE,...")
+    return found
+
+
+def _dispatch(request: DumpRequest, *, is_stats: bool, is_where: bool, is_sane: bool) -> int:
+    output = Output()
+    if is_where:
+        from kctl.cli.holders import show_holders
+
+        filters = request.filters
+        return show_holders(output, request.paths, filters.group, filters.transactional_id)
+    if is_stats:
+        from kctl.cli.log_stats import show_stats
+
+        is_json = request.dump_format in (DumpFormat.JSON, DumpFormat.NDJSON)
+        kind = OutputFormat.JSON if is_json else OutputFormat.TABLE
+        return show_stats(Output(kind), request.paths, 10)
+    if is_sane:
+        from kctl.cli.index_checks import check_sanity
+
+        return check_sanity(output, request.paths)
+    status = dump_log(output, request)
+    if request.only_checks_indexes:
+        from kctl.cli.index_checks import check_indexes
+
+        status = max(status, check_indexes(output, request.paths))
+    return status

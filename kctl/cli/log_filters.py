@@ -27,6 +27,13 @@ class FilterOptions:
     group: str | None = None
     transactional_id: str | None = None
 
+    @property
+    def look_into_records(self) -> bool:
+        """Whether headers of batches do not suffice."""
+        return bool(
+            self.keys or self.key_pattern or self.headers or self.group or self.transactional_id
+        )
+
 
 class FilterFactory:
     """Turns the options into a filter for each partition: times and tails differ between them."""

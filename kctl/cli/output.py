@@ -108,12 +108,12 @@ class Output:
 
     def plan(self, table: Table) -> None:
         """What is about to happen, shown before the question."""
-        self.say("\n".join(_table_lines(table)))
+        self.say("\n".join(table_lines(table)))
 
     def _show_tables(self, tables: Iterable[Table]) -> None:
         blocks = []
         for table in tables:
-            lines = _table_lines(table)
+            lines = table_lines(table)
             if self._color and lines:
                 lines[0] = f"{_BOLD}{lines[0]}{_PLAIN}"
             if table.heading:
@@ -153,7 +153,8 @@ class DocumentStream:
             self._output.write("[]\n" if self._is_first else "\n]\n")
 
 
-def _table_lines(table: Table) -> list[str]:
+def table_lines(table: Table) -> list[str]:
+    """Heading row and rows, aligned."""
     if not table.columns:
         return []
     header = [column.upper().replace("_", "-") for column in table.columns]

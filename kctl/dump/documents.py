@@ -10,6 +10,7 @@ from typing import Any
 
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.kafka_format import TIMESTAMP_TYPES
+from kctl.dump.shapes import Shape, Shapes, shaped
 from kctl.dump.values import (
     CheckpointedOffset,
     DumpDamage,
@@ -32,10 +33,15 @@ Document = dict[str, Any]
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def document(item: DumpItem, *, with_data: bool) -> Document:
-    """The document of one value; keys, values and headers of records only `with_data`."""
+def document(item: DumpItem, *, with_data: bool, shapes: Shapes | None = None) -> Document:
+    """The document of one value; keys, values and headers of records only `with_data`. What
+    `shapes` names stands under `key` and `value` in that shape."""
     if isinstance(item, DumpedRecord):
-        return _record(item, with_data=with_data)
+        found = _record(item, with_data=with_data)
+        if with_data and shapes is not None:
+            _reshape(found, "key", item.record.key, shapes.key)
+            _reshape(found, "value", item.record.value, shapes.value)
+        return found
     return _MAKERS[type(item)](item)
 
 
@@ -103,6 +109,12 @@ def _record(item: DumpedRecord, *, with_data: bool) -> Document:
 
         found["decoded"] = decoded_document(item.decoded)
     return found
+
+
+def _reshape(found: Document, name: str, data: bytes | None, shape: Shape | None) -> None:
+    if shape is not None:
+        found.pop(f"{name}_base64", None)
+        found[name] = shaped(data, shape)
 
 
 def _content(name: str, data: bytes | None) -> Document:

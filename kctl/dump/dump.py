@@ -129,7 +129,7 @@ def _contents(
     if kind is FileKind.LOG:
         records = FileRecords.open(disk, path)
         try:
-            decode = _decoder_for(path, options.decoder) if options.with_records else None
+            decode = decoder_for(path, options.decoder) if options.with_records else None
             yield from dump_log(
                 records,
                 base_offset,
@@ -155,7 +155,8 @@ def _contents(
         yield from dump_meta_properties(disk, path)
 
 
-def _decoder_for(path: str, decoder: Decoder) -> "Decode | None":
+def decoder_for(path: str, decoder: Decoder) -> "Decode | None":
+    """What reads the records of the .log at `path`; None: nothing does."""
     if decoder is Decoder.AUTO:
         directory = layout.parse_directory_name(_name(path.rpartition("/")[0]))
         topic = directory.topic_partition.topic if directory else ""

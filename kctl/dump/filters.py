@@ -7,7 +7,7 @@ before and given as ranges.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kctl.records.memory_records import Batch
@@ -47,6 +47,11 @@ class RecordFilter:
         return bool(
             self.keys or self.key_pattern or self.headers or self.group or self.transactional_id
         )
+
+    def within(self, start_offset: int, end_offset: int) -> "RecordFilter":
+        """The same, but only of these offsets: for who follows a log."""
+        end = end_offset if self.end_offset is None else min(end_offset, self.end_offset)
+        return replace(self, start_offset=max(start_offset, self.start_offset), end_offset=end)
 
     def is_behind(self, batch: Batch) -> bool:
         """Whether this batch, and so all that follow, lies behind the range."""

@@ -6,7 +6,7 @@ it begins. A batch whose checksum is wrong is shown all the same, with what can 
 Kafka 2.7: kafka.tools.DumpLogSegments.dumpLog
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,13 @@ def dump_log(
     with_records: bool,
     decode: "Decode | None",
     bulk: BulkStyle | None = None,
+    position: int = 0,
+    wants: Callable[[Batch], bool] | None = None,
 ) -> Iterator[DumpItem]:
     """Every batch of the file in order, each followed by its records if they are wanted;
     `decode` tells what a record says that is not a control record. With `bulk`, a big file comes
-    as lines, up to the first damage."""
-    position = 0
+    as lines, up to the first damage. `position` is where a batch begins; of batches that
+    `wants` does not want the records are left out."""
     next_offset = base_offset
     if bulk is not None and with_records and decode is None and records.size >= _BULK_BYTES:
         position, next_offset = yield from _dump_lines(records, base_offset, bulk)
@@ -57,7 +59,8 @@ def dump_log(
         damage = None
         try:
             for at, batch in records.batches(position):
-                yield from _dump_batch(records.path, at, batch, with_records, decode)
+                is_wanted = wants is None or wants(batch)
+                yield from _dump_batch(records.path, at, batch, with_records and is_wanted, decode)
                 position = at + batch.size
                 next_offset = max(next_offset, batch.next_offset)
         except CorruptDataError as error:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.documents import document
 from kctl.dump.kafka_format import CODECS
+from kctl.dump.shapes import Shapes, shaped_text
 from kctl.dump.values import (
     CheckpointedOffset,
     DumpDamage,
@@ -28,7 +29,9 @@ from kctl.storage.time_index import TimestampOffset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def text_lines(items: Iterable[DumpItem], *, with_data: bool) -> Iterator[str | bytes | memoryview]:
+def text_lines(
+    items: Iterable[DumpItem], *, with_data: bool, shapes: Shapes | None = None
+) -> Iterator[str | bytes | memoryview]:
     """The lines, each with its end; keys, values and headers only `with_data`."""
     is_first = True
     for item in items:
@@ -40,7 +43,7 @@ def text_lines(items: Iterable[DumpItem], *, with_data: bool) -> Iterator[str | 
         elif isinstance(item, DumpedBatch):
             yield batch_line(item)
         elif isinstance(item, DumpedRecord):
-            yield record_line(item, with_data=with_data)
+            yield record_line(item, with_data=with_data, shapes=shapes)
         elif not isinstance(item, DumpDamage):
             yield f"  {_entry(item)}\n"
 
@@ -85,7 +88,7 @@ def _marks(item: DumpedBatch, batch: Batch) -> Iterator[str]:
         yield "CRC IS WRONG"
 
 
-def record_line(item: DumpedRecord, *, with_data: bool) -> str:
+def record_line(item: DumpedRecord, *, with_data: bool, shapes: Shapes | None = None) -> str:
     """A record's line."""
     record = item.record
     head = f"    {record.offset:<13} {_time(item.batch, record.timestamp)}"
@@ -95,13 +98,17 @@ def record_line(item: DumpedRecord, *, with_data: bool) -> str:
         return f"{head}  {item.decoded.type_name}{suffix}\n"
     if not with_data:
         return f"{head}  key {_size(record.key)}  value {_size(record.value)}\n"
-    if item.decoded is not None:
+    if item.decoded is not None and (shapes is None or shapes.is_default):
         from kctl.dump.decoded_format import decoded_texts
 
         key, value = decoded_texts(item.decoded)
         return f"{head}  {_escaped(key)}  {_escaped(value)}\n"
     names = (f"  {_escaped(name)}={shown(value)}" for name, value in record.headers)
-    return f"{head}  {shown(record.key):<16}  {shown(record.value)}{''.join(names)}\n"
+    key, value = shown(record.key), shown(record.value)
+    if shapes is not None:
+        key = key if shapes.key is None else shaped_text(record.key, shapes.key)
+        value = value if shapes.value is None else shaped_text(record.value, shapes.value)
+    return f"{head}  {key:<16}  {value}{''.join(names)}\n"
 
 
 def _entry(item: DumpItem) -> str:

@@ -1,0 +1,153 @@
+"""kctl dump-log --stats: a log's figures as tables, and drawn on the terminal."""
+
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.output import Output, OutputFormat, Table
+from kctl.cli.units import format_instant
+
+if TYPE_CHECKING:
+    from kctl.dump.stats import LogStats
+
+_BAR_WIDTH = 40
+_TIME_BUCKETS = 20
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_MINUTE_MS = 60_000
+
+
+def show_stats(output: Output, paths: list[str], top: int) -> int:
+    """Print the figures of the .log files at or below `paths`; FAILED if some are damaged."""
+    from kctl.dump.dump import classify, find_files
+    from kctl.dump.stats import LogStats
+    from kctl.dump.values import FileKind
+    from kctl.runtime.real.disk import RealDisk
+
+    disk = RealDisk()
+    stats = LogStats()
+    for path in paths:
+        for file in find_files(disk, path):
+            found = classify(file)
+            if found is not None and found[0] is FileKind.LOG:
+                stats.add_file(disk, file, found[1] or 0)
+    document = stats_document(stats, top)
+    if output.format is OutputFormat.TABLE:
+        output.write(stats_text(stats, document))
+    else:
+        output.show_one(document, [], name="files")
+    return FAILED if stats.damaged_places else DONE
+
+
+def stats_document(stats: "LogStats", top: int) -> dict[str, Any]:
+    """The figures, whole."""
+    return {
+        "files": stats.files,
+        "size": stats.size,
+        "batches": stats.batches,
+        "records": stats.records,
+        "control_batches": stats.control_batches,
+        "transactional_batches": stats.transactional_batches,
+        "damaged_places": stats.damaged_places,
+        "first_offset": stats.first_offset,
+        "last_offset": stats.last_offset,
+        "min_timestamp": stats.min_timestamp,
+        "max_timestamp": stats.max_timestamp,
+        "key_bytes": stats.key_bytes,
+        "value_bytes": stats.value_bytes,
+        "null_keys": stats.null_keys,
+        "null_values": stats.null_values,
+        "codecs": [
+            {
+                "codec": name,
+                "batches": codec.batches,
+                "records": codec.records,
+                "stored_bytes": codec.stored_bytes,
+                "data_bytes": codec.data_bytes,
+                "ratio": round(codec.ratio, 2),
+            }
+            for name, codec in sorted(stats.by_codec.items())
+        ],
+        "batch_sizes": [
+            {"up_to_bytes": 2**power, "batches": count}
+            for power, count in enumerate(stats.batch_sizes)
+            if count
+        ],
+        "times": _time_buckets(stats),
+        "top_keys": [
+            {"key": _shown(key), "records": count} for key, count in stats.keys.most_common(top)
+        ],
+    }
+
+
+def _time_buckets(stats: "LogStats") -> list[dict[str, Any]]:
+    if not stats.minutes:
+        return []
+    first, last = min(stats.minutes), max(stats.minutes)
+    width = max(1, -(-(last - first + 1) // _TIME_BUCKETS))
+    counts = [0] * ((last - first) // width + 1)
+    for minute, count in stats.minutes.items():
+        counts[(minute - first) // width] += count
+    return [
+        {"from": format_instant((first + i * width) * _MINUTE_MS), "records": count}
+        for i, count in enumerate(counts)
+    ]
+
+
+def _shown(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+
+
+def stats_text(stats: "LogStats", document: dict[str, Any]) -> str:
+    """Tables and bars."""
+    from kctl.cli.output import table_lines
+
+    times = ""
+    if stats.min_timestamp is not None and stats.max_timestamp is not None:
+        times = f"{format_instant(stats.min_timestamp)} to {format_instant(stats.max_timestamp)}"
+    lines = [
+        (
+            f"{stats.files} files, {stats.size} bytes, {stats.batches} batches, "
+            f"{stats.records} records"
+        ),
+        f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
+        (
+            f"keys {stats.key_bytes} bytes ({stats.null_keys} null), values {stats.value_bytes} bytes "
+            f"({stats.null_values} null)"
+        ),
+        (
+            f"{stats.transactional_batches} transactional batches, {stats.control_batches} control "
+            f"batches, {stats.damaged_places} damaged places"
+        ),
+        "",
+        *table_lines(
+            Table(
+                ("codec", "batches", "records", "stored_bytes", "data_bytes", "ratio"),
+                document["codecs"],
+            )
+        ),
+    ]
+    sizes = [(f"<= {it['up_to_bytes']}", it["batches"]) for it in document["batch_sizes"]]
+    spread = [(it["from"], it["records"]) for it in document["times"]]
+    keys = [(it["key"], it["records"]) for it in document["top_keys"]]
+    for heading, rows in (
+        ("batches by size, bytes", sizes), ("records by time", spread), ("commonest keys", keys),
+    ):  # fmt: skip
+        if rows:
+            lines += ["", heading, *_bars(rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _bars(rows: list[tuple[str, int]]) -> list[str]:
+    """A bar for each, the largest over the whole width."""
+    most = max(count for _, count in rows) or 1
+    shown = ["".join(c if c.isprintable() else "?" for c in label)[:40] for label, _ in rows]
+    width = max(map(len, shown))
+    digits = max(len(str(count)) for _, count in rows)
+    lines = []
+    for label, (_, count) in zip(shown, rows, strict=True):
+        eighths = round(count * _BAR_WIDTH * 8 / most)
+        bar = "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+        lines.append(f"  {label:>{width}}  {count:>{digits}}  {bar}".rstrip())
+    return lines
