@@ -229,6 +229,33 @@ def test_recompressed_batch_that_grows_too_large_is_refused():
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def of_coordinator(data: bytearray, rules: ValidationRules) -> ValidatedRecords:
+    return validate_records(
+        data, rules, origin=AppendOrigin.COORDINATOR, next_offset=1000, leader_epoch=7, now_ms=NOW
+    )
+
+
+def test_a_coordinators_batch_is_numbered_in_place_on_a_compacted_topic():
+    data = some_records(20)
+    validated = of_coordinator(data, ValidationRules("t-0", is_compacted=True))
+    assert validated.records is data
+    assert (validated.first_offset, validated.last_offset, validated.count) == (1000, 1019, 20)
+    assert validated.max_timestamp == NOW + 19
+    assert [record.offset for record in RecordBatch(data).records()] == list(range(1000, 1020))
+
+
+def test_a_coordinators_batch_may_not_be_too_large_either():
+    with pytest.raises(ApiError) as raised:
+        of_coordinator(some_records(20), ValidationRules("t-0", message_bytes_max=100))
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_coordinators_batch_in_another_codec_is_rewritten():
+    validated = of_coordinator(some_records(20), ValidationRules("t-0", compression_type=3))
+    assert validated.was_rewritten
+    assert RecordBatch(validated.records).compression_type == 3
+
+
 @given(
     position=st.integers(0, 10**6),
     value=st.integers(0, 255),
