@@ -489,18 +489,26 @@ class Broker:
         assert services is not None
         wanted = []
         for name, partitions in topics:
+            count = partitions
             try:
                 await services.topic_creator.create(NewTopic(name, partitions, 1))
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise UsageError(f"seed topic {name}: {error}") from None
-            wanted.append((name, self._partitions_to_come(services, name, partitions)))
+                count = await self._partitions_there(services, name)
+                if count != partitions:
+                    self.runtime.trace.warning(f"seed topic {name}: has {count} partitions already")
+            wanted.append((name, self._partitions_to_come(services, name, count)))
         cache = services.metadata_cache
         await services.topic_waits.wait(
             [name for name, _ in wanted],
             lambda: all(not cache.missing_leader_count(name, come) for name, come in wanted),
             SEED_TOPIC_TIMEOUT_MS,
         )
+
+    async def _partitions_there(self, services: Services, topic: str) -> int:
+        found = await services.cluster_store.get_topic_assignments([topic])
+        return len(found.get(topic, ()))
 
     def _partitions_to_come(self, services: Services, topic: str, count: int) -> list[int]:
         """Those of a topic's partitions that will have a leader: not what was found damaged, or

@@ -9,15 +9,16 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kctl import __version__
 from kctl.cli import quick
-from kctl.cli.failures import report
+from kctl.cli.failures import INTERRUPTED, report
 from kctl.cli.output import Output
 from kctl.cli.spec import HELP_OPTIONS, CommandSpec
+from kctl.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,14 @@ Examples:
 """
 
 WIDTH_MAX = 100
+# Of Typer, and in its place.
+_WORDS = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Got unexpected extra argument(s)": "Too many arguments:",
+    "Got unexpected extra arguments": "Too many arguments:",
+    "Got unexpected extra argument": "Too many arguments:",
+}
 # Options that may stand before the subcommand too; those with a value take the next word.
 _SHARED_VALUE_OPTIONS = (
     "-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config",
@@ -135,10 +144,25 @@ def _run(words: Sequence[str]) -> int:
         Output().write(text)
         return 0
     try:
-        app(args=arguments, prog_name="kctl")
+        status = app(args=arguments, prog_name="kctl", standalone_mode=False)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-    return 0
+        status = stop.code
+    except Exception as error:  # Typer's own, of one module or another with its version
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return INTERRUPTED
+        if not hasattr(error, "format_message"):
+            raise
+        return report(_misuse(error))
+    return status if isinstance(status, int) else 0
+
+
+def _misuse(error: Any) -> UsageError:
+    """What Typer says of a command line, in the words of all other errors."""
+    message = str(error.format_message()).removesuffix(".")
+    for words, ours in _WORDS.items():
+        message = message.replace(words, ours)
+    context = getattr(error, "ctx", None)
+    return UsageError(message, hint=f"see {context.command_path if context else 'kctl'} --help")
 
 
 def help_text(

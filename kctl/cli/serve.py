@@ -11,7 +11,7 @@ from kctl.cli.command import local_command
 from kctl.cli.connect import parse_pairs
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.broker.broker import Broker
@@ -218,5 +218,8 @@ def _read(path: str) -> str:
 
 def _write_atomically(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(f"{text}\n", encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(f"{text}\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise KctlError(f"Cannot write --ready-file {path}: {error.strerror}") from None

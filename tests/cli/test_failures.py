@@ -116,7 +116,9 @@ def test_misuse_is_status_2_with_nothing_on_stdout(kctl, words):
 
     assert ran.status == 2
     assert ran.out == ""
-    assert ran.err
+    problem, way_out = ran.err.splitlines()
+    assert problem.startswith("error: ")
+    assert way_out.startswith("hint: see kctl ")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("topic", "--help"), ("topic", "list", "-h")])
@@ -129,3 +131,10 @@ def test_help_is_no_failure(kctl, words):
 
 def test_a_mistyped_command_is_answered_with_the_one_meant(kctl):
     assert "'topic'" in kctl("topik", "list").err
+
+
+def test_a_wrong_value_is_told_in_plain_words(kctl):
+    told = kctl("topic", "create", "x", "-p", "many").err
+    assert told.startswith("error: Invalid value for '--partitions' / '-p': not a whole number\n")
+    told = kctl("topic", "list", "-o", "nonsense").err
+    assert "'nonsense' is not one of 'table', 'json'" in told

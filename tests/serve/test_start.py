@@ -221,3 +221,15 @@ def test_a_zookeeper_that_does_not_answer(tmp_path):
         "--zookeeper", "127.0.0.1:1", "-c", "zookeeper.connection.timeout.ms=300",
     )  # fmt: skip
     assert told(done, 3) == "no answer from ZooKeeper at 127.0.0.1:1"
+
+
+def test_a_seed_topic_that_is_there_stays_as_it_is(data):
+    records, errors = kept(data, "--seed-topic", "kept:3")
+    assert records == [b"precious"]
+    assert "seed topic kept: has 1 partitions already" in errors
+
+
+def test_a_ready_file_that_cannot_be_written(tmp_path):
+    ready = tmp_path / "missing" / "ready"
+    done = serve_to_end("-D", tmp_path / "data", "--port", 0, "--ready-file", ready)
+    assert told(done, 1) == f"Cannot write --ready-file {ready}: No such file or directory"
