@@ -53,21 +53,18 @@ class KafkaLines:
         sequences = batches.base_sequences[indexes]
         bases = batches.base_offsets[indexes]
         numbered = (sequences + (columns.offsets - bases)) & SEQUENCE_MAX
-        parts = [
-            _constant("| offset: "), _numbers(columns.offsets), _constant(" "),
-            _of_types(columns), _constant(": "), _numbers(columns.timestamps),
-            _constant(" keysize: "), _numbers(columns.key_lengths),
-            _constant(" valuesize: "), _numbers(columns.value_lengths),
-            _constant(" sequence: "), _numbers(np.where(sequences < 0, NO_SEQUENCE, numbered)),
-            _constant(" headerKeys: "), _header_names(columns),
-        ]  # fmt: skip
+        line = _Line()
+        line.add(b"| offset: ", _numbers(columns.offsets), b" ", _of_types(columns), b": ")
+        line.add(_numbers(columns.timestamps), b" keysize: ", _numbers(columns.key_lengths))
+        line.add(b" valuesize: ", _numbers(columns.value_lengths), b" sequence: ")
+        line.add(_numbers(np.where(sequences < 0, NO_SEQUENCE, numbered)), b" headerKeys: ")
+        line.add(_header_names(columns))
         if self._contents is not Contents.NOTHING:
             data = columns.to_arrow(("key", "value"))
-            parts += [
-                _named(" key: ", _java(data.column(0))),
-                _named(" payload: ", _java(data.column(1))),
-            ]
-        return _joined([*parts, _constant("\n")])
+            line.add(*_named(b" key: ", _java(data.column(0))))
+            line.add(*_named(b" payload: ", _java(data.column(1))))
+        line.add(b"\n")
+        return line.joined(len(columns))
 
 
 class TextLines:
@@ -84,24 +81,40 @@ class TextLines:
 
     def join(self, columns: RecordColumns) -> Column:
         """An element a record."""
-        mark = columns.batches.timestamp_types == 1
-        marks = pa.array(["", " (append)"]).take(pa.array(mark.astype(np.int8)))
-        times = _times(columns.timestamps)
-        parts = [
-            _constant("    "), _padded(_numbers(columns.offsets), 13), _constant(" "),
-            times, marks.take(pa.array(columns.batch_indexes)).cast(pa.binary()),
-            _constant("  "),
-        ]  # fmt: skip
+        line = _Line()
+        line.add(b"    ", _padded(_numbers(columns.offsets), 13), b" ", _times(columns.timestamps))
+        line.add(_append_marks(columns), b"  ")
         if self._with_data:
             data = columns.to_arrow(("key", "value"))
-            keys = _padded(_shown(data.column(0)), 16)
-            parts += [keys, _constant("  "), _shown(data.column(1)), _header_pairs(columns)]
+            line.add(_padded(_shown(data.column(0)), 16), b"  ", _shown(data.column(1)))
+            line.add(_header_pairs(columns))
         else:
-            parts += [
-                _constant("key "), _sizes(columns.key_lengths), _constant("  value "),
-                _sizes(columns.value_lengths),
-            ]  # fmt: skip
-        return _joined([*parts, _constant("\n")])
+            line.add(b"key ", *_sizes(columns.key_lengths))
+            line.add(b"  value ", *_sizes(columns.value_lengths))
+        line.add(b"\n")
+        return line.joined(len(columns))
+
+
+class _Line:
+    """Parts of a line: columns, and bytes that all lines have; neighbours of these are merged, as
+    each part costs every line."""
+
+    def __init__(self) -> None:
+        self._parts: list[Column] = []
+
+    def add(self, *parts: Column) -> None:
+        for part in parts:
+            if isinstance(part, bytes) and self._parts and isinstance(self._parts[-1], bytes):
+                self._parts[-1] += part
+            else:
+                self._parts.append(part)
+
+    def joined(self, count: int) -> Column:
+        """The lines; `count` of them, if all are the same."""
+        if all(isinstance(part, bytes) for part in self._parts):
+            return pa.array(self._parts * count, pa.binary())
+        parts = [_constant(it) if isinstance(it, bytes) else it for it in self._parts]
+        return pc.binary_join_element_wise(*parts, _constant(b""))
 
 
 def window_lines(
@@ -154,31 +167,42 @@ def _cut(joined: Column) -> Lines:
     return memoryview(joined.buffers()[2]), offsets.tolist()
 
 
-def _joined(parts: list[Column]) -> Column:
-    return pc.binary_join_element_wise(*parts, _constant(""))
+def _constant(text: bytes) -> Column:
+    return pa.scalar(text, pa.binary())
 
 
-def _constant(text: str) -> Column:
-    return pa.scalar(text.encode(), pa.binary())
+def _is_constant(values: Any) -> bool:
+    return bool((values == values[0]).all())
 
 
 def _numbers(values: Any) -> Column:
+    """Bytes if all are the same."""
+    if _is_constant(values):
+        return b"%d" % int(values[0])
     return pc.cast(pa.array(values), pa.string()).cast(pa.binary())
 
 
 def _of_types(columns: RecordColumns) -> Column:
     kinds = columns.batches.timestamp_types[columns.batch_indexes]
-    first = int(kinds[0])
-    if (kinds == first).all():
-        return _constant(TIMESTAMP_TYPES[first])
+    if _is_constant(kinds):
+        return TIMESTAMP_TYPES[int(kinds[0])].encode()
     names = pa.array([TIMESTAMP_TYPES[kind].encode() for kind in (-1, 0, 1)], pa.binary())
     return names.take(pa.array(kinds + 1))
 
 
-def _named(name: str, data: Column) -> Column:
+def _append_marks(columns: RecordColumns) -> Column:
+    marks = (columns.batches.timestamp_types == 1)[columns.batch_indexes]
+    if not marks.any():
+        return b""
+    return pa.array([b"", b" (append)"], pa.binary()).take(pa.array(marks.astype(np.int8)))
+
+
+def _named(name: bytes, data: Column) -> tuple[Column, ...]:
     """Nothing for a null."""
-    text = pc.binary_join_element_wise(_constant(name), data, _constant(""))
-    return pc.fill_null(text, b"") if text.null_count else text
+    if not data.null_count:
+        return name, data
+    text = pc.binary_join_element_wise(_constant(name), data, _constant(b""))
+    return (pc.fill_null(text, b""),)
 
 
 def _is_utf8(data: Column) -> bool:
@@ -209,13 +233,18 @@ def _shown(data: Column) -> Column:
     return pa.array([shown(it).encode() for it in data.to_pylist()], pa.binary())
 
 
-def _sizes(lengths: Any) -> Column:
-    text = pc.binary_join_element_wise(_numbers(lengths), _constant(" B"), _constant(""))
+def _sizes(lengths: Any) -> tuple[Column, ...]:
     is_null = lengths < 0
-    return pc.if_else(pa.array(is_null), _constant("null"), text) if is_null.any() else text
+    if not is_null.any():
+        return _numbers(lengths), b" B"
+    texts = pc.cast(pa.array(lengths), pa.string()).cast(pa.binary())
+    with_unit = pc.binary_join_element_wise(texts, _constant(b" B"), _constant(b""))
+    return (pc.if_else(pa.array(is_null), _constant(b"null"), with_unit),)
 
 
 def _padded(data: Column, width: int) -> Column:
+    if isinstance(data, bytes):
+        return data.ljust(width)
     return pc.utf8_rpad(data.cast(pa.string()), width).cast(pa.binary())
 
 
@@ -233,7 +262,7 @@ def _times(timestamps: Any) -> Column:
     heads = [iso(it * _MS)[:-4] for it in seconds[firsts].tolist()]
     head = pa.array([it.encode() for it in heads], pa.binary()).take(pa.array(which))
     return pc.binary_join_element_wise(
-        head, _TAILS.take(pa.array(timestamps - seconds * _MS)), _constant("")
+        head, _TAILS.take(pa.array(timestamps - seconds * _MS)), _constant(b"")
     )
 
 
@@ -244,7 +273,7 @@ def _with_headers(columns: RecordColumns, default: str, text: Callable[[int], st
     """`text` of the records that have headers, `default` for the others."""
     which = np.flatnonzero(columns.header_counts)
     if not len(which):
-        return _constant(default)
+        return default.encode()
     texts = [default.encode()] * len(columns)
     for index in which.tolist():
         texts[index] = text(index).encode()

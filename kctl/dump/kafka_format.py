@@ -47,9 +47,7 @@ class Contents(Enum):
     DECODED = "decoded"
 
 
-def kafka_lines(
-    items: Iterable[DumpItem], contents: Contents
-) -> Iterator[str | bytes | memoryview]:
+def kafka_lines(items: Iterable[DumpItem], contents: Contents) -> Iterator[str | bytes]:
     """The lines, each with its end, that kafka-dump-log would print."""
     file: DumpedFile | None = None
     entries = 0

@@ -98,11 +98,11 @@ def _dump_lines(
         if not isinstance(window, Window):
             break
         try:
-            texts = list(window_lines(style, window.buffer, window.position))
+            lines = window_lines(style, window.buffer, window.position)
+            text = b"".join(it.encode() if isinstance(it, str) else it for it in lines)
         except UnreadableBatchError:
             break
-        for text in texts:
-            yield DumpedText(text)
+        yield DumpedText(text)
         position = window.position + len(window.buffer)
         next_offset = max(next_offset, window.batches[-1].last_offset + 1)
     return position, next_offset

@@ -102,9 +102,9 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DumpedText:
-    """Lines of batches and records that are laid out already; good until the next value."""
+    """Lines of batches and records that are laid out already."""
 
-    text: str | bytes | memoryview
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True)
