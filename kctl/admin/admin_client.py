@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kctl.admin.offset_reset import OffsetReset
     from kctl.admin.offsets import OffsetAdmin
     from kctl.admin.topics import TopicAdmin
+    from kctl.admin.transactions import TransactionAdmin
     from kctl.client.router import Router
     from kctl.runtime.runtime import Runtime
 
@@ -83,6 +84,13 @@ class AdminClient:
         from kctl.admin.offsets import OffsetAdmin
 
         return OffsetAdmin(self.router)
+
+    @cached_property
+    def transactions(self) -> "TransactionAdmin":
+        """List, find and end transactions."""
+        from kctl.admin.transactions import TransactionAdmin
+
+        return TransactionAdmin(self.router)
 
     @cached_property
     def offset_reset(self) -> "OffsetReset":

@@ -4,6 +4,8 @@ Records are gathered into one batch a partition and sent to all leaders at once;
 all are answered. With acks=all it numbers its batches (an idempotent producer) where the broker can
 do that, so that asking again after a lost answer writes nothing twice.
 
+With a `transaction` all records belong to it; who made it ends it.
+
 Kafka 2.7: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender; KIP-98
 """
 
@@ -31,6 +33,7 @@ from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
+    from kctl.admin.producer_transaction import ProducerTransaction
     from kctl.client.router import Router
 
 ACKS_ALL = -1
@@ -123,12 +126,14 @@ class Producer:
         acks: int = ACKS_ALL,
         compression_type: int = 0,
         timeout_ms: int = 30_000,
+        transaction: "ProducerTransaction | None" = None,
     ) -> None:
         self._router = router
         self._topic = topic
         self._acks = acks
         self._compression_type = compression_type
         self._timeout_ms = timeout_ms
+        self._transaction = transaction
         self._magic = 2
         self._partitioner: StickyPartitioner | None = None
         self._partition_count = 0
@@ -151,7 +156,13 @@ class Producer:
             self._magic = 1 if version >= _MESSAGE_V1_VERSION else 0
         if self._compression_type == ZSTD and version < _ZSTD_VERSION:
             raise UsageError("This broker is older than Kafka 2.1: it does not know zstd")
-        if self._acks == ACKS_ALL and self._magic == 2:
+        if self._transaction is not None:
+            if self._acks != ACKS_ALL or self._magic < 2:
+                raise UsageError("Transactions need acks=all, and brokers from Kafka 0.11 on")
+            await self._transaction.begin()
+            self._producer_id = self._transaction.producer_id
+            self._producer_epoch = self._transaction.producer_epoch
+        elif self._acks == ACKS_ALL and self._magic == 2:
             await self._get_producer_id()
 
     async def send(self, records: Sequence[NewRecord]) -> list[ProducedRecord]:
@@ -219,12 +230,15 @@ class Producer:
                 compression_type=self._compression_type,
                 producer_id=self._producer_id,
                 producer_epoch=self._producer_epoch,
+                is_transactional=self._transaction is not None,
             ),
             [],
         )
 
     async def _send_batches(self, batches: list[_Batch]) -> None:
         """Send at most one batch a partition, until each is written or has failed for good."""
+        if self._transaction is not None:
+            await self._transaction.add(batch.partition for batch in batches)
         for batch in batches:
             self._number(batch)
         by_partition = {batch.partition: batch for batch in batches}
@@ -258,7 +272,7 @@ class Producer:
     def _request(self, data: dict[TopicPartition, bytearray]) -> ProduceRequest:
         return ProduceRequest(
             # Before version 3 (and v2 batches) the field is not there: its default must stand.
-            transactional_id=None if self._magic == 2 else "",
+            transactional_id=self._transactional_id(),
             acks=self._acks,
             timeout_ms=self._timeout_ms,
             topics=[
@@ -271,6 +285,11 @@ class Producer:
                 )
             ],
         )
+
+    def _transactional_id(self) -> str | None:
+        if self._transaction is not None:
+            return self._transaction.transactional_id
+        return None if self._magic == 2 else ""
 
     def _number(self, batch: _Batch) -> None:
         if self._producer_id == _NO_PRODUCER_ID or not isinstance(

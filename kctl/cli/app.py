@@ -40,6 +40,9 @@ COMMANDS = (
     CommandRow(
         "group", "kctl.cli.group", "List, describe, reset, delete consumer groups.", is_group=True
     ),
+    CommandRow(
+        "txn", "kctl.cli.txn", "List, describe, abort transactions; find what hangs.", is_group=True
+    ),
     CommandRow("produce", "kctl.cli.produce", "Write records to a topic."),
     CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
     CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),

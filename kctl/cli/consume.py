@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from kctl.admin.group_consumer import GroupConsumer
     from kctl.admin.offsets import Position
     from kctl.model import TopicPartition
+
+
+class Isolation(StrEnum):
+    """What a reader sees of transactions."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")]
@@ -65,6 +73,12 @@ ReadCommittedOption = Annotated[
 ]
 
 
+IsolationOption = Annotated[
+    Isolation | None,
+    typer.Option("--isolation", help="The same, in Kafka's words. [default: read_uncommitted]"),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     remote_command(app, "consume", READS)(consume)
@@ -82,6 +96,7 @@ def consume(
     template: TemplateOption = None,
     show_key: ShowKeyOption = False,
     read_committed: ReadCommittedOption = False,
+    isolation: IsolationOption = None,
 ) -> int:
     """Read records; by default new ones as they come, and their values, one a line.
 
@@ -99,13 +114,15 @@ def consume(
 
     if from_beginning and offset is not None:
         raise UsageError("Say where to start once: --from-beginning or --offset")
+    if isolation is not None and read_committed and isolation is not Isolation.READ_COMMITTED:
+        raise UsageError("--read-committed and --isolation read_uncommitted contradict each other")
     if group is not None and (offset is not None or partition):
         raise UsageError("A group says itself where to go on: no --offset or -p with --group")
     start_text = offset or ("earliest" if from_beginning or exit_at_end else "latest")
     start, end = parse_range(start_text, session.now_ms())
     request = _Request(
         list(dict.fromkeys(topics)), start, end, _partition_numbers(partition), group,
-        exit_at_end=exit_at_end, isolation_level=int(read_committed),
+        exit_at_end=exit_at_end, isolation_level=int(read_committed or isolation is Isolation.READ_COMMITTED),
     )  # fmt: skip
     sink = _make_sink(session.output, template, show_key=show_key)
     limit = positive(max_messages, "--max-messages")

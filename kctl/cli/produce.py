@@ -18,6 +18,7 @@ from kctl.errors import KctlError, UsageError
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.producer import NewRecord, ProducedRecord, Producer
+    from kctl.admin.producer_transaction import ProducerTransaction
     from kctl.cli.record_input import Parse
 
 # Records that failed are told one by one up to here.
@@ -89,6 +90,13 @@ CompressionOption = Annotated[
     Codec, typer.Option("--compression", "-z", help="Codec of the batches.")
 ]
 
+TransactionalIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--transactional-id", metavar="ID", help="All records in one transaction: all or none."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
@@ -109,6 +117,7 @@ def produce(
     timestamp: TimestampOption = None,
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Codec.NONE,
+    transactional_id: TransactionalIdOption = None,
 ) -> int:
     """Write records to a topic: arguments, lines of standard input or a file, or JSON objects.
 
@@ -116,12 +125,16 @@ def produce(
     for bytes), just as `kctl consume -o ndjson` prints. Where each record went is printed with -o
     ndjson (or json, csv, ...); without, only how many, on standard error.
 
+    With --transactional-id what fails, is interrupted or takes longer than a minute leaves nothing
+    that readers of committed data see; another producer with the same id is fenced.
+
     \b
     Examples:
       kctl produce orders hello world
       kctl produce orders -k customer-7 -H source=web '{"total": 12}'
       kctl produce orders -f orders.txt --key-separator : -z zstd
       kctl consume orders -o ndjson --exit | kctl produce copy -i ndjson
+      kctl produce orders -f orders.txt --transactional-id nightly-import
     """
     from kctl.admin.producer import NewRecord, Producer
     from kctl.cli.units import parse_instant_ms
@@ -136,36 +149,57 @@ def produce(
         partition,
         None if timestamp is None else parse_instant_ms(timestamp, session.now_ms()),
     )
+    if transactional_id is not None and acks is not Acks.ALL:
+        raise UsageError("--transactional-id needs --acks all")
     parse = _parser(session, input_format, template, key_separator, null)
     chunks = _chunks(session.output, values, file, input_format)
 
     async def work(admin: "AdminClient") -> "_Report":
+        transaction = _transaction(admin, transactional_id, is_wanted=not session.dry_run)
         producer = Producer(
             admin.router,
             topic,
             acks=-1 if acks is Acks.ALL else int(acks.value),
             compression_type=CompressionType[compression.name],
             timeout_ms=session.settings.timeout_ms,
+            transaction=transaction,
         )
         await _open(admin, producer, topic)
-        report = _Report(session, topic)
-        for chunk in chunks:
-            records = report.parse(chunk, parse)
-            if session.dry_run:
-                report.written += len(records)
-            elif records:
-                report.add(await producer.send(records))
-            report.raise_if_malformed()
+        report = _Report(session, topic, transaction)
+        await _write_all(producer, report, (report.parse(chunk, parse) for chunk in chunks))
         return report
 
     return session.run(work).finish()
 
 
+async def _write_all(
+    producer: "Producer", report: "_Report", chunks: "Iterator[list[NewRecord]]"
+) -> None:
+    """Write, and end the transaction if there is one."""
+    try:
+        for records in chunks:
+            if report.is_rehearsal:
+                report.written += len(records)
+            elif records:
+                report.add(await producer.send(records))
+            report.raise_if_malformed()
+        await report.end_transaction()
+    except KctlError:
+        await report.abort_transaction()
+        raise
+
+
 class _Report:
     """Counts what was written, and tells it."""
 
-    def __init__(self, session: Session, topic: str) -> None:
+    def __init__(
+        self, session: Session, topic: str, transaction: "ProducerTransaction | None" = None
+    ) -> None:
         self.written = 0
+        self._transaction = transaction
+        self._is_aborted = False
+        # Nothing is to be written: --dry-run.
+        self.is_rehearsal = session.dry_run
         self._session = session
         self._topic = topic
         self._failed = 0
@@ -189,6 +223,9 @@ class _Report:
         """End here, after what came before was written."""
         if self._malformed is not None:
             error = self._malformed
+            if self._transaction is not None:
+                error.hint = "the transaction was aborted"
+                raise error
             error.hint = f"the {self.written} records before it were written to {self._topic}"
             raise error
 
@@ -207,6 +244,24 @@ class _Report:
             self._session.output.show(self._documents, name="record")
             self._documents = []
 
+    async def end_transaction(self) -> None:
+        """Commit, unless a record failed."""
+        if self._transaction is not None:
+            if self._failed:
+                await self.abort_transaction()
+            else:
+                await self._transaction.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Leave nothing that readers of committed data see."""
+        if self._transaction is not None and not self._is_aborted:
+            self._is_aborted = True
+            try:
+                await self._transaction.end(commit=False)
+            except KctlError as error:
+                # The broker does so itself when the transaction's time is over.
+                self._session.output.say(f"note: the transaction could not be aborted: {error}")
+
     def finish(self) -> int:
         """Print what is left; the exit status."""
         output = self._session.output
@@ -217,7 +272,9 @@ class _Report:
         noun = "record" if self.written == 1 else "records"
         output.say(f"{self.written} {noun} {verb} to {self._topic}")
         if self._failed:
-            output.say(f"error: {self._failed} of {self.written + self._failed} records failed")
+            aborted = ": the transaction was aborted" if self._is_aborted else ""
+            total = self.written + self._failed
+            output.say(f"error: {self._failed} of {total} records failed{aborted}")
         return FAILED if self._failed else DONE
 
     def _document(self, result: "ProducedRecord") -> dict[str, Any]:
@@ -231,6 +288,18 @@ class _Report:
             "status": "failed" if result.error else "written",
             "error": None if result.error is None else str(result.error),
         }
+
+
+def _transaction(
+    admin: "AdminClient", transactional_id: str | None, *, is_wanted: bool
+) -> "ProducerTransaction | None":
+    from kctl.admin.producer_transaction import ProducerTransaction
+
+    if transactional_id is None or not is_wanted:
+        return None
+    if not transactional_id:
+        raise UsageError("--transactional-id must not be empty")
+    return ProducerTransaction(admin.router, transactional_id)
 
 
 async def _open(admin: "AdminClient", producer: "Producer", topic: str) -> None:
