@@ -113,6 +113,16 @@ def export(
         int | None,
         typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
+    ] = False,
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="Spark's master.")
+    ] = "local[*]",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+    ] = None,
 ) -> int:
     """Turn records into a table: files of Parquet, ORC, CSV or JSON lines.
 
@@ -128,6 +138,7 @@ def export(
       kctl export -b broker1:9092 -t orders --offset @-1h --out /tables/last-hour
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --latest-per-key --value json --out /tables/users
+      kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
     """
     from kctl.cli.positions import parse_range
     from kctl.export.export import ExportRequest
@@ -149,7 +160,12 @@ def export(
     numbers = _numbers(partition)
     run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     request = ExportRequest(sources or [], out, options, topics or [], numbers, (start, end), run)
-    report = _from_files(request, jobs) if sources else _from_brokers(session, request)
+    if not spark and (conf or master != "local[*]"):
+        raise UsageError("--master and --conf go with --spark")
+    if spark:
+        report = _on_spark(request, master, conf or [])
+    else:
+        report = _from_files(request, jobs) if sources else _from_brokers(session, request)
     return _show(session, report, out)
 
 
@@ -175,6 +191,29 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
     finally:
         for bar in bars:
             bar.close()
+
+
+def _on_spark(request: "ExportRequest", master: str, conf: list[str]) -> "ExportReport":
+    from kctl.cli.connect import parse_pairs
+    from kctl.export.export import export_logs
+    from kctl.export.spark.runner import make_session, spark_runner
+    from kctl.runtime.real.spark_gateway import start_spark_gateway, zip_package
+
+    if not request.sources:
+        raise UsageError("--spark needs a SOURCE of files, as yet")
+    settings = {"spark.master": master, "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    settings |= parse_pairs(conf, "--conf")
+    pairs = list(settings.items())
+    gateway = start_spark_gateway(pairs)
+    try:
+        is_local = settings["spark.master"].split("[")[0] == "local"
+        session = make_session(pairs, [] if is_local else [zip_package("kctl")])
+        try:
+            return export_logs(request, spark_runner(session))
+        finally:
+            session.stop()
+    finally:
+        gateway.close()
 
 
 def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":

@@ -2,12 +2,12 @@
 
     <out>/_kctl/table.json            what the table is; a run with other options is refused
     <out>/_kctl/manifest/*.jsonl      a line a split: offsets, files, rows, damage
-    <out>/_kctl/tmp/<attempt>/...     files that tasks are writing
+    <out>/_kctl/tmp/<attempt>/...     files that tasks are writing, and last row.json: its line
 
 A task writes its files below tmp. The driver commits a split in two steps: its line is written to
 the manifest, then its files are moved to their places. Whatever died, the next run rolls forward:
-files of committed splits that are still below tmp are moved, all else there is removed. Names
-beginning with `_` are hidden from readers of tables.
+files of committed splits that are still below tmp are moved, splits whose task was done are
+committed, all else there is removed. Names beginning with `_` are hidden from readers of tables.
 
 Invariant: the offset ranges of a partition's lines do not overlap; a file outside of `_kctl`
 belongs to a line.
@@ -27,6 +27,7 @@ DIRECTORY = "_kctl"
 _TABLE = f"{DIRECTORY}/table.json"
 _LINES = f"{DIRECTORY}/manifest"
 _TMP = f"{DIRECTORY}/tmp"
+_ROW = "row.json"
 
 
 @dataclass(slots=True)
@@ -106,6 +107,9 @@ class Manifest:
         else:
             _check_same(out, json.loads(files.read(f"{root}/{_TABLE}")), facts)
             manifest._roll_forward(manifest._load())
+            if not options.latest_per_key:
+                manifest._adopt()
+            manifest.close()
         return manifest
 
     def done(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
@@ -155,7 +159,22 @@ class Manifest:
         self._delete_files(replaced)
         for row in self.rows:
             self._place(row)
-        self.close()
+
+    def _adopt(self) -> None:
+        """Commit what tasks of a died run have completed, each range of offsets once."""
+        taken = {key: list(ranges) for key, ranges in self.done().items()}
+        found: list[ManifestRow] = []
+        for facts in self._files.list(f"{self._root}/{_TMP}"):
+            path = f"{facts.path}/{_ROW}"
+            if self._files.find(path) is None:
+                continue
+            row = ManifestRow.from_json(self._files.read(path).decode())
+            ranges = taken.setdefault((row.topic, row.partition), [])
+            if all(row.end_offset <= first or row.first_offset >= end for first, end in ranges):
+                ranges.append((row.first_offset, row.end_offset))
+                found.append(row)
+        if found:
+            self.commit(found)
 
     def _place(self, row: ManifestRow) -> None:
         for each in row.files:
@@ -174,6 +193,11 @@ class Manifest:
 def tmp_path(attempt: str, path: str) -> str:
     """Where a task leaves a file that will be `path`."""
     return f"{_TMP}/{attempt}/{path}"
+
+
+def leave_row(files: Files, root: str, attempt: str, row: ManifestRow) -> None:
+    """The last that a task does: its files are complete."""
+    files.write(f"{root}/{tmp_path(attempt, _ROW)}", row.to_json().encode())
 
 
 def _check_same(out: str, existing: dict[str, Any], wanted: dict[str, Any]) -> None:

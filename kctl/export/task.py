@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import StorageError
 from kctl.export.files import Files
-from kctl.export.manifest import ManifestRow, WrittenFile, tmp_path
+from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
 from kctl.export.options import ExportOptions
 from kctl.export.rows import SplitReader, latest_per_key, raw_table
 from kctl.export.splits import Split, range_name
@@ -56,6 +56,8 @@ def write_split(
     except pa.ArrowException as error:
         raise StorageError(f"{out}: cannot write {split.name}: {error}") from None
     row.log_bytes, row.damages = reader.bytes_read, reader.damages
+    files, root = Files.of(out)
+    leave_row(files, root, attempt, row)
     return row
 
 

@@ -1,0 +1,1 @@
+"""Spark as the scheduler of exports, and the data source `kctl`. Only here is pyspark imported."""

