@@ -1,0 +1,121 @@
+"""What `kctl repair-log` leaves is opened by Apache Kafka 2.7.2, which serves every record that was
+readable: every kind of damage on formats that differ, in one log directory."""
+
+import json
+import shutil
+import tarfile
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer
+from confluent_kafka import TopicPartition as ClientPartition
+from kazoo.client import KazooClient
+
+from kctl.dump.repair import apply_plans
+from kctl.dump.repair_plan import RepairRequest, plan_repair
+from kctl.records.memory_records import batches
+from kctl.runtime.real.disk import RealDisk
+from tests.support import apache_kafka
+from tests.support.damage import FORMATS, kinds_for, logs
+from tests.support.golden import GOLDEN
+from tests.support.zookeeper import running_zookeeper
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+DISK = RealDisk()
+CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
+# Formats of messages as brokers and consumers see them; the codecs differ only inside.
+CHOSEN = ("v2", "v2 gzip", "v2 transactions", "v1", "v1 gzip", "v0 snappy", "v2 compacted")
+
+
+@pytest.fixture
+def repaired(tmp_path):
+    """A log directory of mended partitions; topic -> the records that can be read, by offset."""
+    with tarfile.open(GOLDEN / "logs/clean.tar.xz") as tar:
+        tar.extractall(tmp_path / "golden", filter="data")
+    golden, root = tmp_path / "golden/logs-clean", tmp_path / "logs"
+    root.mkdir()
+    (root / "meta.properties").write_text(f"version=0\nbroker.id=0\ncluster.id={CLUSTER_ID}\n")
+    expected = {}
+    for name in CHOSEN:
+        for number, kind in enumerate(kinds_for(name)):
+            source = golden / FORMATS[name]
+            if not kind.needs(source):
+                continue
+            topic = f"{name.replace(' ', '-')}-{number}"
+            directory = root / f"{topic}-0"
+            shutil.copytree(source, directory)
+            kind.apply(directory)
+            mend(directory, tmp_path / "backup" / topic)
+            expected[topic] = [
+                (record.offset, record.key, record.value)
+                for path in logs(directory)
+                for batch in batches(path.read_bytes())
+                if not batch.is_control
+                for record in batch.records()
+            ]
+    return root, expected
+
+
+def mend(directory, backup):
+    for number in range(4):
+        plan = plan_repair(DISK, str(directory), RepairRequest())
+        if not plan.steps():
+            return
+        apply_plans(DISK, [plan], f"{backup}/{number}")
+
+
+@contextmanager
+def apache_over(root, tmp_path, topics):
+    """A broker of Apache Kafka that finds the directory and the topics."""
+    if apache_kafka.libs() is None:
+        pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
+    (tmp_path / "zk").mkdir()
+    with running_zookeeper(tmp_path / "zk") as server:
+        client = KazooClient(server.address)
+        client.start()
+        cluster = {"version": "1", "id": CLUSTER_ID}
+        client.create("/cluster/id", json.dumps(cluster).encode(), makepath=True)
+        for topic in topics:
+            value = {"version": 1, "partitions": {"0": [0]}}
+            client.create(f"/brokers/topics/{topic}", json.dumps(value).encode(), makepath=True)
+            config = {"version": 1, "config": {}}
+            client.create(f"/config/topics/{topic}", json.dumps(config).encode(), makepath=True)
+        client.stop()
+        client.close()
+        settings = {"log.dirs": root, "log.retention.ms": -1, "log.cleaner.enable": "false"}
+        with apache_kafka.apache_broker(
+            tmp_path / "broker", server.address, settings=settings
+        ) as address:
+            yield address
+
+
+def served(address, topics):
+    """The records of each topic, as a consumer of everything gets them."""
+    settings = {
+        "bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False,
+        "isolation.level": "read_uncommitted", "enable.partition.eof": True,
+    }  # fmt: skip
+    consumer = Consumer(settings)
+    consumer.assign([ClientPartition(topic, 0, OFFSET_BEGINNING) for topic in topics])
+    found = {topic: [] for topic in topics}
+    ended = set()
+    while len(ended) < len(topics):
+        message = consumer.poll(30)
+        assert message is not None, f"no end in sight: {sorted(set(topics) - ended)}"
+        if message.error() is not None:
+            ended.add(message.topic())
+            continue
+        found[message.topic()].append((message.offset(), message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def test_apache_kafka_serves_every_readable_record_of_mended_logs(repaired, tmp_path):
+    root, expected = repaired
+    with apache_over(root, tmp_path, expected) as address:
+        found = served(address, list(expected))
+        for topic, records in expected.items():
+            assert found[topic] == records, topic
+    log = (tmp_path / "broker/server.log").read_text()
+    assert "Exception" not in log.replace("ClosedChannelException", "")
