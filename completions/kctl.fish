@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --bootstrap-server --by-duration --codec --columns --command-config --compare --compression --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --bootstrap-server --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -188,6 +188,9 @@ complete -c kctl -n '__kctl_at export' -l latest-per-key -d 'Only the last recor
 complete -c kctl -n '__kctl_at export' -l on-damage -r -f -a 'skip fail' -d 'Go on behind damage, or stop.'
 complete -c kctl -n '__kctl_at export' -l file-size -r -f -d 'Bytes of log for a file.'
 complete -c kctl -n '__kctl_at export' -l jobs -s j -r -f -d 'Processes. [default: one a core]'
+complete -c kctl -n '__kctl_at export' -l spark -d 'Let Spark run the tasks; needs kctl[spark].'
+complete -c kctl -n '__kctl_at export' -l master -r -f -d 'Spark\'s master.'
+complete -c kctl -n '__kctl_at export' -l conf -r -f -d 'A setting of Spark\'s; may be repeated.'
 complete -c kctl -n '__kctl_at export' -l bootstrap-server -s b -r -f -d 'Brokers to ask first. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
 complete -c kctl -n '__kctl_at export' -l property -s X -r -f -d 'A setting of Apache Kafka\'s clients; may be repeated.'
 complete -c kctl -n '__kctl_at export' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
