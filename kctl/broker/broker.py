@@ -53,6 +53,7 @@ from kctl.broker.replication.partition import Role
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
 from kctl.broker.replication.replica_fetcher import FetcherOptions
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.services import Services
 from kctl.broker.topic_configs import TOPIC_CONFIGS
@@ -227,6 +228,9 @@ class Broker:
         metadata_cache = MetadataCache(broker_id)
         topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime.entropy)
         replica_manager = ReplicaManager(runtime, config, broker_id, log_manager)
+        replica_manager.select_replica = replica_selector(
+            config.replica_selector_class, metadata_cache.rack
+        )
         controller = Controller(
             runtime, cluster_store, broker_id, self._broker_info, config, self._deliver
         )

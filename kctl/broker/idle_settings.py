@@ -84,7 +84,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "Java classes are not loaded": (
         "alter.config.policy.class.name",
         "create.topic.policy.class.name",
-        "replica.selector.class",
         "client.quota.callback.class",
     ),
     "completed operations are dropped as soon as they outnumber the waiting": (

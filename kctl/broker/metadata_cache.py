@@ -109,6 +109,11 @@ class MetadataCache:
         """Whether the broker lives."""
         return broker_id in self.snapshot.brokers
 
+    def rack(self, broker_id: int) -> str | None:
+        """The rack of a live broker, if it has one."""
+        broker = self.snapshot.brokers.get(broker_id)
+        return broker.rack if broker else None
+
     def broker_endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
         """Where a live broker is reached by clients of a listener; None if it is not."""
         endpoints = self.snapshot.endpoints.get(broker_id)

@@ -4,12 +4,14 @@ import pytest
 
 from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
+from kctl.client.cluster_view import BrokerAddress
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.broker_cluster import running_brokers
 
 
@@ -176,3 +178,45 @@ def test_a_partition_moves_with_its_records(cluster):
     assert log_bytes(cluster, 3, "t") == before
     produce(cluster, "t", 1)
     assert cluster.end(3, "t") == 51
+
+
+def fetch_from(cluster, broker_id, rack, version=11):
+    """The answer to a consumer's fetch of t-0 from its start."""
+    broker = cluster.brokers[broker_id]
+    address = BrokerAddress(broker_id, broker.endpoints[0].host, broker.endpoints[0].port)
+    channel = cluster.run(cluster.router().channel_to(address))
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        rack_id=rack,
+        topics=[
+            FetchTopic(
+                topic="t",
+                partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=9999)],
+            )
+        ],
+    )
+    response = cluster.run(channel.request(request, version))
+    return response.responses[0].partition_responses[0]
+
+
+def test_a_consumer_is_sent_to_a_replica_in_its_rack_and_served_there(cluster):
+    """KIP-392: leader in rack a, follower in rack b."""
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    cluster.start(1, broker_rack="a", replica_selector_class=selector)
+    cluster.start(2, broker_rack="b", replica_selector_class=selector)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10)
+    cluster.until(lambda: cluster.partition(2, "t").log.high_watermark == 10, "2 knows of it")
+    at_leader = fetch_from(cluster, 1, "b")
+    assert (at_leader.error_code, at_leader.preferred_read_replica) == (0, 2)
+    assert not at_leader.record_set
+    near = fetch_from(cluster, 2, "b")
+    assert (near.error_code, near.preferred_read_replica, near.high_watermark) == (0, -1, 10)
+    assert near.record_set
+    # Who is in the leader's rack, in none, or in one without a replica, stays with the leader.
+    for rack in ("a", "", "c"):
+        assert fetch_from(cluster, 1, rack).record_set
+    # Who cannot know is not served by a follower.
+    assert fetch_from(cluster, 2, "", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

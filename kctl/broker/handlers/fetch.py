@@ -40,6 +40,8 @@ from kctl.protocol.messages.fetch import (
 from kctl.records.down_convert import down_convert
 
 READ_COMMITTED = 1
+# From here on consumers know that a follower may serve them (KIP-392).
+FOLLOWER_FETCH_VERSION = 11
 _EMPTY = b""
 
 
@@ -76,6 +78,7 @@ def _params(services: Services, body: FetchRequest, version: int) -> FetchParams
         max_bytes=min(max_bytes, services.config.fetch_max_bytes),
         isolation=isolation,
         is_hard_limit=version <= 2,
+        client_rack=body.rack_id if version >= FOLLOWER_FETCH_VERSION else None,
     )
 
 
@@ -111,6 +114,8 @@ def _note_session(
         )
         # The reader is to cut its log: it must hear of that.
         is_news = is_news or response.diverging_epoch.epoch >= 0
+        # Or to ask somebody else.
+        is_news = is_news or response.preferred_read_replica >= 0
         if is_news or not context.is_incremental:
             kept.append((topic, response))
             if has_records:
@@ -144,6 +149,7 @@ def _partition_response(
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
         aborted_transactions=None,
+        preferred_read_replica=result.preferred_read_replica,
         record_set=records,
     )
     if result.diverging_epoch is not None:

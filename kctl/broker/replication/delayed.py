@@ -49,6 +49,8 @@ class FetchParams:
     isolation: FetchIsolation
     # Versions 0-2: no batch beyond a partition's limit, even as the first one.
     is_hard_limit: bool = False
+    # The consumer's rack, "" if it is in none; None: too old to be sent to a follower (KIP-392).
+    client_rack: str | None = None
 
     @property
     def is_from_follower(self) -> bool:
@@ -57,8 +59,8 @@ class FetchParams:
 
     @property
     def only_leader(self) -> bool:
-        """KIP-392 lets consumers read from followers; brokers read from leaders."""
-        return self.is_from_follower
+        """KIP-392 lets consumers read from followers; brokers, and old ones, read from leaders."""
+        return self.replica_id >= 0 or self.client_rack is None
 
 
 @dataclass(slots=True)
@@ -74,6 +76,8 @@ class FetchResult:
     # (epoch, end offset) up to where the reader's log may agree with this one; then no data.
     diverging_epoch: tuple[int, int] | None = None
     data: FetchDataInfo | None = None
+    # Who is nearer to the consumer than this broker; then no data (KIP-392).
+    preferred_read_replica: int = -1
 
 
 @dataclass(slots=True)

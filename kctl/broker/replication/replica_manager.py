@@ -33,6 +33,7 @@ from kctl.broker.replication.delayed import (
 )
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.purgatory_timer import PurgatoryTimer
+from kctl.broker.replication.replica_selector import ReplicaSelector
 from kctl.errors import CorruptDataError, KctlError, StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -91,6 +92,8 @@ class ReplicaManager:
         self.controller_epoch = 0
         # A follower fetched from a partition led here: perhaps it has caught up.
         self.on_follower_fetch: Callable[[Partition, int], object] = _nobody_asks
+        # replica.selector.class; None: this broker serves whoever asks it.
+        self.select_replica: ReplicaSelector | None = None
         self._clock = runtime.clock
         self._trace = runtime.trace
         self._produces = PurgatoryTimer(runtime)
@@ -303,14 +306,16 @@ class ReplicaManager:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return result
         try:
-            if request.last_fetched_epoch >= 0:
+            if params.client_rack and self._is_nearer_elsewhere(params, partition, result):
+                pass
+            elif request.last_fetched_epoch >= 0:
                 result.diverging_epoch = partition.find_divergence(
                     request.fetch_offset,
                     request.last_fetched_epoch,
                     request.current_leader_epoch,
                     only_leader=params.only_leader,
                 )
-            if result.diverging_epoch is None:
+            if result.diverging_epoch is None and result.preferred_read_replica < 0:
                 data = partition.read(
                     request.fetch_offset,
                     min(request.partition_max_bytes, bytes_left),
@@ -336,6 +341,23 @@ class ReplicaManager:
             result.last_stable_offset = log.last_stable_offset
             result.log_start_offset = log.log_start_offset
         return result
+
+    def _is_nearer_elsewhere(
+        self, params: FetchParams, partition: Partition, result: FetchResult
+    ) -> bool:
+        """Whether a follower in the consumer's rack serves it better; then the result says so."""
+        select, rack = self.select_replica, params.client_rack
+        if select is None or not rack or params.is_from_follower:
+            return False
+        if partition.role is not Role.LEADER:
+            return False
+        request = result.request
+        partition.check_epoch(request.current_leader_epoch)
+        chosen = select(partition, rack, request.fetch_offset)
+        if chosen == self.broker_id:
+            return False
+        result.preferred_read_replica = chosen
+        return True
 
     def _note_follower(self, broker_id: int, results: Sequence[FetchResult]) -> None:
         """A broker fetched: its progress may commit records, which frees who waits for them."""
