@@ -309,12 +309,12 @@ FORMATS = {
     "v2 zstd": "v2-zstd-0", "v2 idempotent": "v2-idempotent-0", "v2 transactions": "tx-0",
     "v2 compacted": "compacted-0", "v1": "v1-none-0", "v1 gzip": "v1-gzip-0",
     "v1 lz4": "v1-lz4-0", "v0": "v0-none-0", "v0 snappy": "v0-snappy-0",
-    "v0, v1 and v2 in one log": "upgraded-0",
+    "mixed": "upgraded-0",
 }  # fmt: skip
 
 
 def kinds_for(format_name: str) -> tuple[Damage, ...]:
-    if format_name.startswith("v0, "):
+    if format_name.startswith("mixed"):
         return COMMON
     if format_name.startswith("v2"):
         return COMMON + V2_ONLY
