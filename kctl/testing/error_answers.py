@@ -28,6 +28,8 @@ _ANSWERS = {
     "results": ("topics", "resources", "groups_names", "partitions"),
     "topics": ("topics",),
     "partitions": ("partitions", "partition_indexes"),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partition_id",),
     "partition_responses": ("partitions",),
     "groups": ("groups",),
     "members": ("members",),
@@ -36,8 +38,8 @@ _ANSWERS = {
 # Fields that say what an entry is about.
 _IDENTITIES = frozenset(
     {
-        "group_id", "group_instance_id", "member_id", "name", "partition", "partition_index",
-        "resource_name", "resource_type", "topic",
+        "group_id", "group_instance_id", "member_id", "name", "partition", "partition_id",
+        "partition_index", "resource_name", "resource_type", "topic",
     }
 )  # fmt: skip
 # What stands where a successful answer has an offset or an id.
@@ -66,6 +68,10 @@ def error_answer(request: Request, code: ErrorCode) -> Message:
     if isinstance(answer, FetchResponse):
         # That field is about the session: its errors would hide those of the partitions.
         answer.error_code = 0
+    for field in response_class.fields:
+        if not field.ignorable and not field.is_in(request.api_version):
+            # ElectLeaders v0 has errors of partitions only.
+            setattr(answer, field.name, getattr(response_class(), field.name))
     return answer
 
 

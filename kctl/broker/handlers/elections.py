@@ -34,8 +34,9 @@ async def _elect_leaders(services: Services, request: Request) -> None:
     body: ElectLeadersRequest = request.body
     response = await services.controller.ask(body)
     assert isinstance(response, ElectLeadersResponse)
-    if response.error_code == ErrorCode.NOT_CONTROLLER:
-        response = _for_all(services, body, ErrorCode.NOT_CONTROLLER)
+    error_code = response.error_code
+    if error_code == ErrorCode.NOT_CONTROLLER or (error_code and request.api_version < 1):
+        response = _for_all(services, body, error_code)
     if body.topic_partitions is None:
         _leave_out_needless(response)
     await _until_known(services, response, body.timeout_ms)
