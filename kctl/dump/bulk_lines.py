@@ -82,11 +82,11 @@ class TextLines:
     def join(self, columns: RecordColumns) -> Column:
         """An element a record."""
         line = _Line()
-        line.add(b"    ", _padded(_numbers(columns.offsets), 13), b" ", _times(columns.timestamps))
+        line.add(b"    ", *_padded(_numbers(columns.offsets), 13), b" ", _times(columns.timestamps))
         line.add(_append_marks(columns), b"  ")
         if self._with_data:
             data = columns.to_arrow(("key", "value"))
-            line.add(_padded(_shown(data.column(0)), 16), b"  ", _shown(data.column(1)))
+            line.add(*_padded(_shown(data.column(0)), 16), b"  ", _shown(data.column(1)))
             line.add(_header_pairs(columns))
         else:
             line.add(b"key ", *_sizes(columns.key_lengths))
@@ -205,7 +205,22 @@ def _named(name: bytes, data: Column) -> tuple[Column, ...]:
     return (pc.fill_null(text, b""),)
 
 
+def _bytes_of(data: Column) -> tuple[Any, Any]:
+    """All bytes of a column, and the length of each element."""
+    _, offset_buffer, byte_buffer = data.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32, len(data) + 1, data.offset * 4)
+    every = np.frombuffer(byte_buffer or b"", np.uint8)[int(offsets[0]) : int(offsets[-1])]
+    return every, np.diff(offsets)
+
+
+def _is_ascii(data: Column) -> bool:
+    every, _ = _bytes_of(data)
+    return not len(every) or bool(every.max() < 0x80)
+
+
 def _is_utf8(data: Column) -> bool:
+    if _is_ascii(data):
+        return True
     try:
         data.cast(pa.string())
     except pa.ArrowInvalid:
@@ -224,13 +239,20 @@ def _java(data: Column) -> Column:
 
 def _shown(data: Column) -> Column:
     """As text_format shows a key or a value."""
-    if _is_utf8(data):
-        text = data.cast(pa.string())
-        is_easy = pc.all(pc.utf8_is_printable(text), min_count=0).as_py()
-        lengths = pc.binary_length(data)
-        if is_easy and pc.min(lengths).as_py() != 0:
-            return pc.fill_null(data, b"null") if data.null_count else data
+    every, lengths = _bytes_of(data)
+    is_empty = lengths == 0
+    if data.null_count:
+        is_empty &= ~data.is_null().to_numpy(zero_copy_only=False)
+    is_plain = not len(every) or (every.min() >= 0x20 and every.max() < 0x7F)
+    if not is_empty.any() and (is_plain or _is_printable(data)):
+        return pc.fill_null(data, b"null") if data.null_count else data
     return pa.array([shown(it).encode() for it in data.to_pylist()], pa.binary())
+
+
+def _is_printable(data: Column) -> bool:
+    if not _is_utf8(data):
+        return False
+    return bool(pc.all(pc.utf8_is_printable(data.cast(pa.string())), min_count=0).as_py())
 
 
 def _sizes(lengths: Any) -> tuple[Column, ...]:
@@ -242,10 +264,17 @@ def _sizes(lengths: Any) -> tuple[Column, ...]:
     return (pc.if_else(pa.array(is_null), _constant(b"null"), with_unit),)
 
 
-def _padded(data: Column, width: int) -> Column:
+def _padded(data: Column, width: int) -> tuple[Column, ...]:
+    """Spaces are one part for all where all are equally long."""
     if isinstance(data, bytes):
-        return data.ljust(width)
-    return pc.utf8_rpad(data.cast(pa.string()), width).cast(pa.binary())
+        return (data.ljust(width),)
+    if not _is_ascii(data):
+        return (pc.utf8_rpad(data.cast(pa.string()), width).cast(pa.binary()),)
+    _, lengths = _bytes_of(data)
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest == longest or shortest >= width:
+        return data, b" " * (width - shortest)
+    return (pc.ascii_rpad(data.cast(pa.string()), width).cast(pa.binary()),)
 
 
 def _times(timestamps: Any) -> Column:
