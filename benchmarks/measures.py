@@ -31,7 +31,7 @@ Measure = Callable[["Bench", Server], Figures]
 
 TOOL_TIMEOUT_S = 120
 # Page cache that the machine gives before a broker fills it; see Bench.touch_memory.
-TOUCHED_MB = 2_500
+TOUCHED_MB = 1_500
 # What hot data is, and what is read again and again.
 HOT_MB = 200
 
