@@ -31,33 +31,14 @@ from kctl.broker.controller.channel_manager import (
     OpenLink,
     ResponseReceived,
 )
-from kctl.broker.controller.cluster_changes import ClusterChanges
-from kctl.broker.controller.context import ControllerContext
-from kctl.broker.controller.controlled_shutdown import ControlledShutdown
 from kctl.broker.controller.elections import ElectionStrategy
 from kctl.broker.controller.events import ControllerEvent
-from kctl.broker.controller.isr_changes import IsrChanges
-from kctl.broker.controller.leader_elections import LeaderElections
-from kctl.broker.controller.reassignment import Reassignment
-from kctl.broker.controller.reassignment_requests import altered, listed, wishes_of
-from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
-from kctl.broker.controller.state_changes import StateChanges
+from kctl.broker.controller.procedures import Procedures
 from kctl.broker.controller.store_changes import StoreChanges, event_of
 from kctl.errors import KctlError
 from kctl.model import BrokerInfo, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.alter_isr import AlterIsrRequest
-from kctl.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from kctl.protocol.messages.elect_leaders import ElectLeadersRequest
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from kctl.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task
@@ -99,35 +80,13 @@ class Controller:
         )
         # This broker's epoch: the czxid of its registration (KIP-380), -1 before it.
         self.broker_epoch = -1
-        self.context = ControllerContext()
-        self._batch = ControllerBrokerRequestBatch(
-            self.context, broker_id, config.inter_broker_listener
+        procedures = self._procedures = Procedures(
+            broker_id, config, cluster_store, runtime.trace, self._send, self._isrs_changed
         )
-        self._changes = StateChanges(
-            self.context,
-            self._batch,
-            cluster_store,
-            runtime.trace,
-            unclean_election_default=config.unclean_leader_election_enable,
-        )
-        self._cluster = ClusterChanges(
-            self.context, self._changes, self._batch, cluster_store, self._send
-        )
-        self._reassignment = Reassignment(
-            self.context, self._changes, self._batch, cluster_store, self._cluster
-        )
-        self._elections = LeaderElections(self.context, self._changes, cluster_store)
+        self.context = procedures.context
+        self._batch = procedures.batch
         self._from_store = StoreChanges(
-            self.context,
-            cluster_store,
-            self._on_watch,
-            config,
-            runtime.trace,
-            self._batch,
-            self._channels,
-            self._cluster,
-            self._reassignment,
-            self._elections,
+            cluster_store, self._on_watch, config, runtime.trace, self._channels, procedures
         )
         self._active_controller_id = NO_CONTROLLER
         self._queue: deque[ControllerEvent] = deque()
@@ -148,16 +107,8 @@ class Controller:
             events.Asked: self._on_asked,
             ResponseReceived: self._on_response,
         }
-        isr_changes = IsrChanges(self.context, self._batch, cluster_store, self._isrs_changed)
-        shutdown = ControlledShutdown(self.context, self._changes, self._batch)
         # What the active controller is asked by requests.
-        self._answers: dict[type, Callable[[Any], Awaitable[Message]]] = {
-            AlterIsrRequest: isr_changes.alter,
-            ControlledShutdownRequest: shutdown.shut_down,
-            ElectLeadersRequest: self._elections.elect,
-            AlterPartitionReassignmentsRequest: self._alter_reassignments,
-            ListPartitionReassignmentsRequest: self._list_reassignments,
-        }
+        self._answers = procedures.answers()
 
     # --- for the rest of the broker
 
@@ -365,12 +316,12 @@ class Controller:
         await self._from_store.load_context()
         self._batch.add_update_metadata([])
         self._send()
-        await self._cluster.start_machines()
+        await self._procedures.cluster.start_machines()
         await self._put_asked_for_in_store()
-        self._cluster.deletion.mark_ineligible(
+        self._procedures.cluster.deletion.mark_ineligible(
             dict.fromkeys(tp.topic for tp in self.context.reassigning)
         )
-        await self._cluster.run_deletions()
+        await self._procedures.cluster.run_deletions()
         # The rest of the caches' contents: every partition, the ones just elected included.
         self._batch.add_update_metadata(list(self.context.leadership))
         if self._config.auto_leader_rebalance_enable:
@@ -380,7 +331,7 @@ class Controller:
         """Reassignments and elections that the last controller did not come to."""
         for event in (events.PartitionReassignment(), events.PreferredReplicaElection()):
             await self._when_active[type(event)](event)
-        await self._reassignment.resume()
+        await self._procedures.reassignment.resume()
 
     async def _set_up_features(self) -> None:
         enabled = self._config.is_at_least("2.7-IV0")
@@ -399,10 +350,7 @@ class Controller:
             self._auto_election.cancel()
             self._auto_election = None
         self._channels.close()
-        self._batch.clear()
-        self._changes.clear()
-        self._cluster.deletion.clear()
-        self.context.clear()
+        self._procedures.clear()
 
     async def _renew_session(self) -> None:
         """The session is over: somebody else may be controller by now; start over."""
@@ -434,25 +382,15 @@ class Controller:
                 self._put(events.PartitionIsrChanged(tp))
 
     async def _on_partition_isr_changed(self, event: events.PartitionIsrChanged) -> None:
-        await self._reassignment.isrs_changed([event.partition])
-
-    async def _alter_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        return altered(await self._reassignment.start(wishes_of(request)))
-
-    async def _list_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        return listed(self.context, request)
+        await self._procedures.reassignment.isrs_changed([event.partition])
 
     async def _on_response(self, answered: ResponseReceived) -> None:
         broker_id, request = answered.broker_id, answered.request
         response: Any = answered.response
         if isinstance(request, LeaderAndIsrRequest):
-            await self._cluster.on_leader_and_isr_response(broker_id, response)
+            await self._procedures.cluster.on_leader_and_isr_response(broker_id, response)
         elif isinstance(request, StopReplicaRequest):
-            await self._cluster.on_stop_replica_response(broker_id, request, response)
+            await self._procedures.cluster.on_stop_replica_response(broker_id, request, response)
         if response.error_code:
             self._trace.warning(
                 f"Broker {broker_id} answered {_name(request)} with error {response.error_code}"
@@ -471,7 +409,7 @@ class Controller:
             self.context, self._config.leader_imbalance_per_broker_percentage
         )
         if partitions:
-            await self._changes.bring_online(partitions, ElectionStrategy.PREFERRED)
+            await self._procedures.changes.bring_online(partitions, ElectionStrategy.PREFERRED)
 
 
 def _name(value: object) -> str:

@@ -1,11 +1,13 @@
 """IsrChanges: the controller agrees to the in-sync replicas that leaders ask for (AlterIsr).
 
-A leader names the version of the partition's state that it knows. The write is conditional on it,
-so of two changes of one state only the first holds, and it is fenced by the controller epoch. What
-is as wanted already is confirmed as it is: the answer to an earlier request may have been lost.
+A leader names the version of the partition's state that it knows. The write is conditional on
+it, so of two changes of one state only the first holds, and it is fenced by the controller epoch.
+What is as wanted already is confirmed as it is: the answer to an earlier request may have been
+lost.
 
-A broker that is gone or on its way out does not join: its last fetches may reach the leader late, and
-records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR without it.
+A broker that is gone or on its way out does not join: its last fetches may reach the leader late,
+and records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR without
+it.
 
 Kafka 2.7: kafka.controller.KafkaController.processAlterIsr; KIP-497.
 """

@@ -14,12 +14,8 @@ from typing import Any
 from kctl.broker.config import BrokerConfig
 from kctl.broker.controller import events
 from kctl.broker.controller.channel_manager import ControllerChannelManager
-from kctl.broker.controller.cluster_changes import ClusterChanges
-from kctl.broker.controller.context import ControllerContext
 from kctl.broker.controller.events import ControllerEvent
-from kctl.broker.controller.leader_elections import LeaderElections
-from kctl.broker.controller.reassignment import Reassignment
-from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
+from kctl.broker.controller.procedures import Procedures
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.runtime.trace import Trace
 from kctl.store import znodes
@@ -32,27 +28,23 @@ class StoreChanges:
 
     def __init__(
         self,
-        context: ControllerContext,
         store: ClusterStore,
         on_watch: Watch,
         config: BrokerConfig,
         trace: Trace,
-        batch: ControllerBrokerRequestBatch,
         channels: ControllerChannelManager,
-        cluster: ClusterChanges,
-        reassignment: Reassignment,
-        elections: LeaderElections,
+        procedures: Procedures,
     ) -> None:
-        self.context = context
+        self.context = procedures.context
         self._store = store
         self._on_watch = on_watch
         self._config = config
         self._trace = trace
-        self._batch = batch
         self._channels = channels
-        self._cluster = cluster
-        self._reassignment = reassignment
-        self._elections = elections
+        self._batch = procedures.batch
+        self._cluster = procedures.cluster
+        self._reassignment = procedures.reassignment
+        self._elections = procedures.elections
 
     def reactions(self) -> dict[type, Callable[[Any], Awaitable[None]]]:
         """What is done about each kind of event."""

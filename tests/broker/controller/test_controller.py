@@ -160,10 +160,10 @@ def test_a_partition_without_a_live_replica_in_sync_waits_for_it(cluster):
     tp = TopicPartition("orders", 0)
     controller = cluster.brokers[1].controller
     assert cluster.state("orders") == (-1, 1, (2,))
-    assert controller._changes.partitions.state(tp) is PartitionState.OFFLINE
+    assert controller._procedures.changes.partitions.state(tp) is PartitionState.OFFLINE
     cluster.start(2)
     assert cluster.state("orders") == (2, 2, (2,))
-    assert controller._changes.partitions.state(tp) is PartitionState.ONLINE
+    assert controller._procedures.changes.partitions.state(tp) is PartitionState.ONLINE
 
 
 def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(cluster):
