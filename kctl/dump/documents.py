@@ -16,6 +16,7 @@ from kctl.dump.values import (
     DumpDamage,
     DumpedBatch,
     DumpedFile,
+    DumpedOldMessage,
     DumpedRecord,
     DumpItem,
     TrailingBytes,
@@ -126,6 +127,21 @@ def _content(name: str, data: bytes | None) -> Document:
         return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
+def _old_message(item: DumpedOldMessage) -> Document:
+    return {
+        "type": "old_message",
+        "position": item.position,
+        "offset": item.offset,
+        "magic": item.magic,
+        "compression_type": _CODECS[item.compression_type],
+        "crc": item.crc,
+        "is_valid": item.is_valid,
+        "depth": item.depth,
+        "size": len(item.payload),
+        **({} if item.compression_type else _content("payload", item.payload)),
+    }
+
+
 def _checkpointed(item: CheckpointedOffset) -> Document:
     return {
         "type": "checkpointed_offset",
@@ -169,6 +185,7 @@ def _fields(name: str) -> Callable[[Any], Document]:
 _MAKERS: dict[type, Callable[[Any], Document]] = {
     DumpedFile: _file,
     DumpedBatch: _batch,
+    DumpedOldMessage: _old_message,
     OffsetPosition: _fields("offset_index_entry"),
     TimestampOffset: _fields("time_index_entry"),
     AbortedTransaction: _fields("aborted_transaction"),

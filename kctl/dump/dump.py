@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kctl.dump.index_dump import dump_offset_index, dump_time_index, dump_transaction_index
 from kctl.dump.log_dump import dump_log
+from kctl.dump.old_log_dump import dump_old_log
 from kctl.dump.state_dump import (
     dump_epoch_checkpoint,
     dump_meta_properties,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # In the order in which a directory's files are dumped.
 _BY_SUFFIX = {
     layout.LOG_SUFFIX: FileKind.LOG,
+    layout.OLD_LOG_SUFFIX: FileKind.OLD_LOG,
     layout.INDEX_SUFFIX: FileKind.OFFSET_INDEX,
     layout.TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
     layout.TXN_INDEX_SUFFIX: FileKind.TRANSACTION_INDEX,
@@ -69,7 +71,7 @@ def find_files(disk: Disk, path: str) -> list[str]:
         if classify(path) is None:
             raise UsageError(
                 f"{path}: not a file that can be dumped",
-                hint="there are .log, .index, .timeindex, .txnindex, .snapshot, checkpoints and "
+                hint="there are .log, .kafka, .index, .timeindex, .txnindex, .snapshot, checkpoints and "
                 "meta.properties",
             )
         return [path]
@@ -139,6 +141,8 @@ def _contents(
             )
         finally:
             records.close()
+    elif kind is FileKind.OLD_LOG:
+        yield from dump_old_log(disk, path, base_offset)
     elif kind is FileKind.OFFSET_INDEX:
         yield from dump_offset_index(disk, path, base_offset)
     elif kind is FileKind.TIME_INDEX:

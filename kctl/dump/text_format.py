@@ -16,6 +16,7 @@ from kctl.dump.values import (
     DumpDamage,
     DumpedBatch,
     DumpedFile,
+    DumpedOldMessage,
     DumpedRecord,
     DumpedText,
     DumpItem,
@@ -112,6 +113,8 @@ def record_line(item: DumpedRecord, *, with_data: bool, shapes: Shapes | None = 
 
 
 def _entry(item: DumpItem) -> str:
+    if isinstance(item, DumpedOldMessage):
+        return _old_message(item)
     if isinstance(item, OffsetPosition):
         return f"offset {item.offset:<15} position {item.position}"
     if isinstance(item, TimestampOffset):
@@ -124,6 +127,15 @@ def _entry(item: DumpItem) -> str:
     fields = document(item, with_data=True)
     del fields["type"]
     return "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())
+
+
+def _old_message(item: DumpedOldMessage) -> str:
+    what = CODECS[item.compression_type].lower() if item.compression_type else shown(item.payload)
+    mark = "" if item.is_valid else "  CRC IS WRONG"
+    return (
+        f"{'  ' * item.depth}{item.offset:<13} at {item.position:<9} {len(item.payload):>7} B  "
+        f"magic {item.magic}  {what}{mark}"
+    )
 
 
 def _time(batch: Batch, timestamp: int) -> str:

@@ -29,6 +29,7 @@ class FileKind(Enum):
     """The files of a log directory that can be dumped."""
 
     LOG = "log"
+    OLD_LOG = "old_log"
     OFFSET_INDEX = "offset_index"
     TIME_INDEX = "time_index"
     TRANSACTION_INDEX = "transaction_index"
@@ -101,6 +102,20 @@ class DumpedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DumpedOldMessage:
+    """A message of Kafka 0.7; `depth` 0: it stands in the file, else inside the one before."""
+
+    position: int
+    offset: int
+    magic: int
+    compression_type: int
+    crc: int
+    is_valid: bool
+    payload: bytes
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class DumpedText:
     """Lines of batches and records that are laid out already."""
 
@@ -151,6 +166,7 @@ DumpItem = (
     DumpedFile
     | DumpedBatch
     | DumpedRecord
+    | DumpedOldMessage
     | DumpedText
     | OffsetPosition
     | TimestampOffset

@@ -20,6 +20,8 @@ from typing import NamedTuple
 from kctl.model import TopicPartition
 
 LOG_SUFFIX = ".log"
+# Of Kafka 0.7.
+OLD_LOG_SUFFIX = ".kafka"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
