@@ -20,8 +20,8 @@ from kctl.runtime.scheduler import Scheduler
 # Logs flushed together; each keeps files open meanwhile.
 LOGS_PER_FLUSH_MAX = 256
 
-# Logs to be flushed, and who waits for each.
-_Waiting = dict[UnifiedLog, list[Future[None]]]
+# Logs to be flushed, and the Future of whoever waits for each.
+_Waiting = dict[UnifiedLog, Future[None]]
 
 
 class GroupCommit:
@@ -44,10 +44,12 @@ class GroupCommit:
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
         """Make all that `log` has now durable, together with whatever else waits for that.
 
-        The Future fails with StorageError, and the directory is then offline.
+        The Future is the same for all who wait for one flush. It fails with StorageError, and the
+        directory is then offline.
         """
-        future: Future[None] = self._scheduler.future()
-        self._waiting.setdefault(log, []).append(future)
+        future = self._waiting.get(log)
+        if future is None:
+            future = self._waiting[log] = self._scheduler.future()
         if not self._is_running:
             self._is_running = True
             self._scheduler.call_soon(self._start)
@@ -92,13 +94,12 @@ class GroupCommit:
         for log, job in jobs:
             if log.log_directory not in errors and not log.is_closed:
                 log.complete_flush(job)
-        for log, futures in batch.items():
+        for log, future in batch.items():
             error_of_log = errors.get(log.log_directory)
-            for future in futures:
-                if error_of_log is None:
-                    future.set_result(None)
-                else:
-                    future.set_error(error_of_log)
+            if error_of_log is None:
+                future.set_result(None)
+            else:
+                future.set_error(error_of_log)
         if self._waiting:
             self._start()
         else:

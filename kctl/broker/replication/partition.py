@@ -28,6 +28,7 @@ from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from kctl.runtime.disk import Buffer
+from kctl.runtime.future import Future
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -61,6 +62,8 @@ class Partition:
         self.replica_lag_ms_max = replica_lag_ms_max
         self.role = Role.NONE
         self.log: UnifiedLog | None = None
+        # The flush that the last append waits for, under flush.messages=1.
+        self.next_flush: Future[None] | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
         # Where the current leader's epoch begins; a follower joins the ISR only beyond it.

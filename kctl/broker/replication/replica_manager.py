@@ -159,7 +159,8 @@ class ReplicaManager:
             if result.info is not None:
                 key = (result.topic, result.partition)
                 self._fetches.check(key)
-                self._produces.check(key)
+                if not result.is_pending:
+                    self._produces.check(key)
 
     def _append(
         self,
@@ -221,7 +222,11 @@ class ReplicaManager:
             partition.maybe_increment_high_watermark(self._clock.wall_ms())
             self.wake(partition.topic_partition)
 
-        self.log_manager.flush_soon(log).add_done_callback(flushed)
+        flush = self.log_manager.flush_soon(log)
+        if flush is not partition.next_flush:
+            # Once for all who share it: each call asks everybody who waits.
+            partition.next_flush = flush
+            flush.add_done_callback(flushed)
 
     def _park(
         self,
