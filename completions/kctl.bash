@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|txn|cluster) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -38,7 +38,7 @@ _kctl() {
         esac
     elif [[ "$cur" == -* ]]; then
         case "$path" in
-            "serve") offer="--config --data-dir --durable --help --listener --port --ready-file --seed-topic --set --zookeeper";;
+            "serve") offer="--config --data-dir --durable --help --listener --port --ready-file --seed-topic --set --zookeeper --zookeeper-port";;
             "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --file --header --help --input --key --key-separator --null --output --partition --profile --property --timeout --timestamp --transactional-id";;
             "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --isolation --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
             "dump-log") offer="--deep-iteration --files --follow --format --group --header --help --hex --index-sanity-check --key --key-as --key-pattern --leader-epoch --limit --max-message-size --offset --offsets-decoder --only-aborted --only-control --print-data-log --producer-id --raw --stats --tail --transaction-log-decoder --transactional-id --value-as --verify-index-only --where";;

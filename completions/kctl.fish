@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --bootstrap-server --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --bootstrap-server --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -79,6 +79,7 @@ complete -c kctl -n '__kctl_at serve' -l config -r -F -d 'Apache Kafka\'s server
 complete -c kctl -n '__kctl_at serve' -l seed-topic -s t -r -f -d 'Create it at the start, if it is not there; may be repeated.'
 complete -c kctl -n '__kctl_at serve' -l ready-file -r -F -d 'Write the address there when ready.'
 complete -c kctl -n '__kctl_at serve' -l zookeeper -r -f -d 'Keep metadata there; `none`: in the data directory, whatever --config says.'
+complete -c kctl -n '__kctl_at serve' -l zookeeper-port -r -f -d 'Let other brokers and tools use the metadata as if they were a ZooKeeper there.'
 complete -c kctl -n '__kctl_at serve' -l durable -d 'Records are on disk before they are acknowledged (fsync each time).'
 complete -c kctl -n '__kctl_at serve' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at produce' -l file -s f -r -F -d 'Read it instead.'

@@ -90,11 +90,13 @@ class Broker:
         config: BrokerConfig,
         store_directory: str | None,
         *,
+        store_listener: Endpoint | None = None,
         store: MetadataStore | None = None,
         served: Mapping[ApiKey, tuple[int, int]] | None = None,
         interceptor: Interceptor | None = None,
     ) -> None:
-        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked.
+        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked. At
+        `store_listener` other processes may use the embedded store as if it were ZooKeeper.
 
         For tests: `store` is used instead, a session that is the broker's to close; `served`
         narrows the APIs to first and last version each; `interceptor` gets every request of a
@@ -111,6 +113,8 @@ class Broker:
         # Ends with an error when the broker can serve no longer.
         self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
+        # With the port in fact bound, once it listens.
+        self.store_listener = store_listener
         self._store = store
         self._server: SocketServer | None = None
         # What this broker follows; there from `start` on.
@@ -125,6 +129,7 @@ class Broker:
         """Start every part; ready to serve when it returns. KctlError names what is wrong."""
         store = self._store = await self._open_store()
         self._undo.append(store.close)
+        self._serve_store(store)
         cluster_store = ClusterStore(store)
         await cluster_store.ensure_persistent_paths()
         # Whose the log directories are counts where nothing else remembers it.
@@ -169,6 +174,19 @@ class Broker:
             session_timeout_ms=self.config.zookeeper_session_timeout_ms,
             connection_timeout_ms=self.config.zookeeper_connection_timeout_ms or 18_000,
         )
+
+    def _serve_store(self, store: MetadataStore) -> None:
+        listener, directory = self.store_listener, self._store_directory
+        if listener is None or directory is None or not isinstance(store, EmbeddedStore):
+            return
+        from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
+
+        runtime = self.runtime
+        passwords = session_passwords(runtime.disk, runtime.entropy, directory)
+        server = ZooKeeperServer(runtime, store.database, passwords)
+        port = server.start(listener.host, listener.port)
+        self.store_listener = replace(listener, port=port)
+        self._undo.append(server.close)
 
     def _new_cluster_id(self) -> str:
         raw = self.runtime.entropy.random_bytes(CLUSTER_ID_BYTES)
@@ -365,7 +383,7 @@ class Broker:
             config.listener_list,
             {int(key): versions for key, versions in self._served.items()},
             self._handle if self._interceptor is None else self._intercept,
-            network_limits(self._effective),
+            NetworkLimits.of(self._effective),
         )
         self.endpoints = self._server.start()
         self._undo.append(self._server.close)
@@ -463,7 +481,7 @@ class Broker:
         if is_ours:
             self._effective = self._with_overrides(services.broker_id, services.dynamic_configs)
             if server is not None:
-                server.limits = network_limits(self._effective)
+                server.limits = NetworkLimits.of(self._effective)
         for log in services.log_manager.all_logs():
             topic = log.topic_partition.topic
             if is_ours or (entity_type == TOPICS and topic == entity_name):
@@ -495,7 +513,9 @@ class Broker:
         for name, partitions in topics:
             count = partitions
             try:
-                await services.topic_creator.create(NewTopic(name, partitions, 1))
+                await services.topic_creator.create(
+                    NewTopic(name, partitions, self.config.default_replication_factor)
+                )
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise UsageError(f"seed topic {name}: {error}") from None
@@ -569,22 +589,3 @@ def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:
         backoff_ms=config.replica_fetch_backoff_ms,
         truncates_on_fetch=config.is_at_least("2.7-IV1"),
     )
-
-
-def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """What the settings allow to peers."""
-    overrides = (
-        item.rpartition(":")
-        for item in config.max_connections_per_ip_overrides.split(",")
-        if item.strip()
-    )
-    limits = NetworkLimits(
-        request_bytes_max=config.socket_request_max_bytes,
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
-        connections_per_ip_overrides={host.strip(): int(number) for host, _, number in overrides},
-        idle_ms_max=config.connections_max_idle_ms,
-    )
-    if config.queued_max_request_bytes > 0:
-        limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)
-    return limits

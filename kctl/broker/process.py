@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kctl.broker.broker import Broker
 from kctl.broker.config import BrokerConfig
+from kctl.model import Endpoint
 from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import make_runtime
 
@@ -18,17 +19,18 @@ def run_broker(
     config: BrokerConfig,
     *,
     store_directory: str | None,
+    store_listener: Endpoint | None = None,
     seed_topics: Sequence[tuple[str, int]] = (),
     on_ready: Callable[[Broker], object],
 ) -> None:
     """Start a broker, create `seed_topics` (name, partitions) that are not there, call
     `on_ready`, and serve until a signal asks to stop; then stop in good order.
 
-    `store_directory` holds the embedded metadata store; None: `zookeeper.connect` names a real
-    one. KctlError if the broker cannot start; nothing is left running then.
+    `store_directory` holds the embedded metadata store, which is served at `store_listener` too;
+    None: `zookeeper.connect` names a real one. KctlError if the broker cannot start; nothing is left running then.
     """
     runtime = make_runtime()
-    broker = Broker(runtime, config, store_directory)
+    broker = Broker(runtime, config, store_directory, store_listener=store_listener)
     stopping: Future[None] = runtime.scheduler.future()
 
     def stop() -> None:

@@ -16,6 +16,7 @@ from kctl.errors import KctlError, UsageError
 if TYPE_CHECKING:
     from kctl.broker.broker import Broker
     from kctl.broker.config import BrokerConfig
+    from kctl.model import Endpoint
 
 DEFAULT_DATA_DIR = "kctl-data"
 DEFAULT_PORT = 9092
@@ -76,6 +77,14 @@ ZookeeperOption = Annotated[
         help="Keep metadata there; `none`: in the data directory, whatever --config says.",
     ),
 ]
+ZookeeperPortOption = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper-port",
+        metavar="[HOST:]N",
+        help="Let other brokers and tools use the metadata as if they were a ZooKeeper there.",
+    ),
+]
 DurableOption = Annotated[
     bool,
     typer.Option(
@@ -98,6 +107,7 @@ def serve(
     seed_topic: SeedTopicOption = None,
     ready_file: ReadyFileOption = None,
     zookeeper: ZookeeperOption = None,
+    zookeeper_port: ZookeeperPortOption = None,
     durable: DurableOption = False,
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
@@ -111,6 +121,7 @@ def serve(
       kctl serve --data-dir /tmp/kafka --port 0 --ready-file /tmp/kafka.addr
       kctl serve -c num.partitions=8 --seed-topic orders:12 --durable
       kctl serve --config server.properties --zookeeper localhost:2181/kafka
+      kctl serve --zookeeper-port 2181
     """
     flags = parse_pairs(setting or [], "--set")
     if durable:
@@ -126,7 +137,11 @@ def serve(
     idle = broker_config.idle()
     if idle:
         output.say(f"warning: settings without effect (docs/compatibility.md): {', '.join(idle)}")
-    return _run(broker_config, store_directory, seeds, ready_file, output)
+    store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
+    if store_listener is not None and store_directory is None:
+        raise UsageError("--zookeeper-port serves metadata that are kept here, not those there")
+    stores = (store_directory, store_listener)
+    return _run(broker_config, stores, seeds, ready_file, output)
 
 
 def make_config(
@@ -156,7 +171,7 @@ def make_config(
 
 def _run(
     config: "BrokerConfig",
-    store_directory: str | None,
+    stores: "tuple[str | None, Endpoint | None]",
     seeds: list[tuple[str, int]],
     ready_file: str | None,
     output: Output,
@@ -171,10 +186,18 @@ def _run(
         if ready_file is not None:
             _write_atomically(Path(ready_file), addresses[0])
         directories = ", ".join(config.log_dir_list)
-        output.write(f"kctl ready on {', '.join(addresses)} (logs in {directories})\n")
+        listener = broker.store_listener
+        metadata = f"; ZooKeeper on {listener.host}:{listener.port}" if listener else ""
+        output.write(f"kctl ready on {', '.join(addresses)} (logs in {directories}{metadata})\n")
 
     try:
-        run_broker(config, store_directory=store_directory, seed_topics=seeds, on_ready=on_ready)
+        run_broker(
+            config,
+            store_directory=stores[0],
+            store_listener=stores[1],
+            seed_topics=seeds,
+            on_ready=on_ready,
+        )
     finally:
         if ready_file is not None:
             Path(ready_file).unlink(missing_ok=True)
@@ -192,6 +215,16 @@ def _set_listeners(flags: dict[str, str], port: int | None, listeners: list[str]
         flags["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
     elif listeners:
         flags["listeners"] = ",".join(listeners)
+
+
+def parse_address(text: str) -> "Endpoint":
+    """`2181` or `0.0.0.0:2181`; UsageError."""
+    from kctl.model import Endpoint
+
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"Not a port: {text}", hint="e.g. --zookeeper-port 2181")
+    return Endpoint(host or "127.0.0.1", int(port))
 
 
 def _parse_seed(text: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ ZooKeeper: org.apache.zookeeper.server.ZKDatabase, SyncRequestProcessor.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from kctl.errors import StorageError
@@ -42,6 +43,10 @@ class SessionOwner(Protocol):
         """The session is over, and its owner did not ask for it."""
         ...
 
+    def session_taken(self) -> None:
+        """The session has another owner now: see `attach_session`."""
+        ...
+
 
 class ZnodeDatabase:
     """Owns the tree, its journal and all sessions."""
@@ -61,6 +66,7 @@ class ZnodeDatabase:
         self._owners: dict[int, SessionOwner] = {}
         self._tracker = SessionTracker()
         self._expiry_timer: Timer | None = None
+        self._expiry_ms: float = inf
         # Something was written that no finished sync covers.
         self._is_behind = False
         self._is_syncing = False
@@ -92,6 +98,23 @@ class ZnodeDatabase:
         self._owners[session_id] = owner
         self._track(session_id, timeout_ms)
         return session_id
+
+    def attach_session(self, session_id: int, owner: SessionOwner) -> int:
+        """Take over a session with a timeout, e.g. one from before a restart; its timeout.
+        SessionExpiredError if it is over, or lives with this process."""
+        timeout_ms = self.tree.sessions.get(session_id, 0)
+        if timeout_ms == 0 or not self.touch(session_id):
+            raise SessionExpiredError
+        previous = self._owners.get(session_id)
+        self._owners[session_id] = owner
+        if previous is not None:
+            previous.session_taken()
+        return timeout_ms
+
+    def detach_session(self, session_id: int, owner: SessionOwner) -> None:
+        """Tell `owner` no more; the session lives on until its timeout."""
+        if self._owners.get(session_id) is owner:
+            del self._owners[session_id]
 
     def touch(self, session_id: int) -> bool:
         """Heard of a session with a timeout; False if it is over."""
@@ -230,12 +253,16 @@ class ZnodeDatabase:
 
     def _track(self, session_id: int, timeout_ms: int) -> None:
         if timeout_ms > 0:
-            self._tracker.track(session_id, timeout_ms, self._clock.monotonic_ms())
-            if self._expiry_timer is None:
+            now_ms = self._clock.monotonic_ms()
+            self._tracker.track(session_id, timeout_ms, now_ms)
+            if now_ms + timeout_ms < self._expiry_ms:
                 self._set_expiry_timer()
 
     def _set_expiry_timer(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         deadline_ms = self._tracker.next_deadline_ms()
+        self._expiry_ms = inf if deadline_ms is None else deadline_ms
         self._expiry_timer = (
             None if deadline_ms is None else self._scheduler.call_at(deadline_ms, self._expire)
         )

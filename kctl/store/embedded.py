@@ -120,12 +120,12 @@ class EmbeddedStore:
     ) -> Future[tuple[str, Stat]]:
         """Create a znode; NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
         try:
-            if sequence:
-                path = self._tree.sequential_path(path)
-            self.database.commit(self._session_id, Create(path, data, ephemeral))
+            operation = Create(path, data, ephemeral, sequence)
+            made = self.database.commit(self._session_id, operation)
         except KctlError as error:
             return self._refuse(error)
-        return self._answer((path, self._tree.nodes[path].stat()))
+        assert isinstance(made, str)
+        return self._answer((made, self._tree.nodes[made].stat()))
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Future[Stat]:
         """Replace the data; NoNodeError, BadVersionError."""
@@ -198,6 +198,10 @@ class EmbeddedStore:
         """The session was ended by somebody else."""
         self._is_open = False
         self._tell_state(SessionState.EXPIRED)
+
+    def session_taken(self) -> None:
+        """Never: only sessions with a timeout change hands."""
+        raise RuntimeError(f"session {self._session_id:#x} lives with this process")
 
     def new_session(self) -> Future[None]:
         """After EXPIRED: start over with a new session."""

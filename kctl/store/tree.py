@@ -158,15 +158,12 @@ class ZnodeTree:
         """Paths of a session's ephemerals, in the order created."""
         return list(self._ephemerals.get(session_id, ()))
 
-    def sequential_path(self, prefix: str) -> str:
-        """The path that a sequential znode would get now; NoNodeError."""
-        return f"{prefix}{self.get(_parent_of(prefix)).child_creates:010d}"
-
     # --- step one: check
 
     def prepare(self, operation: Operation, session_id: int, time_ms: int) -> Transaction:
         """Check one operation; raises why it cannot be."""
         self._check_session(session_id)
+        operation = self._numbered(operation, None)
         self._check(operation, None)
         return Transaction(self.last_zxid + 1, session_id, time_ms, (operation,))
 
@@ -176,12 +173,15 @@ class ZnodeTree:
         """Check operations one after the other; MultiError tells which one cannot be."""
         self._check_session(session_id)
         outlook: _Outlook = {}
-        for index, operation in enumerate(operations):
+        numbered = []
+        for index, wanted in enumerate(operations):
             try:
+                operation = self._numbered(wanted, outlook)
                 self._check(operation, outlook)
             except StoreError as error:
                 raise MultiError(index, error) from None
-        return Transaction(self.last_zxid + 1, session_id, time_ms, operations)
+            numbered.append(operation)
+        return Transaction(self.last_zxid + 1, session_id, time_ms, numbered)
 
     def prepare_open_session(self, session_id: int, timeout_ms: int, time_ms: int) -> Transaction:
         """Begin a session under an id that was never used."""
@@ -197,6 +197,16 @@ class ZnodeTree:
     def _check_session(self, session_id: int) -> None:
         if session_id not in self.sessions:
             raise SessionExpiredError
+
+    def _numbered(self, operation: Operation, outlook: _Outlook | None) -> Operation:
+        """A sequential Create under the path that it gets at that point; NoNodeError."""
+        if not (isinstance(operation, Create) and operation.sequence):
+            return operation
+        parent = self._facts(_parent_of(operation.path), outlook)
+        if parent is None:
+            raise NoNodeError(operation.path, f"{operation.path}: no parent znode")
+        path = f"{operation.path}{parent.child_creates:010d}"
+        return Create(path, operation.data, operation.ephemeral)
 
     def _check(self, operation: Operation, outlook: _Outlook | None) -> None:
         """Raise if the operation cannot be; else note in `outlook` what it would change."""

@@ -62,6 +62,28 @@ class WatchTable:
         event = WatchedEvent(event_type, path)
         return [Firing(session_id, watch, event) for session_id, watch in waiting]
 
+    def is_watched(self, path: str, session_id: int, *, data: bool, children: bool) -> bool:
+        """Whether a session has a watch of these kinds on `path`."""
+        return any(
+            waiting_session == session_id
+            for table in self._tables(data=data, children=children)
+            for waiting_session, _ in table.get(path, ())
+        )
+
+    def remove(self, path: str, session_id: int, *, data: bool, children: bool) -> None:
+        """Drop a session's watches of these kinds on `path`."""
+        for table in self._tables(data=data, children=children):
+            waiting = table.pop(path, {})
+            kept = {key: zxid for key, zxid in waiting.items() if key[0] != session_id}
+            if kept:
+                table[path] = kept
+
+    def _tables(self, *, data: bool, children: bool) -> Iterator[dict[str, _Waiting]]:
+        if data:
+            yield self._data
+        if children:
+            yield self._child
+
     def armed(self) -> Iterator[Armed]:
         """All watches that wait, in the order set; the table may not change meanwhile."""
         for is_child_watch, table in ((False, self._data), (True, self._child)):

@@ -49,11 +49,12 @@ Watch = Callable[[WatchedEvent], object]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode (in `multi`)."""
+    """Create a znode; with `sequence` its path gets a number that no sibling ever had."""
 
     path: str
     data: bytes
     ephemeral: bool = False
+    sequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

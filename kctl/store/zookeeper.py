@@ -476,8 +476,8 @@ def _commit(client: Any, operations: Sequence[Operation]) -> None:
 
 def _add(transaction: Any, operation: Operation) -> None:
     match operation:
-        case Create(path, data, ephemeral):
-            transaction.create(path, data, ephemeral=ephemeral)
+        case Create(path, data, ephemeral, sequence):
+            transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
         case Set(path, data, version):
             transaction.set_data(path, data, version)
         case Delete(path, version):

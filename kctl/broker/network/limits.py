@@ -1,7 +1,9 @@
 """NetworkLimits: what one broker allows its peers, under Kafka's names and with its defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from kctl.broker.config import BrokerConfig
 
 UNLIMITED = 2_147_483_647
 
@@ -22,3 +24,24 @@ class NetworkLimits:
     # queued.max.request.bytes, which Kafka leaves unlimited: bytes of requests in memory beyond
     # which no new request is begun.
     queued_request_bytes_max: int = 64 * 1024 * 1024
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "NetworkLimits":
+        """What the settings allow."""
+        overrides = (
+            item.rpartition(":")
+            for item in config.max_connections_per_ip_overrides.split(",")
+            if item.strip()
+        )
+        limits = cls(
+            request_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+            connections_per_ip_overrides={
+                host.strip(): int(number) for host, _, number in overrides
+            },
+            idle_ms_max=config.connections_max_idle_ms,
+        )
+        if config.queued_max_request_bytes > 0:
+            limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)
+        return limits

@@ -1,0 +1,95 @@
+"""The four-letter words that a ZooKeeper port answers to whoever types them. Pure.
+
+A word instead of a first frame is answered with text, then the connection is closed. `ruok` says
+that the server lives; `srvr`, `stat`, `mntr` and `envi` tell what it has; `isro` that it writes.
+
+ZooKeeper: org.apache.zookeeper.server.command.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kctl import __version__
+
+WORD_BYTES = 4
+# The ZooKeeper whose behaviour is served: clients and tools look at these digits.
+ZOOKEEPER_VERSION = f"3.5.9-kctl-{__version__}"
+
+
+@dataclass(slots=True)
+class ServerFacts:
+    """What the words tell of."""
+
+    zxid: int
+    znodes: int
+    ephemerals: int
+    watches: int
+    sessions: int
+    data_bytes: int
+    received: int
+    sent: int
+    # (host, port, session id or 0) of each.
+    connections: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+def _srvr(facts: ServerFacts) -> str:
+    return (
+        f"Zookeeper version: {ZOOKEEPER_VERSION}\n"
+        f"Received: {facts.received}\nSent: {facts.sent}\n"
+        f"Connections: {len(facts.connections)}\nOutstanding: 0\nZxid: {facts.zxid:#x}\n"
+        f"Mode: standalone\nNode count: {facts.znodes}\n"
+    )
+
+
+def _stat(facts: ServerFacts) -> str:
+    first, rest = _srvr(facts).split("\n", 1)
+    clients = "".join(
+        f" /{host}:{port}[{int(session_id != 0)}](sid={session_id:#x})\n"
+        for host, port, session_id in facts.connections
+    )
+    return f"{first}\nClients:\n{clients}\n{rest}"
+
+
+def _mntr(facts: ServerFacts) -> str:
+    lines = {
+        "version": ZOOKEEPER_VERSION,
+        "packets_received": facts.received,
+        "packets_sent": facts.sent,
+        "num_alive_connections": len(facts.connections),
+        "outstanding_requests": 0,
+        "server_state": "standalone",
+        "znode_count": facts.znodes,
+        "watch_count": facts.watches,
+        "ephemerals_count": facts.ephemerals,
+        "approximate_data_size": facts.data_bytes,
+        "global_sessions": facts.sessions,
+    }
+    return "".join(f"zk_{name}\t{value}\n" for name, value in lines.items())
+
+
+_WORDS: dict[bytes, Callable[[ServerFacts], str]] = {
+    b"ruok": lambda _facts: "imok",
+    b"isro": lambda _facts: "rw",
+    b"srvr": _srvr,
+    b"stat": _stat,
+    b"mntr": _mntr,
+    b"envi": lambda _facts: f"Environment:\nzookeeper.version={ZOOKEEPER_VERSION}\n",
+}
+# ZooKeeper's other words, which it answers only if they were allowed.
+_OTHERS = (
+    b"conf", b"cons", b"crst", b"dirs", b"dump", b"gtmk", b"stmk", b"srst", b"wchc", b"wchp",
+    b"wchs", b"hash",
+)  # fmt: skip
+
+
+def is_word(first: bytes) -> bool:
+    """Whether the first four bytes of a connection are a word, and no length of a frame."""
+    return first in _WORDS or first in _OTHERS
+
+
+def answer(word: bytes, facts: ServerFacts) -> bytes:
+    """The text for a word."""
+    speak = _WORDS.get(word)
+    if speak is None:
+        return f"{word.decode()} is not executed because it is not in the whitelist.\n".encode()
+    return speak(facts).encode()
