@@ -1,0 +1,161 @@
+"""Rows a second from Kafka to Parquet: kctl's export against Spark's own Kafka source, in one run.
+
+    python tests/support/apache_kafka.py 2.7.2 && python tests/support/spark_kafka.py
+    python -m benchmarks.export [--mb 1000] [--rounds 3]
+
+The same records lie in a log directory and are served from a copy of it by Apache Kafka 2.7.2; the
+peer is tuned (minPartitions, fetch sizes). One Spark session (local[2]) does both, in turns, after
+a warm-up; medians are printed, with the ratio that counts. The JVM's start is in none of them.
+"""
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random  # noqa: TID251 - seeded
+from typing import Any
+
+from kctl.cli.app import run as kctl
+from kctl.export.export import ExportRequest, export_logs, run_here
+from kctl.export.options import ExportOptions
+from kctl.export.spark.runner import make_session, spark_runner
+from kctl.export.spark.source import KctlDataSource
+from kctl.records.builder import RecordBatchBuilder
+from kctl.records.compression import CompressionType
+from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.real.spark_gateway import start_spark_gateway
+from tests.export.log_files import write_segment
+from tests.support import apache_kafka, spark_kafka
+from tests.support.zookeeper import running_zookeeper
+
+PARTITIONS = 2
+BATCH_BYTES = 64 * 1024
+SEGMENT_BYTES = 128 * 1024 * 1024
+# Fetch sizes with which the peer is fastest.
+TUNED = {
+    "minPartitions": "4", "kafka.max.partition.fetch.bytes": "16777216",
+    "kafka.fetch.max.bytes": "52428800", "kafka.max.poll.records": "20000",
+    "kafka.receive.buffer.bytes": "4194304",
+}  # fmt: skip
+SETTINGS = {"log.retention.ms": "-1", "log.cleaner.enable": "false"}
+
+
+def write_topic(directory: Path, topic: str, value_bytes: int, total_bytes: int) -> int:
+    """Segments of lz4 batches with values that compress about as JSON does; how many records."""
+    rng = Random(value_bytes)
+    words = [rng.randbytes(4).hex().encode() for _ in range(2000)]
+    count = max(1, BATCH_BYTES // (value_bytes + 30))
+    records = 0
+    for partition in range(PARTITIONS):
+        offset = written = 0
+        while written < total_bytes // PARTITIONS:
+            batches: list[bytes] = []
+            base, size = offset, 0
+            while size < min(SEGMENT_BYTES, total_bytes // PARTITIONS - written):
+                builder = RecordBatchBuilder(
+                    base_offset=offset, compression_type=CompressionType.LZ4
+                )
+                for _ in range(count):
+                    value = b" ".join(rng.choices(words, k=value_bytes // 9 + 1))[:value_bytes]
+                    key = b"user-%06d" % rng.randrange(100_000)
+                    builder.append(timestamp=1_600_000_000_000 + offset, key=key, value=value)
+                    offset += 1
+                batches.append(bytes(builder.build()))
+                size += count * (value_bytes + 20)
+            write_segment(RealDisk(), directory / f"{topic}-{partition}", base, batches)
+            written += size
+        records += offset
+    return records
+
+
+def measure(title: str, rows: int, rounds: int, works: dict[str, Callable[[Path], object]]) -> None:
+    """Let each work run in turns and print medians."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            out = Path(tempfile.mkdtemp(prefix="kctl-export-"))
+            start = time.perf_counter()
+            work(out / "table")
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+            shutil.rmtree(out)
+    base = statistics.median(seconds["spark-sql-kafka"])
+    for name, measured in seconds.items():
+        median = statistics.median(measured)
+        sys.stdout.write(
+            f"{title:8} {name:24} {median:7.2f} s {rows / median / 1e6:7.2f} M rows/s "
+            f"{base / median:6.2f} times\n"
+        )
+    sys.stdout.flush()
+
+
+def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, Any]:
+    """The ways from the topic to Parquet."""
+    count = 0
+
+    def export(runner: Any, out: Path) -> None:
+        nonlocal count
+        count += 1
+        # As many files as tasks that the peer has.
+        options = ExportOptions(file_bytes=32 * 1024 * 1024)
+        export_logs(
+            ExportRequest([str(logs)], str(out), options, [topic], run=f"run{count}"), runner
+        )
+
+    def frame(kind: str, options: dict[str, str], path: str | None, out: Path) -> None:
+        read = session.read.format(kind).options(subscribe=topic, includeHeaders="true", **options)
+        (read.load(path) if path else read.load()).write.parquet(str(out))
+
+    kafka = {"kafka.bootstrap.servers": address, "startingOffsets": "earliest", **TUNED}
+    return {
+        "spark-sql-kafka": lambda out: frame("kafka", kafka, None, out),
+        "kctl export --spark": lambda out: export(spark_runner(session), out),
+        "kctl export": lambda out: export(run_here, out),
+        "DataFrame of kctl": lambda out: frame("kctl", {"minPartitions": "4"}, str(logs), out),
+    }
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--mb", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    jars = spark_kafka.jars()
+    if jars is None or apache_kafka.libs() is None:
+        raise SystemExit("fetch the jars first: see the module's first lines")
+    root = Path(tempfile.mkdtemp(prefix="kctl-bench-"))
+    logs, broker = root / "logs", root / "broker"
+    sizes = {"b100": 100, "b1024": 1024}
+    rows = {topic: write_topic(logs, topic, size, given.mb * 10**6)
+            for topic, size in sizes.items()}  # fmt: skip
+    shutil.copytree(logs, broker / "logs")
+    (root / "zookeeper").mkdir()
+    conf = [
+        ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
+        ("spark.driver.memory", "2g"), ("spark.jars", ",".join(map(str, jars))),
+    ]  # fmt: skip
+    gateway = start_spark_gateway(conf)
+    try:
+        with (
+            running_zookeeper(root / "zookeeper") as zookeeper,
+            apache_kafka.apache_broker(broker, zookeeper.address, settings=SETTINGS) as address,
+        ):
+            session = make_session(conf)
+            session.dataSource.register(KctlDataSource)
+            for topic in sizes:
+                kctl(["topic", "create", topic, "-p", str(PARTITIONS), "-b", address])
+                works = works_of(session, logs, topic, address)
+                measure(topic, rows[topic], given.rounds, works)
+            session.stop()
+    finally:
+        gateway.close()
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
