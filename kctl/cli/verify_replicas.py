@@ -24,6 +24,7 @@ def verify_replicas(session: "Session", topics: list[str]) -> int:
         for topic in described:
             if topic.error is not None:
                 raise UsageError(f"{topic.name}: {topic.error}")
+        await admin.router.refresh(topics)
         return [
             await _row(admin, partition) for topic in described for partition in topic.partitions
         ]

@@ -20,6 +20,7 @@ from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.checkpoint import decode_offsets
 from kctl.storage.meta_properties import decode_meta_properties
+from kctl.storage.segment_files import segment_base_offsets
 
 _OFFSET_CHECKPOINTS = {
     layout.RECOVERY_POINT_CHECKPOINT: Rule.RECOVERY_POINT_BOUNDS,
@@ -98,7 +99,8 @@ def _plan_log_directory(disk: Disk, path: str, found: VerifyPlan, *, with_record
         directory = f"{path}/{name}"
         if parsed is None or not disk.is_directory(directory):
             continue
-        is_one = True
+        # Other directories have names with numbers, too.
+        is_one = is_one or bool(segment_base_offsets(disk, directory))
         if parsed.is_delete:
             message = "a partition on its way out; not verified"
             found.findings.append(Finding(directory, Rule.LEFTOVER_FILE, message))
