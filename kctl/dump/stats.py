@@ -17,10 +17,13 @@ from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
 
 KEYS_KEPT = 100_000
-WINDOW_KEYS_KEPT = 10_000
+WINDOW_KEYS_KEPT = 2_000
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SIZE_BUCKETS = 32
+_MINUTE_MS = 60_000
+# Of one window; more are sorted instead of counted.
+_MINUTES_MAX = 1_000_000
 
 
 @dataclass(slots=True)
@@ -124,7 +127,14 @@ class LogStats:
         low, high = int(times.min()), int(times.max())
         self.min_timestamp = low if self.min_timestamp is None else min(low, self.min_timestamp)
         self.max_timestamp = high if self.max_timestamp is None else max(high, self.max_timestamp)
-        minutes, counts = np.unique(times // 60_000, return_counts=True)
+        first = low // _MINUTE_MS
+        if high // _MINUTE_MS - first < _MINUTES_MAX:
+            # Counting sorts nothing.
+            every = np.bincount(times // _MINUTE_MS - first)
+            minutes = np.flatnonzero(every)
+            counts, minutes = every[minutes], minutes + first
+        else:
+            minutes, counts = np.unique(times // _MINUTE_MS, return_counts=True)
         if len(self.minutes) < KEYS_KEPT:
             self.minutes.update(dict(zip(minutes.tolist(), counts.tolist(), strict=True)))
 
