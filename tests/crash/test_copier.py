@@ -1,0 +1,144 @@
+"""Exactly once: copiers that consume, transform and produce in transactions, while the broker and
+they themselves are killed at random. What readers of committed data see equals the input.
+
+KCTL_COPIER_RECORDS and KCTL_COPIER_KILLS make it longer; KCTL_COPIER_SEED repeats a schedule.
+"""
+
+import os
+import random  # noqa: TID251 - seeded
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.kctl_process import KctlBroker
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+RECORDS = int(os.environ.get("KCTL_COPIER_RECORDS", "6000"))
+KILLS = int(os.environ.get("KCTL_COPIER_KILLS", "6"))
+SEED = int(os.environ.get("KCTL_COPIER_SEED", "0")) or time.time_ns() % 1_000_000
+PARTITIONS = 3
+COPIERS = 2
+STALLED_S = 60
+SETTINGS = (
+    "group.min.session.timeout.ms=500",
+    "group.initial.rebalance.delay.ms=0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+)
+
+
+class Copiers:
+    """The processes, each with a transactional id of its own."""
+
+    def __init__(self, address, directory):
+        self._words = [sys.executable, "-m", "tests.support.copier", address, "in", "out", "copy"]
+        self._log = (directory / "copiers.log").open("ab")
+        self.processes = [self._start(number) for number in range(COPIERS)]
+
+    def _start(self, number):
+        return subprocess.Popen(
+            [*self._words, f"copier-{number}"], cwd=ROOT, stdout=self._log, stderr=self._log
+        )
+
+    def kill(self, number):
+        """kill -9, and another one with the same id."""
+        self.processes[number].kill()
+        self.processes[number].wait()
+        self.processes[number] = self._start(number)
+
+    def revive(self):
+        """Start those anew that have died by themselves."""
+        for number, process in enumerate(self.processes):
+            if process.poll() is not None:
+                self.processes[number] = self._start(number)
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self._log.close()
+
+
+def write_input(address):
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in range(RECORDS):
+        producer.produce("in", b"%d" % number, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+class Output:
+    """Readers of committed data, one partition each, from the beginning."""
+
+    def __init__(self, address):
+        self.values = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": "checker",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "reconnect.backoff.max.ms": 300,
+            }
+        )
+        self._consumer.assign([TopicPartition("out", number, 0) for number in range(PARTITIONS)])
+
+    def read(self, seconds):
+        """Read for a while."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for message in self._consumer.consume(500, 0.1):
+                if message.error() is None:
+                    self.values.append(message.value())
+
+    def read_until(self, count, step_s, copiers):
+        """Read until there are `count`, or none come any more; at least for `step_s`."""
+        self.read(step_s)
+        seen, deadline = len(self.values), time.monotonic() + STALLED_S
+        while len(self.values) < count and time.monotonic() < deadline:
+            self.read(step_s)
+            copiers.revive()
+            if len(self.values) > seen:
+                seen, deadline = len(self.values), time.monotonic() + STALLED_S
+
+    def close(self):
+        self._consumer.close()
+
+
+def test_copies_under_kills_are_the_input_exactly_once(tmp_path):
+    chance = random.Random(SEED)
+    expected = Counter(b"copy of %d" % number for number in range(RECORDS))
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    topics = ["-t", f"in:{PARTITIONS}", "-t", f"out:{PARTITIONS}"]
+    with KctlBroker(tmp_path, *settings, *topics) as broker:
+        write_input(broker.address)
+        copiers, output = Copiers(broker.address, tmp_path), Output(broker.address)
+        try:
+            for kill in range(KILLS):
+                output.read_until(RECORDS * kill // (KILLS + 1), chance.uniform(0.05, 0.3), copiers)
+                victim = chance.randrange(COPIERS + 1)
+                if victim == COPIERS:
+                    broker.kill()
+                    broker.start()
+                else:
+                    copiers.kill(victim)
+            output.read_until(RECORDS, 0.3, copiers)
+            output.read(1)  # what there is too much
+        finally:
+            copiers.close()
+            output.close()
+        fresh = Output(broker.address)
+        fresh.read(3)
+        fresh.close()
+    told = f"seed {SEED}"
+    assert len(output.values) >= RECORDS, f"copying came to a stop, {told}"
+    assert Counter(output.values) == expected, told
+    assert Counter(fresh.values) == expected, told
