@@ -4,6 +4,8 @@ Brokers 1 and 2 are kctl, 3 and 4 are Apache Kafka. Whoever starts first is cont
 """
 
 import hashlib
+import subprocess
+import threading
 import time
 from contextlib import ExitStack
 
@@ -65,6 +67,12 @@ class MixedCluster:
             self.addresses.pop(broker_id)
             self.stops.pop(broker_id).close()
 
+    def kill(self, broker_id):
+        """kill -9; its data stay."""
+        home = self.directory / str(broker_id)
+        subprocess.run(["pkill", "-9", "-f", f"{home}/"], check=True)
+        self.stop(broker_id)
+
     def close(self):
         self.stop(*list(self.stops))
 
@@ -113,6 +121,16 @@ class MixedCluster:
 
     def values(self, topic, partitions):
         """Every value of the topic, read through whoever leads."""
+        return [message.value().decode() for message in self._messages(topic, partitions)]
+
+    def partitions(self, topic, partitions):
+        """Every value as a number, by partition."""
+        found = {number: [] for number in range(partitions)}
+        for message in self._messages(topic, partitions):
+            found[message.partition()].append(int(message.value()))
+        return found
+
+    def _messages(self, topic, partitions):
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False}
         )
@@ -121,7 +139,7 @@ class MixedCluster:
         quiet = 0
         while quiet < 4:
             messages = consumer.consume(1000, 0.5)
-            found += [message.value().decode() for message in messages if not message.error()]
+            found += [message for message in messages if not message.error()]
             quiet = 0 if messages else quiet + 1
         consumer.close()
         return found
@@ -177,4 +195,90 @@ def test_brokers_of_both_kinds_lead_follow_and_replace_each_other(cluster, first
     assert sorted(cluster.values("t", 2)) == sorted(expected)
     cluster.close()
     for partition in (0, 1):
+        assert len({cluster.digest(broker, "t", partition) for broker in (1, 2, 3)}) == 1
+
+
+class Load:
+    """An idempotent producer that never stops, and what was acknowledged to it."""
+
+    def __init__(self, bootstrap, topic, partitions):
+        self.acknowledged = {number: [] for number in range(partitions)}
+        self.failed = []
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "delivery.timeout.ms": 60_000,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+    @property
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    def _delivered(self, error, message):
+        if error:
+            self.failed.append(error)
+        else:
+            self.acknowledged[message.partition()].append(int(message.value()))
+
+    def _run(self):
+        number = 0
+        while not self._stopping.is_set():
+            for partition in self.acknowledged:
+                self._producer.produce(
+                    self._topic, b"%d" % number, partition=partition, on_delivery=self._delivered
+                )
+                number += 1
+            self._producer.poll(0.002)
+
+
+def test_every_role_is_killed_under_load_and_nothing_acknowledged_is_lost(cluster):
+    """
+    partition 0 led by kctl 1, partition 1 by Apache 3, partition 2 by kctl 2; 1 is controller
+    kill -9 of 1 (leader, controller), 3 (leader), 2; each comes back before the next goes
+    """
+    cluster.start(1, 2, 3)
+    cluster.create("t", [1, 2, 3], [3, 1, 2], [2, 3, 1])
+    with Load(cluster.bootstrap, "t", 3) as load:
+        for victim in (1, 3, 2):
+            before = load.count
+            cluster.until(lambda before=before: load.count > before + 500, "load")
+            cluster.kill(victim)
+            cluster.until(
+                lambda victim=victim: all(
+                    leader not in (victim, -1) and victim not in isr
+                    for leader, isr in cluster.metadata("t").values()
+                ),
+                f"{victim} replaced",
+            )
+            before = load.count
+            cluster.until(lambda before=before: load.count > before + 500, "load goes on")
+            cluster.start(victim)
+            cluster.until(
+                lambda: all(isr == {1, 2, 3} for _, isr in cluster.metadata("t").values()),
+                f"{victim} in sync again",
+            )
+    assert load.failed == []
+    found = cluster.partitions("t", 3)
+    for partition, acknowledged in load.acknowledged.items():
+        # Each once, in the order sent; what was never answered may be there, too.
+        assert found[partition] == sorted(set(found[partition]))
+        assert set(acknowledged) <= set(found[partition])
+    cluster.close()
+    for partition in range(3):
         assert len({cluster.digest(broker, "t", partition) for broker in (1, 2, 3)}) == 1
