@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import Producer
 
 from kctl.records.builder import build_batch
 from kctl.records.record import Record
@@ -40,6 +41,28 @@ def test_records_of_a_broker_become_a_table(kctl, address, tmp_path):
     assert kctl(*words).documents[0]["rows"] == 0
     rows = rows_of(tmp_path / "table")
     assert sorted(row[4] for row in rows) == sorted(b"v%d" % n for n in range(50))
+
+
+@pytest.mark.kafka
+def test_only_committed_records_of_a_broker_are_exported(kctl, apache_broker, tmp_path):
+    topic = f"committed-{tmp_path.name}"
+    kctl("topic", "create", topic, "-b", apache_broker)
+    producer = Producer({"bootstrap.servers": apache_broker, "transactional.id": topic})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, b"kept" if number % 2 else b"dropped")
+        producer.flush()
+        if number % 2:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    words = ("export", "-b", apache_broker, "-t", topic, "--isolation", "read_committed")
+    ran = kctl(*words, "--out", tmp_path / "table", "-o", "json")
+    assert ran.documents[0]["rows"] == 9
+    assert [row[4] for row in rows_of(tmp_path / "table")] == [b"kept"] * 9
+    assert kctl(*words, "--out", tmp_path / "table", "-o", "json").documents[0]["rows"] == 0
 
 
 def test_damage_is_told_and_fails_the_command(kctl, logs, tmp_path):
