@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _PADDING_STEP_BYTES = 1024 * 1024
 # From this size on it pays to load numpy.
 _BULK_BYTES = 512 * 1024
-_BULK_WINDOW_BYTES = 8 * 1024 * 1024
+# Text of larger windows leaves the caches, and its pages are made anew each time.
+_BULK_WINDOW_BYTES = 2 * 1024 * 1024
 
 
 def dump_log(
