@@ -41,6 +41,7 @@ from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.alter_isr import (
     AlterIsrManager,
     ControllerIsrWriter,
@@ -308,6 +309,7 @@ class Broker:
     def _replicate(self, services: Services) -> ControllerChannel:
         """Follow leaders elsewhere, and keep the ISRs of what is led here."""
         runtime, config = services.runtime, self.config
+        services.replica_manager.leader_quota = self._quota(services, "leader")
         fetchers = self.fetchers = FetcherManager(
             runtime,
             services.replica_manager,
@@ -315,6 +317,7 @@ class Broker:
             lambda broker_id: services.metadata_cache.broker_endpoint(
                 broker_id, config.inter_broker_listener
             ),
+            self._quota(services, "follower"),
         )
         services.leadership.on_role_change(fetchers.on_role_change)
         self._undo.append(fetchers.shutdown)
@@ -340,6 +343,26 @@ class Broker:
         alter_isr.start()
         self._undo.append(alter_isr.shutdown)
         return to_controller
+
+    def _quota(self, services: Services, role: str) -> ReplicationQuota:
+        """A bound on copying that follows the settings `<role>.replication.throttled.*`."""
+        configs = services.dynamic_configs
+        quota = ReplicationQuota(
+            services.broker_id,
+            f"{role}.replication.throttled.replicas",
+            configs.topic,
+            window_ms=self.config.replication_quota_window_size_seconds * 1000,
+            window_count=self.config.replication_quota_window_num,
+        )
+
+        def take_rate(entity_type: str = BROKERS, _name: str = "") -> None:
+            if entity_type == BROKERS:
+                own = configs.overrides(BROKERS, str(services.broker_id))
+                quota.set_rate(own.get(f"{role}.replication.throttled.rate"))
+
+        take_rate()
+        configs.on_change(take_rate)
+        return quota
 
     async def _leave(self, services: Services, controller: ControllerChannel) -> None:
         """Have the controller find other leaders, while this broker still serves."""

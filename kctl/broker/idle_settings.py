@@ -46,8 +46,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "alter.log.dirs.replication.quota.window.size.seconds",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
         "quota.consumer.default",
         "quota.producer.default",
         "quota.window.num",

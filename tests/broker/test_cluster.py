@@ -220,3 +220,27 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack_and_served_there(cluster):
         assert fetch_from(cluster, 1, rack).record_set
     # Who cannot know is not served by a follower.
     assert fetch_from(cluster, 2, "", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_throttled_replica_catches_up_slowly_and_at_once_without_the_throttle(cluster):
+    """KIP-73: 2 lacks 400 kB of t-0, and may be sent 10 kB a second."""
+    cluster.start(1, 2)
+    create(cluster, "t", p0=[1, 2])
+    cluster.stop(2)
+    cluster.until(lambda: cluster.state("t").isr == (1,), "2 leaves the ISR")
+    for _ in range(40):
+        produce(cluster, "t", 10, b"x" * 1000)
+    store = cluster.brokers[1].services.cluster_store
+    throttled = {"leader.replication.throttled.replicas": "0:1"}
+    cluster.run(store.change_entity_config("topics", "t", throttled))
+    rate = {"leader.replication.throttled.rate": "10000"}
+    cluster.run(store.change_entity_config("brokers", "1", rate))
+    quota = cluster.brokers[1].services.replica_manager.leader_quota
+    cluster.until(lambda: quota.rate == 10_000, "the broker knows its rate")
+    cluster.start(2, replica_fetch_max_bytes=11_000)
+    cluster.until(lambda: cluster.end(2, "t") > 50, "some of it")
+    cluster.until(lambda: quota.is_exceeded(cluster.runtime.clock.monotonic_ms()), "the bound")
+    assert cluster.end(2, "t") < 400
+    assert cluster.state("t").isr == (1,)
+    cluster.run(store.change_entity_config("brokers", "1", {}))
+    cluster.until(lambda: set(cluster.state("t").isr) == {1, 2}, "2 is in sync")

@@ -12,6 +12,7 @@ Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
 
 from collections.abc import Callable, Sequence
 
+from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_fetcher import (
@@ -47,11 +48,13 @@ class FetcherManager:
         replica_manager: ReplicaManager,
         options: FetcherOptions,
         endpoint_of: EndpointOf,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         self._runtime = runtime
         self._replicas = replica_manager
         self._options = options
         self._endpoint_of = endpoint_of
+        self._quota = quota
         self._loops: dict[int, FetcherLoop] = {}
         self._leader_of: dict[TopicPartition, int] = {}
 
@@ -81,7 +84,12 @@ class FetcherManager:
         loop = self._loops.get(partition.leader_id)
         if loop is None:
             loop = self._loops[partition.leader_id] = FetcherLoop(
-                self._runtime, self._replicas, partition.leader_id, self._options, self._endpoint_of
+                self._runtime,
+                self._replicas,
+                partition.leader_id,
+                self._options,
+                self._endpoint_of,
+                self._quota,
             )
         self._leader_of[tp] = partition.leader_id
         loop.add(partition)
@@ -106,8 +114,9 @@ class FetcherLoop:
         leader_id: int,
         options: FetcherOptions,
         endpoint_of: EndpointOf,
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        self.fetcher = ReplicaFetcher(options)
+        self.fetcher = ReplicaFetcher(options, quota)
         self._runtime = runtime
         self._replicas = replica_manager
         self._leader_id = leader_id

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
@@ -50,6 +51,8 @@ from kctl.protocol.schema import Message
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 NO_EPOCH = -1
+# How long a throttled partition is left alone before the rate is looked at again.
+THROTTLED_PAUSE_MS = 100
 UNDEFINED_OFFSET = -1
 
 
@@ -148,6 +151,8 @@ class _Followed:
     phase: Phase
     # Monotonic milliseconds before which the leader is not asked.
     wait_until_ms: int = 0
+    # Has all that the leader had committed when it answered last.
+    is_in_sync: bool = False
 
     def move_to(self, phase: Phase) -> None:
         if phase not in NEXT_PHASES[self.phase]:
@@ -158,8 +163,10 @@ class _Followed:
 class ReplicaFetcher:
     """The partitions that this broker follows at one leader."""
 
-    def __init__(self, options: FetcherOptions) -> None:
+    def __init__(self, options: FetcherOptions, quota: ReplicationQuota | None = None) -> None:
         self._options = options
+        # What may be fetched of throttled partitions that catch up; None: as much as there is.
+        self._quota = quota
         self._partitions: dict[TopicPartition, _Followed] = {}
         self._session = FetchSessionHandler()
         # What the request under way asked: partition -> (leader epoch, log end) as they were.
@@ -206,9 +213,23 @@ class ReplicaFetcher:
         for phase, timestamp in _LOOKED_UP.items():
             if phase in due:
                 return self._offsets_request(due[phase], timestamp), actions
-        if Phase.FETCHING in due:
-            return self._fetch_request(due[Phase.FETCHING]), actions
-        return None, actions
+        fetching = self._not_held_back(due.get(Phase.FETCHING, []), now_ms)
+        return (self._fetch_request(fetching) if fetching else None), actions
+
+    def _not_held_back(
+        self, due: list[tuple[TopicPartition, _Followed]], now_ms: int
+    ) -> list[tuple[TopicPartition, _Followed]]:
+        """Without the throttled ones, if follower.replication.throttled.rate is exceeded."""
+        quota = self._quota
+        if quota is None or not quota.is_exceeded(now_ms):
+            return due
+        kept = []
+        for tp, followed in due:
+            if followed.is_in_sync or not quota.is_throttled(tp):
+                kept.append((tp, followed))
+            else:
+                followed.wait_until_ms = now_ms + THROTTLED_PAUSE_MS
+        return kept
 
     def _truncate_without_epochs(self) -> list[Action]:
         """A log without epochs is cut to its high watermark: all that is known to be agreed."""
@@ -333,6 +354,11 @@ class ReplicaFetcher:
             offset, _ = common_end(followed.log, diverging.epoch, diverging.end_offset)
             yield Truncate(tp, offset)
         else:
+            records, high_watermark = answer.record_set, answer.high_watermark
+            if self._quota is not None and self._quota.is_throttled(tp):
+                self._quota.record(len(records or b""), now_ms)
+            # What comes may end the lag, which the next answer tells.
+            followed.is_in_sync = high_watermark <= followed.log.log_end_offset
             yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
 
     def _on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:

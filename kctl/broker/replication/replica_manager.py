@@ -20,6 +20,7 @@ from kctl.broker.log.unified_log import (
     UnifiedLog,
 )
 from kctl.broker.log.validation_rules import RecordValidationError
+from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.delayed import (
     CONSUMER_REPLICA_ID,
     AppendResult,
@@ -92,6 +93,8 @@ class ReplicaManager:
         self.controller_epoch = 0
         # A follower fetched from a partition led here: perhaps it has caught up.
         self.on_follower_fetch: Callable[[Partition, int], object] = _nobody_asks
+        # What followers that catch up may be sent; None: as much as they ask for.
+        self.leader_quota: ReplicationQuota | None = None
         # replica.selector.class; None: this broker serves whoever asks it.
         self.select_replica: ReplicaSelector | None = None
         self._clock = runtime.clock
@@ -321,13 +324,14 @@ class ReplicaManager:
                     only_leader=params.only_leader,
                 )
             if result.diverging_epoch is None and result.preferred_read_replica < 0:
+                is_held_back = params.replica_id >= 0 and self._holds_back(params, partition)
                 data = partition.read(
                     request.fetch_offset,
-                    min(request.partition_max_bytes, bytes_left),
+                    0 if is_held_back else min(request.partition_max_bytes, bytes_left),
                     params.isolation,
                     current_leader_epoch=request.current_leader_epoch,
                     only_leader=params.only_leader,
-                    min_one_message=min_one_message,
+                    min_one_message=min_one_message and not is_held_back,
                 )
                 if data.first_entry_incomplete and not params.is_hard_limit:
                     # KIP-74: no use to a client that knows it gets whole batches.
@@ -346,6 +350,16 @@ class ReplicaManager:
             result.last_stable_offset = log.last_stable_offset
             result.log_start_offset = log.log_start_offset
         return result
+
+    def _holds_back(self, params: FetchParams, partition: Partition) -> bool:
+        """Whether a follower that catches up has to wait for leader.replication.throttled.rate."""
+        quota = self.leader_quota
+        return (
+            quota is not None
+            and quota.is_throttled(partition.topic_partition)
+            and params.replica_id not in partition.isr
+            and quota.is_exceeded(self._clock.monotonic_ms())
+        )
 
     def _is_nearer_elsewhere(
         self, params: FetchParams, partition: Partition, result: FetchResult
@@ -372,6 +386,9 @@ class ReplicaManager:
                 continue
             partition = self.partitions[result.topic, result.request.partition]
             request = result.request
+            quota = self.leader_quota
+            if quota is not None and result.data and quota.is_throttled(partition.topic_partition):
+                quota.record(len(result.data.records or b""), self._clock.monotonic_ms())
             try:
                 if partition.update_follower(
                     broker_id, request.fetch_offset, request.log_start_offset, now_ms

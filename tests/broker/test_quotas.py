@@ -1,0 +1,45 @@
+"""How fast throttled replicas are copied."""
+
+from kctl.broker.quotas import ReplicationQuota
+from kctl.model import TopicPartition
+
+KEY = "leader.replication.throttled.replicas"
+
+
+def quota(rate=1000, **configs):
+    found = ReplicationQuota(
+        1, KEY, lambda topic: configs.get(topic, {}), window_ms=1000, window_count=11
+    )
+    found.set_rate(rate if rate is None else str(rate))
+    return found
+
+
+def test_who_is_named_is_throttled_and_nobody_else():
+    named = quota(t={KEY: "0:1,3:2"}, all={KEY: "*"})
+    assert named.is_throttled(TopicPartition("t", 0))
+    assert not named.is_throttled(TopicPartition("t", 3)), "on another broker"
+    assert not named.is_throttled(TopicPartition("t", 1))
+    assert named.is_throttled(TopicPartition("all", 7))
+    assert not named.is_throttled(TopicPartition("other", 0))
+
+
+def test_without_a_rate_nothing_is_throttled():
+    unbounded = quota(rate=None, t={KEY: "*"})
+    unbounded.record(10**9, 0)
+    assert not unbounded.is_throttled(TopicPartition("t", 0))
+    assert not unbounded.is_exceeded(0)
+
+
+def test_the_rate_is_that_of_the_last_windows():
+    bounded = quota(rate=1000)
+    bounded.record(9_000, 0)
+    assert not bounded.is_exceeded(0), "a burst within what all windows together may hold"
+    bounded.record(2_000, 500)
+    assert bounded.is_exceeded(500)
+    assert not bounded.is_exceeded(11_001), "the windows have passed"
+
+
+def test_a_rate_of_nothing_stops_what_is_throttled():
+    stopped = quota(rate=0)
+    stopped.record(1, 0)
+    assert stopped.is_exceeded(0)
