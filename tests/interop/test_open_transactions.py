@@ -1,5 +1,5 @@
-"""Data directories with open transactions: what kctl left is carried on by Apache Kafka 2.7.2 in the
-same directory, and the other way round."""
+"""Data directories with open transactions: what kctl left is carried on by Apache Kafka 2.7.2 in
+the same directory, and the other way round."""
 
 import pytest
 

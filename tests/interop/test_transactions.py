@@ -1,5 +1,5 @@
-"""Transactions of real clients: librdkafka, aiokafka and Apache Kafka's own client, undisturbed, with
-the same results on kctl and on Apache Kafka 2.7.2."""
+"""Transactions of real clients: librdkafka, aiokafka and Apache Kafka's own client, undisturbed,
+with the same results on kctl and on Apache Kafka 2.7.2."""
 
 import asyncio
 import subprocess

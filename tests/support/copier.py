@@ -1,5 +1,5 @@
-"""A copier in the manner of Kafka's TransactionalMessageCopier: consumes, transforms and produces in
-transactions, offsets included (KIP-447), until it is killed.
+"""A copier in the manner of Kafka's TransactionalMessageCopier: consumes, transforms and produces
+in transactions, offsets included (KIP-447), until it is killed.
 
 python -m tests.support.copier ADDRESS INPUT OUTPUT GROUP TRANSACTIONAL_ID
 """
