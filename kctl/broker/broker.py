@@ -13,16 +13,15 @@ Kafka 2.7: kafka.server.KafkaServer.
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kctl.broker.adoption import adopt_topics, known_identity
 from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.cluster_member import ClusterMember
 from kctl.broker.config import BrokerConfig
 from kctl.broker.config_entries import BrokerConfigView
 from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import LocalLink
 from kctl.broker.controller.controller import Controller
-from kctl.broker.controller_channel import ControllerChannel
 from kctl.broker.coordinator.group_coordinator_service import (
     GROUP_METADATA_TOPIC,
     GroupCoordinatorService,
@@ -41,18 +40,9 @@ from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
 from kctl.broker.producer_ids import ProducerIdManager
-from kctl.broker.quotas import ReplicationQuota
-from kctl.broker.replication.alter_isr import (
-    AlterIsrManager,
-    ControllerIsrWriter,
-    IsrWriter,
-    StoreIsrWriter,
-)
-from kctl.broker.replication.fetcher_manager import FetcherManager
 from kctl.broker.replication.leadership import Leadership, RoleChange
 from kctl.broker.replication.partition import Role
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
-from kctl.broker.replication.replica_fetcher import FetcherOptions
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.request import Request, RequestContext
@@ -64,7 +54,6 @@ from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
 from kctl.model import BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
@@ -118,9 +107,8 @@ class Broker:
         self.store_listener = store_listener
         self._store = store
         self._server: SocketServer | None = None
-        # What this broker follows; there from `start` on.
-        self.fetchers: FetcherManager | None = None
-        self._to_controller: ControllerChannel | None = None
+        # Its ties to other brokers; there from `start` on.
+        self.member: ClusterMember | None = None
         # What to do at shutdown, the last first.
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
 
@@ -149,14 +137,15 @@ class Broker:
             await cluster_store.create_or_get_cluster_id(cluster_id)
         services = self._build(broker_id, cluster_store, cluster_id, dynamic_configs, log_manager)
         self.services = services
+        member = self.member = ClusterMember(services)
+        member.start()
+        self._undo.append(member.shutdown)
         self._listen()
         await services.controller.register_broker()
         services.controller.start()
         self._undo.append(services.controller.shutdown)
         await self._until_ready(services)
-        to_controller = self._to_controller
-        if self.config.controlled_shutdown_enable and to_controller is not None:
-            self._undo.append(lambda: self._leave(services, to_controller))
+        self._undo.append(member.leave)
 
     async def _open_store(self) -> MetadataStore:
         if self._store is not None:
@@ -297,7 +286,6 @@ class Broker:
             leadership=leadership,
             served=self._served,
         )
-        self._to_controller = self._replicate(services)
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
         dynamic_configs.on_change(self._config_changed)
         log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
@@ -305,83 +293,6 @@ class Broker:
             coordinator.start()
             self._undo.append(coordinator.shutdown)
         return services
-
-    def _replicate(self, services: Services) -> ControllerChannel:
-        """Follow leaders elsewhere, and keep the ISRs of what is led here."""
-        runtime, config = services.runtime, self.config
-        services.replica_manager.leader_quota = self._quota(services, "leader")
-        fetchers = self.fetchers = FetcherManager(
-            runtime,
-            services.replica_manager,
-            fetcher_options(services.broker_id, config),
-            lambda broker_id: services.metadata_cache.broker_endpoint(
-                broker_id, config.inter_broker_listener
-            ),
-            self._quota(services, "follower"),
-        )
-        services.leadership.on_role_change(fetchers.on_role_change)
-        self._undo.append(fetchers.shutdown)
-        to_controller = ControllerChannel(
-            runtime,
-            services.broker_id,
-            services.metadata_cache,
-            config.inter_broker_listener,
-            services.controller.ask,
-            timeout_ms=config.controller_socket_timeout_ms,
-        )
-        self._undo.append(to_controller.close)
-        writer: IsrWriter
-        if config.is_at_least("2.7-IV2"):
-            writer = ControllerIsrWriter(
-                services.broker_id, lambda: services.controller.broker_epoch, to_controller.ask
-            )
-        else:
-            writer = StoreIsrWriter(services.cluster_store)
-        alter_isr = AlterIsrManager(
-            runtime, services.replica_manager, writer, config.replica_lag_time_max_ms
-        )
-        alter_isr.start()
-        self._undo.append(alter_isr.shutdown)
-        return to_controller
-
-    def _quota(self, services: Services, role: str) -> ReplicationQuota:
-        """A bound on copying that follows the settings `<role>.replication.throttled.*`."""
-        configs = services.dynamic_configs
-        quota = ReplicationQuota(
-            services.broker_id,
-            f"{role}.replication.throttled.replicas",
-            configs.topic,
-            window_ms=self.config.replication_quota_window_size_seconds * 1000,
-            window_count=self.config.replication_quota_window_num,
-        )
-
-        def take_rate(entity_type: str = BROKERS, _name: str = "") -> None:
-            if entity_type == BROKERS:
-                own = configs.overrides(BROKERS, str(services.broker_id))
-                quota.set_rate(own.get(f"{role}.replication.throttled.rate"))
-
-        take_rate()
-        configs.on_change(take_rate)
-        return quota
-
-    async def _leave(self, services: Services, controller: ControllerChannel) -> None:
-        """Have the controller find other leaders, while this broker still serves."""
-        config = self.config
-        for attempt in range(1 + config.controlled_shutdown_max_retries):
-            if len(services.metadata_cache.alive_brokers()) <= 1:
-                return  # Nobody is left to lead.
-            if attempt:
-                await self._sleep(config.controlled_shutdown_retry_backoff_ms)
-            request = ControlledShutdownRequest(
-                broker_id=services.broker_id, broker_epoch=services.controller.broker_epoch
-            )
-            try:
-                answer: Any = await controller.ask(request)
-            except KctlError as error:
-                self.runtime.trace.warning(f"the controller cannot be told of the stop: {error}")
-                continue
-            if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
-                return
 
     def _link_to(self, broker_id: int, services: Services) -> MarkerLink | None:
         """How transaction markers get to a broker; None if nobody knows where it is."""
@@ -599,16 +510,3 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
     deleted = [change.topic_partition for change in changes if change.is_deleted]
     if deleted:
         services.group_coordinator.on_partitions_deleted(deleted)
-
-
-def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:
-    """How this broker fetches as a follower."""
-    return FetcherOptions(
-        broker_id=broker_id,
-        wait_ms_max=config.replica_fetch_wait_max_ms,
-        bytes_min=config.replica_fetch_min_bytes,
-        response_bytes_max=config.replica_fetch_response_max_bytes,
-        partition_bytes_max=config.replica_fetch_max_bytes,
-        backoff_ms=config.replica_fetch_backoff_ms,
-        truncates_on_fetch=config.is_at_least("2.7-IV1"),
-    )

@@ -92,7 +92,7 @@ def test_a_follower_that_hangs_is_dropped_and_acks_all_goes_on(cluster):
     create(cluster, "t", p0=[1, 2])
     # 2 hears nothing of its leader any more, but its session lives.
     fetching = cluster.partition(2, "t")
-    cluster.brokers[2].fetchers.shutdown()
+    cluster.brokers[2].member.fetchers.shutdown()
     assert fetching.role.value == "follower"
     produce(cluster, "t", 5)
     assert cluster.state("t").isr == (1,)
@@ -139,7 +139,7 @@ def test_isr_changes_are_written_by_leaders_before_protocol_2_7(cluster):
     cluster.start(1, 2, inter_broker_protocol_version="2.6")
     create(cluster, "t", p0=[1, 2])
     produce(cluster, "t", 10)
-    cluster.brokers[2].fetchers.shutdown()
+    cluster.brokers[2].member.fetchers.shutdown()
     produce(cluster, "t", 10)
     assert cluster.state("t").isr == (1,)
     controller = cluster.brokers[1].services.controller
