@@ -32,7 +32,8 @@ _kctl() {
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "dump-log:--key-as"|"dump-log:--value-as") offer="string json int hex";;
             "export:--format"|"export:-f") offer="parquet orc csv ndjson";;
-            "export:--value"|"export:--key") offer="raw string json";;
+            "export:--value") offer="raw string json avro";;
+            "export:--key") offer="raw string";;
             "export:--on-damage") offer="skip fail";;
             "group reset-offsets:--topic"|"group reset-offsets:-t"|"group delete-offsets:--topic"|"group delete-offsets:-t"|"txn hanging:--topic"|"txn abort:--topic") offer="@topics";;
         esac

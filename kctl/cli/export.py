@@ -38,11 +38,19 @@ class TableName(StrEnum):
 
 
 class FieldName(StrEnum):
-    """What `--key` and `--value` take."""
+    """What `--value` takes."""
 
     RAW = "raw"
     STRING = "string"
     JSON = "json"
+    AVRO = "avro"
+
+
+class KeyName(StrEnum):
+    """What `--key` takes."""
+
+    RAW = "raw"
+    STRING = "string"
 
 
 class IsolationName(StrEnum):
@@ -52,6 +60,68 @@ class IsolationName(StrEnum):
     READ_COMMITTED = "read_committed"
 
 
+OutOption = Annotated[str, typer.Option("--out", metavar="DIR", help="The table's directory.")]
+SourcesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
+]
+PartitionOption = Annotated[
+    list[str] | None,
+    typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
+]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-O",
+        metavar="START[..END]",
+        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
+    ),
+]
+TableFormatOption = Annotated[TableName, typer.Option("--format", "-f", help="What the files are.")]
+ValueOption = Annotated[FieldName, typer.Option("--value", help="What values hold.")]
+KeyOption = Annotated[KeyName, typer.Option("--key", help="What keys hold.")]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option("--schema", metavar="FILE", help="Avro's, or fields of JSON; else inferred."),
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
+]
+PartitionByOption = Annotated[
+    str | None,
+    typer.Option("--partition-by", metavar="KEY,KEY", help="Of topic, date, hour."),
+]
+IsolationOption = Annotated[
+    IsolationName, typer.Option("--isolation", help="Whether transactions must be committed.")
+]
+LatestPerKeyOption = Annotated[
+    bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
+]
+OnDamageOption = Annotated[
+    OnDamage, typer.Option("--on-damage", help="Go on behind damage, or stop.")
+]
+FileSizeOption = Annotated[
+    str, typer.Option("--file-size", metavar="SIZE", help="Bytes of log for a file.")
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
+]
+SparkOption = Annotated[
+    bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
+]
+MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     remote_command(app, "export", READS)(export)
@@ -59,70 +129,25 @@ def register(app: typer.Typer) -> None:
 
 def export(
     session: Session,
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The table's directory.")],
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
-    ] = None,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
-    ] = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset",
-            "-O",
-            metavar="START[..END]",
-            help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
-        ),
-    ] = None,
-    table_format: Annotated[
-        TableName, typer.Option("--format", "-f", help="What the files are.")
-    ] = TableName.PARQUET,
-    value: Annotated[FieldName, typer.Option("--value", help="What values hold.")] = FieldName.RAW,
-    key: Annotated[FieldName, typer.Option("--key", help="What keys hold.")] = FieldName.RAW,
-    schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FILE", help="Fields of JSON values; else inferred."),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
-    ] = None,
-    partition_by: Annotated[
-        str | None,
-        typer.Option("--partition-by", metavar="KEY,KEY", help="Of topic, date, hour."),
-    ] = None,
-    isolation: Annotated[
-        IsolationName, typer.Option("--isolation", help="Whether transactions must be committed.")
-    ] = IsolationName.READ_UNCOMMITTED,
-    latest_per_key: Annotated[
-        bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
-    ] = False,
-    on_damage: Annotated[
-        OnDamage, typer.Option("--on-damage", help="Go on behind damage, or stop.")
-    ] = OnDamage.SKIP,
-    file_size: Annotated[
-        str, typer.Option("--file-size", metavar="SIZE", help="Bytes of log for a file.")
-    ] = "256MiB",
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
-    ] = None,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
-    ] = False,
-    master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="Spark's master.")
-    ] = "local[*]",
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
-    ] = None,
+    out: OutOption,
+    sources: SourcesArgument = None,
+    topics: TopicsOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
+    table_format: TableFormatOption = TableName.PARQUET,
+    value: ValueOption = FieldName.RAW,
+    key: KeyOption = KeyName.RAW,
+    schema: SchemaOption = None,
+    columns: ColumnsOption = None,
+    partition_by: PartitionByOption = None,
+    isolation: IsolationOption = IsolationName.READ_UNCOMMITTED,
+    latest_per_key: LatestPerKeyOption = False,
+    on_damage: OnDamageOption = OnDamage.SKIP,
+    file_size: FileSizeOption = "256MiB",
+    jobs: JobsOption = None,
+    spark: SparkOption = False,
+    master: MasterOption = "local[*]",
+    conf: ConfOption = None,
 ) -> int:
     """Turn records into a table: files of Parquet, ORC, CSV or JSON lines.
 
@@ -346,8 +371,8 @@ def _size(text: str) -> int:
 def _schema(path: str | None, value: FieldName) -> str | None:
     if path is None:
         return None
-    if value is not FieldName.JSON:
-        raise UsageError("--schema goes with --value json")
+    if value not in (FieldName.JSON, FieldName.AVRO):
+        raise UsageError("--schema goes with --value json or avro")
     from pathlib import Path
 
     from kctl.export.values import json_type
@@ -356,5 +381,10 @@ def _schema(path: str | None, value: FieldName) -> str | None:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read {path}: {error}") from None
-    json_type(text)
+    if value is FieldName.JSON:
+        json_type(text)
+    else:
+        from kctl.export.avro import avro_decoder
+
+        avro_decoder(text)
     return text

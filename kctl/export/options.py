@@ -28,6 +28,7 @@ class FieldFormat(StrEnum):
     RAW = "raw"
     STRING = "string"
     JSON = "json"
+    AVRO = "avro"
 
 
 class Isolation(StrEnum):
@@ -55,6 +56,7 @@ class ExportOptions:
     key_format: FieldFormat = FieldFormat.RAW
     value_format: FieldFormat = FieldFormat.RAW
     # Of json: field names to types, as text of JSON; None: to be inferred before the tasks run.
+    # Of avro: the schema as it is.
     value_schema: str | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
@@ -73,7 +75,9 @@ class ExportOptions:
                 raise UsageError(
                     f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_KEYS)}"
                 )
-        if self.key_format is FieldFormat.JSON:
+        if self.value_format is FieldFormat.AVRO and self.value_schema is None:
+            raise UsageError("Avro values need their schema", hint="--schema FILE.avsc")
+        if self.key_format in (FieldFormat.JSON, FieldFormat.AVRO):
             raise UsageError("Keys are exported raw or as string")
         if self.file_bytes < 1024:
             raise UsageError("Files of less than 1 KiB make no table")

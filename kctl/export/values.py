@@ -108,6 +108,12 @@ def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataTyp
         if options.table_format is TableFormat.CSV:
             raise UsageError("CSV has no nested values", hint="--value string keeps the JSON text")
         return _json_decoder(struct), struct
+    if kind is FieldFormat.AVRO:
+        from kctl.export.avro import avro_decoder
+
+        if options.table_format.is_text:
+            raise UsageError("Avro values go to Parquet or ORC")
+        return avro_decoder(options.value_schema or "")
     return None, RAW_TYPES[name]
 
 
@@ -181,6 +187,8 @@ def json_type(text: str) -> pa.DataType:
 
 
 def _json_type(document: Any) -> pa.DataType:
+    if document == {}:
+        raise UsageError("An object without fields has no column", hint="leave it out")
     if isinstance(document, dict):
         return pa.struct([(name, _json_type(kind)) for name, kind in document.items()])
     if isinstance(document, list) and len(document) == 1:
@@ -202,7 +210,7 @@ def infer_json_schema(values: Iterable[bytes | None]) -> str:
             continue
         if isinstance(document, dict):
             merged = _merged(merged, _kind_of(document))
-    return json.dumps(_settled(merged) if merged else {})
+    return json.dumps(_settled(merged) or {})
 
 
 def _kind_of(value: Any) -> Any:
@@ -236,11 +244,14 @@ def _merged(first: Any, second: Any) -> Any:
 
 
 def _settled(kind: Any) -> Any:
-    """Fields of which only null was seen are strings."""
+    """Fields of which only null was seen are strings; objects that were always empty have no
+    column, so there None comes back."""
     if isinstance(kind, dict):
-        return {name: _settled(item) for name, item in kind.items()}
+        settled = {name: _settled(item) for name, item in kind.items()}
+        return {name: item for name, item in settled.items() if item is not None} or None
     if isinstance(kind, list):
-        return [_settled(kind[0])]
+        item = _settled(kind[0])
+        return None if item is None else [item]
     return kind or "string"
 
 

@@ -1,7 +1,10 @@
 """Values are decoded where they can be; what cannot be is kept and counted."""
 
+import io
 import json
+from datetime import UTC, datetime
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -62,6 +65,12 @@ def test_schema_is_inferred_from_all_of_the_sample():
     }  # fmt: skip
 
 
+def test_objects_that_are_always_empty_have_no_column():
+    values = [b'{"a":{},"b":[{}],"c":1}']
+    assert json.loads(infer_json_schema(values)) == {"c": "int64"}
+    assert decoded(values)[0] == [({"c": 1}, None)]
+
+
 def test_text_is_kept_as_it_is():
     rows, failed = decoded(["grün".encode(), b"\xff", None, b""], "{}", FieldFormat.STRING)
     assert rows == [("grün", None), (None, b"\xff"), (None, None), ("", None)]
@@ -73,7 +82,57 @@ def test_bytes_in_text_formats_are_base64():
     assert rows == [("a", None), (None, "/w==")]
 
 
-@pytest.mark.parametrize("text", ["[", "[]", '"a"', '{"a":"integer"}', '{"a":[]}'])
+@pytest.mark.parametrize("text", ["[", "[]", "{}", '"a"', '{"a":"integer"}', '{"a":[]}'])
 def test_schema_that_is_none_is_misuse(text):
     with pytest.raises(UsageError):
         json_type(text)
+
+
+USER = """{"type": "record", "name": "User", "namespace": "x", "fields": [
+  {"name": "id", "type": "long"},
+  {"name": "name", "type": ["null", "string"]},
+  {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+  {"name": "tags", "type": {"type": "array", "items": "string"}},
+  {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+  {"name": "home", "type": {"type": "record", "name": "Place", "fields": [
+    {"name": "city", "type": "string"}]}},
+  {"name": "work", "type": ["null", "Place"]}]}"""
+
+
+def avro(document):
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(USER)), document)
+    return stream.getvalue()
+
+
+def a_user(number):
+    return {
+        "id": number, "name": None, "at": datetime(2020, 1, 1, tzinfo=UTC), "tags": ["a", "b"],
+        "key": "0b8d5b5e-8d6f-4d3c-9f4a-0a9b0c0d0e0f", "home": {"city": "Ulm"}, "work": None,
+    }  # fmt: skip
+
+
+def test_avro_becomes_a_struct_with_or_without_confluents_bytes():
+    values = [avro(a_user(1)), b"\0\0\0\0\7" + avro(a_user(2)), None, avro(a_user(0))]
+    rows, failed = decoded(values, USER, FieldFormat.AVRO)
+    assert rows == [(a_user(1), None), (a_user(2), None), (None, None), (a_user(0), None)]
+    assert failed == 0
+
+
+@pytest.mark.parametrize("bad", [b"", b"\0", b"junk", avro(a_user(3))[:-1], avro(a_user(3)) + b"x"])
+def test_bytes_that_are_no_such_avro_are_kept(bad):
+    rows, failed = decoded([avro(a_user(1)), bad], USER, FieldFormat.AVRO)
+    assert rows == [(a_user(1), None), (None, bad)]
+    assert failed == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{", '"unknown"', '{"type": "record", "name": "A"}', '["int", "string"]',
+        '{"type": "record", "name": "A", "fields": [{"name": "next", "type": ["null", "A"]}]}',
+    ],
+)  # fmt: skip
+def test_avro_schema_without_columns_is_misuse(schema):
+    with pytest.raises(UsageError):
+        decoded([b""], schema, FieldFormat.AVRO)
