@@ -347,9 +347,12 @@ class LogLoader:
             )
         except CorruptDataError as error:
             # Kafka takes the directory offline; the batches tell the same, if more slowly.
-            self._trace.warning(f"{error}; it is rebuilt from the log")
+            entries = self._epochs_of_batches()
+            if entries:
+                # Kafka makes the file empty: without a batch, nothing is missing in it.
+                self._trace.warning(f"{error}; it is rebuilt from the log")
         self._are_epochs_rebuilt = True
-        return LeaderEpochFileCache(self._disk, self._directory, self._epochs_of_batches())
+        return LeaderEpochFileCache(self._disk, self._directory, entries)
 
     def _epochs_of_batches(self) -> list[EpochEntry]:
         entries: list[EpochEntry] = []
