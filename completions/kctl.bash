@@ -11,9 +11,9 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--backup|--bootstrap-server|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--bootstrap-server|--brokers|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--racks|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
-            *) case "$path" in ""|topic|config|group|txn|cluster) path="${path:+$path }$word";;
+            *) case "$path" in ""|topic|config|group|txn|cluster|broker) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
         esac
     done
@@ -21,12 +21,12 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group delete-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"txn list:--command-config"|"txn describe:--command-config"|"txn hanging:--command-config"|"txn abort:--command-config"|"cluster describe:--command-config") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group delete-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"txn list:--command-config"|"txn describe:--command-config"|"txn hanging:--command-config"|"txn abort:--command-config"|"cluster describe:--command-config"|"broker list:--data-dir"|"broker list:-D"|"broker stop:--data-dir"|"broker stop:-D"|"broker kill:--data-dir"|"broker kill:-D"|"broker restart:--data-dir"|"broker restart:-D") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
             "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group delete-offsets:--profile"|"group delete-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"txn list:--profile"|"txn list:-C"|"txn describe:--profile"|"txn describe:-C"|"txn hanging:--profile"|"txn hanging:-C"|"txn abort:--profile"|"txn abort:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"txn list:--output"|"txn list:-o"|"txn describe:--output"|"txn describe:-o"|"txn hanging:--output"|"txn hanging:-o"|"txn abort:--output"|"txn abort:-o"|"cluster describe:--output"|"cluster describe:-o") offer="table json ndjson yaml csv name";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"txn list:--output"|"txn list:-o"|"txn describe:--output"|"txn describe:-o"|"txn hanging:--output"|"txn hanging:-o"|"txn abort:--output"|"txn abort:-o"|"cluster describe:--output"|"cluster describe:-o"|"broker list:--output"|"broker list:-o"|"broker stop:--output"|"broker stop:-o"|"broker kill:--output"|"broker kill:-o"|"broker restart:--output"|"broker restart:-o") offer="table json ndjson yaml csv name";;
             "consume:--group"|"consume:-g"|"dump-log:--group"|"dump-log:-g") offer="@groups";;
             "consume:--isolation"|"export:--isolation") offer="read_uncommitted read_committed";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
@@ -39,7 +39,7 @@ _kctl() {
         esac
     elif [[ "$cur" == -* ]]; then
         case "$path" in
-            "serve") offer="--config --data-dir --durable --help --listener --port --ready-file --seed-topic --set --zookeeper --zookeeper-port";;
+            "serve") offer="--brokers --config --data-dir --durable --help --listener --port --racks --ready-file --seed-topic --set --zookeeper --zookeeper-port";;
             "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --file --header --help --input --key --key-separator --null --output --partition --profile --property --timeout --timestamp --transactional-id";;
             "consume") offer="--bootstrap-server --command-config --exit --format --from-beginning --group --help --isolation --max-messages --offset --output --partition --profile --property --read-committed --show-key --timeout";;
             "dump-log") offer="--deep-iteration --files --follow --format --group --header --help --hex --index-sanity-check --key --key-as --key-pattern --leader-epoch --limit --max-message-size --offset --offsets-decoder --only-aborted --only-control --print-data-log --producer-id --raw --stats --tail --transaction-log-decoder --transactional-id --value-as --verify-index-only --where";;
@@ -64,16 +64,21 @@ _kctl() {
             "txn hanging") offer="--bootstrap-server --command-config --help --output --profile --property --timeout --topic";;
             "txn abort") offer="--bootstrap-server --command-config --coordinator-epoch --dry-run --help --output --partition --producer-id --profile --property --timeout --topic --yes";;
             "cluster describe") offer="--bootstrap-server --command-config --help --output --profile --property --timeout";;
+            "broker list") offer="--data-dir --help --output";;
+            "broker stop") offer="--data-dir --help --output";;
+            "broker kill") offer="--data-dir --help --output";;
+            "broker restart") offer="--data-dir --help --output";;
             *) offer="--help --version";;
         esac
     else
         case "$path:$count" in
-            ":0") offer="serve topic config group txn produce consume cluster dump-log verify-log repair-log export completion";;
+            ":0") offer="serve topic config group txn produce consume cluster broker dump-log verify-log repair-log export completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
             group:0) offer="reset-offsets delete-offsets list describe delete";;
             txn:0) offer="list describe hanging abort";;
             cluster:0) offer="describe";;
+            broker:0) offer="list stop kill restart";;
             "produce:"0) offer="@topics";;
             "consume:"*) offer="@topics";;
             "completion:"0) offer="bash zsh fish";;

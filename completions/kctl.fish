@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --bootstrap-server --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --bootstrap-server --brokers --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --extract --file --file-size --files --format --group --header --input --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --rebuild --replica-assignment --replication-factor --schema --seed-topic --set --shift-by --state --subtract --tail --timeout --timestamp --to-datetime --to-offset --topic --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -49,6 +49,7 @@ complete -c kctl -n __kctl_needs -a txn -d 'List, describe, abort transactions; 
 complete -c kctl -n __kctl_needs -a produce -d 'Write records to a topic.'
 complete -c kctl -n __kctl_needs -a consume -d 'Read records of a topic.'
 complete -c kctl -n __kctl_needs -a cluster -d 'Show brokers and the controller.'
+complete -c kctl -n __kctl_needs -a broker -d 'Stop, kill, restart brokers of a local cluster.'
 complete -c kctl -n __kctl_needs -a dump-log -d 'Show what is in the files of a log directory.'
 complete -c kctl -n __kctl_needs -a verify-log -d 'Check the files of a log directory.'
 complete -c kctl -n __kctl_needs -a repair-log -d 'Mend the files of a log directory.'
@@ -71,6 +72,10 @@ complete -c kctl -n '__kctl_needs txn' -a describe -d 'Show transactions with th
 complete -c kctl -n '__kctl_needs txn' -a hanging -d 'Find transactions that are open in a partition while no coordinator knows of them'
 complete -c kctl -n '__kctl_needs txn' -a abort -d 'Abort the open transactions of transactional ids, or what hangs in a partition'
 complete -c kctl -n '__kctl_needs cluster' -a describe -d 'Show the brokers, the controller and the cluster\'s id'
+complete -c kctl -n '__kctl_needs broker' -a list -d 'List the brokers of a local cluster and what has become of them'
+complete -c kctl -n '__kctl_needs broker' -a stop -d 'Stop brokers in good order: others take over what they lead. They stay down'
+complete -c kctl -n '__kctl_needs broker' -a kill -d 'Kill brokers (kill -9), to see what the rest does. They stay down'
+complete -c kctl -n '__kctl_needs broker' -a restart -d 'Start brokers again, one after the other; those that run are stopped in good order first'
 complete -c kctl -n '__kctl_at serve' -l data-dir -s D -r -F -d 'Where everything is kept.'
 complete -c kctl -n '__kctl_at serve' -l port -s p -r -f -d 'On 127.0.0.1; 0: any free port. [default: 9092]'
 complete -c kctl -n '__kctl_at serve' -l listener -s l -r -f -d 'Instead of --port, e.g. PLAINTEXT://0.0.0.0:9092; may be repeated.'
@@ -80,6 +85,8 @@ complete -c kctl -n '__kctl_at serve' -l seed-topic -s t -r -f -d 'Create it at 
 complete -c kctl -n '__kctl_at serve' -l ready-file -r -F -d 'Write the address there when ready.'
 complete -c kctl -n '__kctl_at serve' -l zookeeper -r -f -d 'Keep metadata there; `none`: in the data directory, whatever --config says.'
 complete -c kctl -n '__kctl_at serve' -l zookeeper-port -r -f -d 'Let other brokers and tools use the metadata as if they were a ZooKeeper there.'
+complete -c kctl -n '__kctl_at serve' -l brokers -r -f -d 'A cluster of N, each a process with a directory and the next port.'
+complete -c kctl -n '__kctl_at serve' -l racks -r -f -d 'With --brokers: their racks, in turn.'
 complete -c kctl -n '__kctl_at serve' -l durable -d 'Records are on disk before they are acknowledged (fsync each time).'
 complete -c kctl -n '__kctl_at serve' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at produce' -l file -s f -r -F -d 'Read it instead.'
@@ -386,3 +393,15 @@ complete -c kctl -n '__kctl_at cluster describe' -l command-config -r -F -d 'Apa
 complete -c kctl -n '__kctl_at cluster describe' -l timeout -r -f -d 'Give up after that. [default: 30s]'
 complete -c kctl -n '__kctl_at cluster describe' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
 complete -c kctl -n '__kctl_at cluster describe' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at broker list' -l data-dir -s D -r -F -d 'That of `kctl serve --brokers`.'
+complete -c kctl -n '__kctl_at broker list' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at broker list' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at broker stop' -l data-dir -s D -r -F -d 'That of `kctl serve --brokers`.'
+complete -c kctl -n '__kctl_at broker stop' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at broker stop' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at broker kill' -l data-dir -s D -r -F -d 'That of `kctl serve --brokers`.'
+complete -c kctl -n '__kctl_at broker kill' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at broker kill' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at broker restart' -l data-dir -s D -r -F -d 'That of `kctl serve --brokers`.'
+complete -c kctl -n '__kctl_at broker restart' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at broker restart' -s h -l help -d 'Show help'

@@ -8,7 +8,7 @@ from kctl.broker.broker import Broker
 from kctl.broker.config import BrokerConfig
 from kctl.model import Endpoint
 from kctl.runtime.future import CancelledError, Future
-from kctl.runtime.real import make_runtime
+from kctl.runtime.real import RealRuntime, make_runtime
 
 # New objects before the youngest are searched for cycles. Requests make none, and thousands of
 # parked ones would be gone over again and again.
@@ -22,12 +22,15 @@ def run_broker(
     store_listener: Endpoint | None = None,
     seed_topics: Sequence[tuple[str, int]] = (),
     on_ready: Callable[[Broker], object],
+    attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
 ) -> None:
     """Start a broker, create `seed_topics` (name, partitions) that are not there, call
     `on_ready`, and serve until a signal asks to stop; then stop in good order.
 
+    `attach` is given, before anything starts, the runtime, what stops the broker, and the broker.
     `store_directory` holds the embedded metadata store, which is served at `store_listener` too;
-    None: `zookeeper.connect` names a real one. KctlError if the broker cannot start; nothing is left running then.
+    None: `zookeeper.connect` names a real one. KctlError if the broker cannot start; nothing is
+    left running then.
     """
     runtime = make_runtime()
     broker = Broker(runtime, config, store_directory, store_listener=store_listener)
@@ -39,6 +42,9 @@ def run_broker(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         runtime.scheduler.on_signal(number, stop)
+
+    if attach is not None:
+        attach(runtime, stop, broker)
 
     async def start() -> None:
         await broker.start()

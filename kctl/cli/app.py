@@ -46,6 +46,12 @@ COMMANDS = (
     CommandRow("produce", "kctl.cli.produce", "Write records to a topic."),
     CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
     CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),
+    CommandRow(
+        "broker",
+        "kctl.cli.broker",
+        "Stop, kill, restart brokers of a local cluster.",
+        is_group=True,
+    ),
     CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
     CommandRow("verify-log", "kctl.cli.verify_log", "Check the files of a log directory."),
     CommandRow("repair-log", "kctl.cli.repair_log", "Mend the files of a log directory."),

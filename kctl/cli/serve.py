@@ -65,6 +65,18 @@ SeedTopicOption = Annotated[
         help="Create it at the start, if it is not there; may be repeated.",
     ),
 ]
+BrokersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--brokers",
+        metavar="N",
+        help="A cluster of N, each a process with a directory and the next port.",
+    ),
+]
+RacksOption = Annotated[
+    str | None,
+    typer.Option("--racks", metavar="A,B,...", help="With --brokers: their racks, in turn."),
+]
 ReadyFileOption = Annotated[
     str | None,
     typer.Option("--ready-file", metavar="FILE", help="Write the address there when ready."),
@@ -108,12 +120,15 @@ def serve(
     ready_file: ReadyFileOption = None,
     zookeeper: ZookeeperOption = None,
     zookeeper_port: ZookeeperPortOption = None,
+    brokers: BrokersOption = None,
+    racks: RacksOption = None,
     durable: DurableOption = False,
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
 
     Metadata are kept in DIR/metadata, records in DIR/logs, both in Apache Kafka's formats. When it
     is ready it prints one line with its address; its log goes to standard error.
+    A cluster of several keeps broker N's records in DIR/broker-N/logs; see also `kctl broker`.
 
     \b
     Examples:
@@ -122,26 +137,66 @@ def serve(
       kctl serve -c num.partitions=8 --seed-topic orders:12 --durable
       kctl serve --config server.properties --zookeeper localhost:2181/kafka
       kctl serve --zookeeper-port 2181
+      kctl serve --brokers 3 --racks a,b,c --seed-topic orders:12
     """
     flags = parse_pairs(setting or [], "--set")
     if durable:
         flags["log.flush.interval.messages"] = "1"
     if zookeeper is not None:
         flags["zookeeper.connect"] = "" if zookeeper == EMBEDDED else zookeeper
-    _set_listeners(flags, port, listener or [])
     seeds = [_parse_seed(text) for text in seed_topic or []]
-    broker_config, store_directory = make_config(flags, config, data_dir)
-    output = Output()
-    for name in broker_config.unknown:
-        output.say(f"warning: {config}: unknown setting {name}")
-    idle = broker_config.idle()
-    if idle:
-        output.say(f"warning: settings without effect (docs/compatibility.md): {', '.join(idle)}")
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
+    output = Output()
+    if brokers is not None:
+        from kctl.cli.serve_cluster import ClusterOptions, serve_cluster
+
+        if listener:
+            raise UsageError("--brokers gives each its listener: see --port")
+        options = ClusterOptions(
+            brokers=brokers,
+            racks=racks.split(",") if racks else [],
+            data_dir=data_dir,
+            first_port=_check_port(port) if port is not None else DEFAULT_PORT,
+            store=store_listener,
+            seed_topics=seeds,
+            ready_file=ready_file,
+            is_durable=durable,
+        )
+        return serve_cluster(options, flags, config, output)
+    if racks is not None:
+        raise UsageError("--racks goes with --brokers", hint="one broker's is -c broker.rack=NAME")
+    _set_listeners(flags, port, listener or [])
+    broker_config, store_directory = make_config(flags, config, data_dir)
+    warn_of_settings(broker_config, config, output)
+    if (Path(data_dir) / "broker-1").exists() and store_directory is not None:
+        raise UsageError(
+            f"{data_dir} holds a cluster's data",
+            hint="choose another --data-dir, or serve it with --brokers N",
+        )
     if store_listener is not None and store_directory is None:
         raise UsageError("--zookeeper-port serves metadata that are kept here, not those there")
     stores = (store_directory, store_listener)
     return _run(broker_config, stores, seeds, ready_file, output)
+
+
+def warn_of_settings(settings: "BrokerConfig", properties_file: str | None, output: Output) -> None:
+    """Tell which of the given settings change nothing."""
+    for name in settings.unknown:
+        output.say(f"warning: {properties_file}: unknown setting {name}")
+    idle = settings.idle()
+    if idle:
+        output.say(f"warning: settings without effect (docs/compatibility.md): {', '.join(idle)}")
+
+
+def given_settings(flags: Mapping[str, str], properties_file: str | None) -> dict[str, str]:
+    """Those of the file, and `flags`, which win."""
+    from kctl.broker.config import parse_properties
+
+    given: dict[str, str] = {}
+    if properties_file is not None:
+        given.update(parse_properties(_read(properties_file)))
+    given.update(flags)
+    return given
 
 
 def make_config(
@@ -149,12 +204,9 @@ def make_config(
 ) -> "tuple[BrokerConfig, str | None]":
     """The broker's settings, and where its embedded store is (None: in ZooKeeper). What `flags`
     say wins over the file, and both over our defaults."""
-    from kctl.broker.config import BrokerConfig, parse_properties
+    from kctl.broker.config import BrokerConfig
 
-    given: dict[str, str] = {}
-    if properties_file is not None:
-        given.update(parse_properties(_read(properties_file)))
-    given.update(flags)
+    given = given_settings(flags, properties_file)
     is_embedded = not given.get("zookeeper.connect")
     defaults = {"log.dirs": str(Path(data_dir) / "logs")} if "log.dir" not in given else {}
     if not {"listeners", "port", "host.name"} & given.keys():
@@ -210,11 +262,15 @@ def _set_listeners(flags: dict[str, str], port: int | None, listeners: list[str]
     if (port is not None or listeners) and "listeners" in flags:
         raise UsageError("Give the listeners once: --port, --listener or -c listeners=...")
     if port is not None:
-        if not 0 <= port < 65536:
-            raise UsageError(f"--port {port} is no port")
-        flags["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
+        flags["listeners"] = f"PLAINTEXT://127.0.0.1:{_check_port(port)}"
     elif listeners:
         flags["listeners"] = ",".join(listeners)
+
+
+def _check_port(port: int) -> int:
+    if not 0 <= port < 65536:
+        raise UsageError(f"--port {port} is no port")
+    return port
 
 
 def parse_address(text: str) -> "Endpoint":

@@ -22,6 +22,7 @@ _STAT = Struct(">qqqqiiiqiiq")
 ALL_RIGHTS = 31
 ACL = tuple[int, str, str]
 WORLD_ANYONE: ACL = (ALL_RIGHTS, "world", "anyone")
+NULL_LENGTH = -1
 # Booleans.
 TRUE = b"\1"
 FALSE = b"\0"
@@ -102,6 +103,12 @@ def encode_long(value: int) -> bytes:
 def encode_buffer(data: bytes) -> bytes:
     """A length and bytes."""
     return _INT.pack(len(data)) + data
+
+
+def encode_data(data: bytes) -> bytes:
+    """A znode's data: none is null. Kafka writes null where it has nothing to say, and takes
+    empty data, unlike null, for a document."""
+    return encode_buffer(data) if data else _INT.pack(NULL_LENGTH)
 
 
 def encode_string(text: str) -> bytes:

@@ -32,7 +32,7 @@ from kctl.store.jute import (
     WORLD_ANYONE,
     JuteReader,
     encode_acls,
-    encode_buffer,
+    encode_data,
     encode_int,
     encode_stat,
     encode_string,
@@ -331,7 +331,7 @@ class Conversation:
         if opcode is OpCode.GET_DATA:
             if watch:
                 watches.watch_data(path, self.session_id, _fires_at_its_session)
-            return encode_buffer(node.data) + encode_stat(node.stat())
+            return encode_data(node.data) + encode_stat(node.stat())
         if watch:
             watches.watch_children(path, self.session_id, _fires_at_its_session)
         names = encode_strings(self._tree.children(path))

@@ -245,6 +245,14 @@ def multi(*parts):
     return body + encode_int(-1) + TRUE + encode_int(-1)
 
 
+def test_no_data_is_null_as_kafka_wrote_it(connect):
+    client = connect()
+    client.ask(OpCode.CREATE, create("/nothing", b""))
+    client.ask(OpCode.CREATE, create("/something", b"x"))
+    assert client.ask(OpCode.GET_DATA, text("/nothing") + b"\0")[1][:4] == encode_int(-1)
+    assert client.ask(OpCode.GET_DATA, text("/something") + b"\0")[1][:5] == text("x")
+
+
 def test_failed_multi_tells_of_each_part_what_zookeeper_does(connect):
     client = connect()
     error, body = client.ask(

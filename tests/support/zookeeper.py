@@ -104,6 +104,20 @@ def _class_path() -> str | None:
     return ":".join(found) if any("zookeeper-jute" in jar for jar in found) else None
 
 
+def zookeeper_shell(address: str, *commands: str) -> tuple[list[str], list[str]]:
+    """What ZooKeeper's own shell says to commands: the lines of stdout and of stderr."""
+    java, class_path = _java(), _class_path()
+    if java is None or class_path is None:
+        pytest.skip("no Java, or no pyspark whose jars hold ZooKeeper's shell")
+    done = subprocess.run(
+        [java, "-XX:TieredStopAtLevel=1", "-cp", class_path,
+         "org.apache.zookeeper.ZooKeeperMain", "-server", address],
+        input="\n".join([*commands, "quit\n"]),
+        capture_output=True, text=True, timeout=_START_SECONDS, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
 @contextmanager
 def running_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
     """A started server; skips the test with the reason if this machine cannot run one."""

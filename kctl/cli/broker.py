@@ -1,0 +1,125 @@
+"""kctl broker: the brokers of a local cluster (`kctl serve --brokers N`), one by one."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kctl.cli.command import local_command
+from kctl.cli.failures import DONE
+from kctl.cli.output import Output, OutputFormat, Table
+from kctl.errors import UnreachableError
+
+app = typer.Typer(rich_markup_mode=None)
+
+# A broker may recover logs before it is ready.
+ANSWER_TIMEOUT_MS = 180_000
+
+BrokersArgument = Annotated[
+    list[int], typer.Argument(metavar="BROKER...", help="Ids, as `kctl broker list` shows them.")
+]
+DataDirOption = Annotated[
+    str,
+    typer.Option("--data-dir", "-D", metavar="DIR", help="That of `kctl serve --brokers`."),
+]
+OutputOption = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="How to print the result.")
+]
+
+
+@local_command(app, "list")
+def list_brokers(
+    data_dir: DataDirOption = "kctl-data", output_format: OutputOption = OutputFormat.TABLE
+) -> int:
+    """List the brokers of a local cluster and what has become of them.
+
+    \b
+    Examples:
+      kctl broker list
+      kctl broker list --data-dir /tmp/cluster -o json
+    """
+    return _command("list", [], data_dir, output_format)
+
+
+@local_command(app, "stop")
+def stop(
+    brokers: BrokersArgument,
+    data_dir: DataDirOption = "kctl-data",
+    output_format: OutputOption = OutputFormat.TABLE,
+) -> int:
+    """Stop brokers in good order: others take over what they lead. They stay down.
+
+    \b
+    Examples:
+      kctl broker stop 2
+    """
+    return _command("stop", brokers, data_dir, output_format)
+
+
+@local_command(app, "kill")
+def kill(
+    brokers: BrokersArgument,
+    data_dir: DataDirOption = "kctl-data",
+    output_format: OutputOption = OutputFormat.TABLE,
+) -> int:
+    """Kill brokers (kill -9), to see what the rest does. They stay down.
+
+    \b
+    Examples:
+      kctl broker kill 2
+    """
+    return _command("kill", brokers, data_dir, output_format)
+
+
+@local_command(app, "restart")
+def restart(
+    brokers: BrokersArgument,
+    data_dir: DataDirOption = "kctl-data",
+    output_format: OutputOption = OutputFormat.TABLE,
+) -> int:
+    """Start brokers again, one after the other; those that run are stopped in good order first.
+
+    \b
+    Examples:
+      kctl broker restart 1 2 3
+    """
+    return _command("restart", brokers, data_dir, output_format)
+
+
+def _command(command: str, brokers: list[int], data_dir: str, output_format: OutputFormat) -> int:
+    answer = _ask({"command": command, "brokers": brokers}, data_dir)
+    rows = answer["rows"]
+    title = f"local cluster in {data_dir}"
+    if answer["zookeeper"]:
+        title += f", ZooKeeper on {answer['zookeeper']}"
+    table = Table(list(rows[0]), rows, title)
+    Output(output_format).show_one(
+        {"data_dir": data_dir, "zookeeper": answer["zookeeper"], "brokers": rows},
+        [table],
+        name="data_dir",
+    )
+    return DONE
+
+
+def _ask(request: dict[str, Any], data_dir: str) -> dict[str, Any]:
+    from kctl.local_cluster.control import STATE_FILE, ControlAddress, ask
+    from kctl.runtime.real import make_runtime
+    from kctl.runtime.trace import NullTrace
+
+    path = Path(data_dir) / STATE_FILE
+    nobody = UnreachableError(
+        f"no local cluster runs on {data_dir}",
+        hint=f"start one: kctl serve --brokers 3 --data-dir {data_dir}",
+    )
+    try:
+        address = ControlAddress.decode(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise nobody from None
+    runtime = make_runtime(NullTrace())
+    try:
+        asking = ask(runtime, address, request, ANSWER_TIMEOUT_MS)
+        return runtime.scheduler.run_until(runtime.scheduler.spawn(asking))
+    except UnreachableError as error:
+        raise nobody from error
+    finally:
+        runtime.scheduler.close()

@@ -1,0 +1,1 @@
+"""Several brokers and their metadata store on this machine, as one command."""

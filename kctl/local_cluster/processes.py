@@ -1,0 +1,109 @@
+"""What the processes of a local cluster do: one serves the metadata, the others are brokers.
+
+Each tells its parent by its line when it is ready (`ready HOST:PORT`) or why it ends (`failed
+WHY`), and stops in good order on SIGTERM or when the line breaks: then nobody is left to stop it.
+"""
+
+import signal
+from collections.abc import Callable
+
+from kctl.broker.broker import Broker
+from kctl.broker.config import BrokerConfig
+from kctl.broker.process import run_broker
+from kctl.errors import KctlError
+from kctl.runtime.future import Future
+from kctl.runtime.real import RealRuntime, make_runtime
+from kctl.runtime.real.children import Line
+from kctl.store.database import ZnodeDatabase
+from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
+
+READY = "ready"
+FAILED = "failed"
+# Said to a broker: create the topics that are asked for; and what it answers.
+SEED = "seed"
+SEEDED = "seeded"
+
+# How long the store waits for brokers to leave it.
+LEAVE_MS = 20_000
+_ENDED_BADLY = 1
+
+
+def serve_store(line: Line, directory: str, host: str, port: int, *, is_durable: bool) -> int:
+    """Serve the metadata in `directory` until told to stop; the exit status."""
+    runtime = make_runtime()
+    stopping: Future[None] = runtime.scheduler.future()
+
+    def stop() -> None:
+        if not stopping.done:
+            stopping.set_result(None)
+
+    runtime.scheduler.on_signal(signal.SIGTERM, stop)
+    line.listen(runtime.scheduler, lambda _message: None, stop)
+
+    async def serve() -> None:
+        database = ZnodeDatabase.open(runtime, directory, fsync=is_durable)
+        passwords = session_passwords(runtime.disk, runtime.entropy, directory)
+        server = ZooKeeperServer(runtime, database, passwords)
+        try:
+            bound_port = server.start(host, port)
+            line.say(f"{READY} {host}:{bound_port}")
+            await stopping
+            await _until_left(runtime, server)
+        finally:
+            server.close()
+            await database.close()
+
+    return _run(line, lambda: runtime.scheduler.run_until(runtime.scheduler.spawn(serve())))
+
+
+async def _until_left(runtime: RealRuntime, server: ZooKeeperServer) -> None:
+    """Brokers that stop still write: wait for the last of them, but not for ever."""
+    left: Future[None] = runtime.scheduler.future()
+
+    def done(*_: object) -> None:
+        if not left.done:
+            left.set_result(None)
+
+    timer = runtime.scheduler.call_later(LEAVE_MS, done)
+    server.until_empty().add_done_callback(done)
+    await left
+    timer.cancel()
+
+
+def serve_broker(
+    line: Line, make_config: Callable[[], BrokerConfig], seed_topics: tuple[tuple[str, int], ...]
+) -> int:
+    """Run a broker until told to stop; the exit status."""
+
+    def attach(runtime: RealRuntime, stop: Callable[[], None], broker: Broker) -> None:
+        async def seed() -> None:
+            try:
+                await broker.create_topics(seed_topics)
+            except KctlError as error:
+                line.say(f"{FAILED} {error}")
+            else:
+                line.say(SEEDED)
+
+        def on_message(message: str) -> None:
+            if message == SEED:
+                runtime.scheduler.spawn(seed(), "seed")
+
+        line.listen(runtime.scheduler, on_message, stop)
+
+    def on_ready(broker: Broker) -> None:
+        endpoint = broker.advertised_endpoints()[0]
+        line.say(f"{READY} {endpoint.host}:{endpoint.port}")
+
+    return _run(
+        line,
+        lambda: run_broker(make_config(), store_directory=None, on_ready=on_ready, attach=attach),
+    )
+
+
+def _run(line: Line, work: Callable[[], object]) -> int:
+    try:
+        work()
+    except KctlError as error:
+        line.say(f"{FAILED} {error}")
+        return _ENDED_BADLY
+    return 0

@@ -1,0 +1,235 @@
+"""kctl serve --brokers N and kctl broker: several processes, one command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+PATIENCE_S = 40
+
+
+class LocalCluster:
+    """One `kctl serve --brokers N`."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.data = directory / "data"
+        self.ready = directory / "ready"
+        self.log = directory / "stderr.log"
+        self.arguments = arguments
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "LocalCluster":
+        self.ready.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "kctl", "serve", "--data-dir", str(self.data)),
+                    *("--port", "0", "--ready-file", str(self.ready), *self.arguments),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        until(lambda: self.ready.exists() or self.process.poll() is not None)
+        assert self.ready.exists(), self.log.read_text()
+        return self
+
+    @property
+    def bootstrap(self) -> str:
+        return self.ready.read_text().strip()
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "kctl", "broker", *words, "--data-dir", str(self.data)],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+
+    def brokers(self, *words: str) -> "dict[int, dict[str, object]]":
+        """What a command answers, by broker."""
+        done = self.command(*(words or ("list",)), "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return {row["broker"]: row for row in json.loads(done.stdout)["brokers"]}
+
+    def isr(self, topic: str) -> "dict[int, set[int]]":
+        metadata = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, 10)
+        return {number: set(it.isrs) for number, it in metadata.topics[topic].partitions.items()}
+
+    def pids(self) -> list[int]:
+        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        return [self.process.pid, *map(int, Path(children).read_text().split())]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self) -> "LocalCluster":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        self.process.stdout.close()
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def produce(bootstrap, topic, words):
+    failed = []
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for word in words:
+        producer.produce(topic, word, on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == []
+
+
+def read(bootstrap, topic, partitions, count):
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        found += [m.value().decode() for m in consumer.consume(100, 0.2) if not m.error()]
+    consumer.close()
+    return sorted(found)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with LocalCluster(tmp_path, "--brokers", "3", "--racks", "a,b,c", "-t", "orders:3") as cluster:
+        yield cluster
+
+
+def test_three_brokers_are_ready_with_their_topic_and_stop_in_good_order(cluster):
+    rows = cluster.brokers()
+    assert [(row["state"], row["rack"], row["deaths"]) for row in rows.values()] == [
+        ("running", rack, 0) for rack in "abc"
+    ]
+    assert cluster.bootstrap == ",".join(row["address"] for row in rows.values())
+    assert cluster.isr("orders") == {number: {1, 2, 3} for number in range(3)}
+    produce(cluster.bootstrap, "orders", [str(n) for n in range(100)])
+    pids = cluster.pids()
+    assert len(pids) == 5
+    assert cluster.stop(signal.SIGINT) == 0
+    assert all(map(is_gone, pids))
+    # A connection that a broker closes as it leaves may be told of, and nothing else.
+    said = cluster.log.read_text().splitlines()
+    assert [line for line in said if "Controller's request to broker" not in line] == []
+    assert cluster.process.stdout.read().decode().count("\n") == 1
+    for number in (1, 2, 3):
+        assert (cluster.data / f"broker-{number}" / "logs" / ".kafka_cleanshutdown").exists()
+    assert cluster.command("list").returncode == 3
+    # The next start finds it all.
+    cluster.start()
+    assert len(read(cluster.bootstrap, "orders", 3, 100)) == 100
+
+
+@pytest.mark.slow
+def test_brokers_are_stopped_killed_and_restarted_by_command(cluster):
+    addresses = {number: row["address"] for number, row in cluster.brokers().items()}
+    states = {number: row["state"] for number, row in cluster.brokers("stop", "2").items()}
+    assert states == {1: "running", 2: "stopped", 3: "running"}
+    # In good order: others know at once.
+    until(lambda: cluster.isr("orders") == everywhere({1, 3}))
+    produce(cluster.bootstrap, "orders", ["while two were there"])
+    assert cluster.brokers("restart", "2")[2]["address"] == addresses[2]
+    until(lambda: cluster.isr("orders") == everywhere({1, 2, 3}))
+    assert cluster.brokers("kill", "3")[3] == {
+        **cluster.brokers()[3], "state": "stopped", "pid": None, "address": None, "deaths": 0,
+    }  # fmt: skip
+    assert cluster.brokers("restart", "3")[3]["address"] == addresses[3]
+    assert read(cluster.bootstrap, "orders", 3, 1) == ["while two were there"]
+    missing = cluster.command("stop", "7")
+    assert missing.returncode == 2
+    assert missing.stderr == "error: no broker 7 in this cluster: there are 1, 2, 3\n"
+
+
+@pytest.mark.slow
+def test_broker_and_store_that_die_are_started_again_and_nothing_is_lost(cluster):
+    produce(cluster.bootstrap, "orders", [f"before-{n}" for n in range(50)])
+    before = cluster.brokers()
+    os.kill(before[1]["pid"], signal.SIGKILL)
+    store = next(pid for pid in cluster.pids() if comm(pid) == "kctl store")
+    os.kill(store, signal.SIGKILL)
+    until(lambda: cluster.brokers()[1]["state"] == "running")
+    after = cluster.brokers()
+    assert after[1]["deaths"] == 1
+    assert (after[1]["address"], after[2]["pid"]) == (before[1]["address"], before[2]["pid"])
+    until(lambda: cluster.isr("orders") == everywhere({1, 2, 3}))
+    produce(cluster.bootstrap, "orders", [f"after-{n}" for n in range(50)])
+    assert len(read(cluster.bootstrap, "orders", 3, 100)) == 100
+
+
+@pytest.mark.slow
+def test_nothing_is_left_running_when_the_supervisor_is_killed(cluster):
+    pids = cluster.pids()
+    cluster.process.kill()
+    cluster.process.wait()
+    until(lambda: all(map(is_gone, pids)))
+    for number in (1, 2, 3):
+        assert (cluster.data / f"broker-{number}" / "logs" / ".kafka_cleanshutdown").exists()
+    nobody = cluster.command("list")
+    assert nobody.returncode == 3
+    assert "no local cluster runs on" in nobody.stderr
+
+
+def everywhere(brokers):
+    return dict.fromkeys(range(3), brokers)
+
+
+def comm(pid):
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--brokers", "0"), "--brokers 0: from 1 to 100"),
+        (("--racks", "a"), "--racks goes with --brokers"),
+        (("--brokers", "2", "-c", "log.dirs=/x"), "log.dirs cannot be the same"),
+        (("--brokers", "2", "-l", "PLAINTEXT://:1"), "gives each its listener"),
+        (("--brokers", "2", "-c", "num.partitions=x"), "num.partitions"),
+    ],
+)
+def test_misuse_is_told_before_anything_starts(tmp_path, arguments, words):
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl", "serve", "-D", str(tmp_path / "data"), *arguments],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_data_of_one_broker_and_of_a_cluster_are_not_mixed_up(tmp_path):
+    def serve(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "kctl", "serve", "-D", str(tmp_path), *arguments],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+
+    (tmp_path / "logs").mkdir()
+    done = serve("--brokers", "2")
+    assert (done.returncode, "holds a single broker's data" in done.stderr) == (2, True)
+    (tmp_path / "logs").rmdir()
+    (tmp_path / "broker-1").mkdir()
+    done = serve()
+    assert (done.returncode, "holds a cluster's data" in done.stderr) == (2, True)
