@@ -96,8 +96,10 @@ class FetcherManager:
 
     def _stop(self, tp: TopicPartition) -> None:
         leader = self._leader_of.pop(tp, None)
-        if leader is not None:
-            self._loops[leader].fetcher.remove(tp)
+        # A loop that gave up its last partition itself (it was fenced) may be gone.
+        loop = None if leader is None else self._loops.get(leader)
+        if loop is not None:
+            loop.fetcher.remove(tp)
 
     def _drop_idle(self) -> None:
         for leader in [leader for leader, loop in self._loops.items() if not len(loop.fetcher)]:

@@ -196,8 +196,9 @@ class Partition:
         before = log.high_watermark
         if records:
             log.append_as_follower(records)
-        # Either may be ahead of a log that is still catching up.
-        log.update_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        # Either may be ahead of a log that is still catching up. A new leader may know less than
+        # its predecessor told: what was committed stays so.
+        log.maybe_increment_high_watermark(min(leader_high_watermark, log.log_end_offset))
         log.maybe_increment_log_start_offset(min(leader_start_offset, log.high_watermark))
         return log.high_watermark > before
 
@@ -327,9 +328,10 @@ class Partition:
 
     def maybe_increment_high_watermark(self, now_ms: int) -> bool:
         """Move the high watermark to what every replica has that is in sync, may be by now, or
-        keeps up and so is about to be; whether it rose."""
+        keeps up and so is about to be; whether it rose. Only a leader may: a flush that it waited
+        for may end when it follows another."""
         log = self.log
-        if log is None:
+        if log is None or self.role is not _LEADER:
             return False
         committed = log.recovery_point if log.is_write_through else log.log_end_offset
         if self.followers:

@@ -382,7 +382,8 @@ class ReplicaManager:
         """A broker fetched: its progress may commit records, which frees who waits for them."""
         now_ms = self._clock.wall_ms()
         for result in results:
-            if result.error_code != 0:
+            # Whoever is told to cut its log has not what it asked to go on from.
+            if result.error_code != 0 or result.diverging_epoch is not None:
                 continue
             partition = self.partitions[result.topic, result.request.partition]
             request = result.request
