@@ -47,6 +47,7 @@ class ClusterMember:
             cache,
             listener,
             services.controller.ask,
+            lambda: services.controller.is_active,
             timeout_ms=config.controller_socket_timeout_ms,
         )
         self._alter_isr = AlterIsrManager(

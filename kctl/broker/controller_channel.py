@@ -1,8 +1,9 @@
 """ControllerChannel: a broker's way to the controller, whoever that is now.
 
-The controller of this very process is asked directly. A remote one is looked up in the metadata
-cache for every request, and its connection is kept while it stays controller; a lost connection
-fails what is under way, and whoever asked decides whether to ask again.
+The controller of this very process is asked directly, whatever the metadata cache was told. A
+remote one is looked up in the cache for every request, and its connection is kept while it stays
+controller; a lost connection fails what is under way, and whoever asked decides whether to ask
+again.
 
 Kafka 2.7: kafka.server.BrokerToControllerChannelManager.
 """
@@ -30,14 +31,17 @@ class ControllerChannel:
         metadata_cache: MetadataCache,
         listener_name: str,
         ask_local: AskLocal,
+        is_local: Callable[[], bool],
         *,
         timeout_ms: int,
     ) -> None:
+        """`is_local` tells whether the controller in this process is the active one."""
         self._runtime = runtime
         self._broker_id = broker_id
         self._cache = metadata_cache
         self._listener = listener_name
         self._ask_local = ask_local
+        self._is_local = is_local
         self._timeout_ms = timeout_ms
         # The connection and the broker that it leads to.
         self._channel: BrokerChannel | None = None
@@ -46,7 +50,7 @@ class ControllerChannel:
     def ask(self, request: Message) -> Future[Message]:
         """The controller's answer; UnreachableError or TimedOutError through the Future."""
         controller_id = self._cache.controller_id
-        if controller_id == self._broker_id:
+        if self._is_local() or controller_id == self._broker_id:
             return self._ask_local(request)
         return self._runtime.scheduler.spawn(self._ask(request, controller_id), "ask-controller")
 
