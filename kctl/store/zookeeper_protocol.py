@@ -99,6 +99,12 @@ class ErrorNumber(IntEnum):
     NO_WATCHER = -121
 
 
+class NoWatcherError(StoreError):
+    """The session has no such watch."""
+
+    text = "no such watch"
+
+
 _NUMBERS: dict[type[StoreError], ErrorNumber] = {
     errors.NoNodeError: ErrorNumber.NO_NODE,
     errors.NodeExistsError: ErrorNumber.NODE_EXISTS,
@@ -108,6 +114,7 @@ _NUMBERS: dict[type[StoreError], ErrorNumber] = {
     errors.BadArgumentsError: ErrorNumber.BAD_ARGUMENTS,
     errors.SessionExpiredError: ErrorNumber.SESSION_EXPIRED,
     errors.AuthFailedError: ErrorNumber.AUTH_FAILED,
+    NoWatcherError: ErrorNumber.NO_WATCHER,
 }
 
 

@@ -155,7 +155,7 @@ class _Connection:
                 return
             first = bytes(self._head)
             if is_word(first):
-                self.transport.send([answer(first, self._server.facts())])
+                self.transport.send([answer(first, self._server.facts)])
                 self.transport.close()
                 return
             self._frames.get_buffer()[:WORD_BYTES] = self._head

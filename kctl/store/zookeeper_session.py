@@ -46,6 +46,7 @@ from kctl.store.zookeeper_protocol import (
     Credentials,
     ErrorNumber,
     Multi,
+    NoWatcherError,
     OpCode,
     Read,
     RefusedError,
@@ -413,7 +414,7 @@ class Conversation:
         watches = self._tree.watches
         data, children = kind in (_DATA, _ANY), kind in (_CHILDREN, _ANY)
         if not watches.is_watched(path, self.session_id, data=data, children=children):
-            raise RefusedError(ErrorNumber.NO_WATCHER, path, f"{path}: no such watch")
+            raise NoWatcherError(path)
         if opcode is OpCode.REMOVE_WATCHES:
             watches.remove(path, self.session_id, data=data, children=children)
         return b""

@@ -92,6 +92,28 @@ def test_zookeepers_shell_works_on_the_port(tmp_path):
     ]
 
 
+def test_kafkas_tools_change_topics_and_settings_through_the_port(tmp_path):
+    with kctl_with_port(tmp_path) as (kctl, zookeeper):
+        for main_class, *arguments in (
+            ("TopicCommand", "--create", "--topic", "t", "--partitions", "2",
+             "--replication-factor", "1"),
+            ("TopicCommand", "--alter", "--topic", "t", "--partitions", "3"),
+            ("ConfigCommand", "--alter", "--entity-type", "topics", "--entity-name", "t",
+             "--add-config", "retention.ms=1000"),
+        ):  # fmt: skip
+            apache_kafka.run_tool(f"kafka.admin.{main_class}", "--zookeeper", zookeeper, *arguments)
+        until(lambda: metadata(kctl.address, "t") == {n: (0, {0}) for n in range(3)})
+        described = apache_kafka.run_tool(
+            "kafka.admin.TopicCommand", "--zookeeper", zookeeper, "--describe", "--topic", "t"
+        ).stdout
+        assert "PartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=1000" in described
+        apache_kafka.run_tool(
+            "kafka.admin.TopicCommand", "--zookeeper", zookeeper, "--delete", "--topic", "t"
+        )
+        admin = AdminClient({"bootstrap.servers": kctl.address})
+        until(lambda: "t" not in admin.list_topics(timeout=10).topics)
+
+
 @pytest.mark.slow
 def test_apache_broker_joins_kctl_on_its_port_and_both_outlive_a_kill_of_the_store(tmp_path):
     with (
