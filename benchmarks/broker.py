@@ -26,7 +26,14 @@ ROOT = Path(__file__).parent.parent
 # Run as a file, Python looks for modules beside it and not in the checkout.
 sys.path[0] = str(ROOT)
 
-from benchmarks.measures import MEASURES, Bench, Figures, build_load, commands, warm_up  # noqa: E402
+from benchmarks.measures import (  # noqa: E402
+    MEASURES,
+    Bench,
+    Figures,
+    build_load,
+    commands,
+    warm_up,
+)
 from benchmarks.servers import KAFKA_VERSION, ApacheKafka, Kctl, Server, zookeeper  # noqa: E402
 from tests.support.apache_kafka import libs  # noqa: E402
 

@@ -141,6 +141,11 @@ class Producer:
         self._producer_epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
 
+    @property
+    def partition_count(self) -> int:
+        """Of the topic; 0 before `open`."""
+        return self._partition_count
+
     async def open(self) -> None:
         """Find the topic; ApiError UNKNOWN_TOPIC_OR_PARTITION if there is none (it is not
         created), UsageError if the broker lacks something asked for."""

@@ -11,7 +11,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import did_you_mean, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Session
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -57,10 +57,16 @@ def describe(
       kctl config describe topic orders retention.ms
       kctl config describe broker 0 --all -o json
     """
+    from kctl.admin.result import is_unknown_topic
+
     resource = make_resource(entity, name)
 
     async def work(admin: "AdminClient") -> "ConfigDescription":
+        await _check_broker(admin, resource)
         [found] = await admin.configs.describe([resource], names=keys or None)
+        if is_unknown_topic(found.error):
+            known = [topic.name for topic in await admin.topics.list_topics()]
+            raise KctlError(f"No topic {name}", hint=did_you_mean(name, known))
         return found
 
     found = session.run(work)
@@ -141,6 +147,17 @@ def make_resource(entity: Entity, name: str) -> "ConfigResource":
     return ConfigResource(kind, name)
 
 
+async def _check_broker(admin: "AdminClient", resource: "ConfigResource") -> None:
+    """A broker that is not there is told at once: requests to it would wait for it to come."""
+    from kctl.admin.configs import ResourceType
+
+    if resource.resource_type is ResourceType.TOPIC or not resource.name:
+        return
+    brokers = [str(it.broker_id) for it in (await admin.cluster.describe()).brokers]
+    if resource.name not in brokers:
+        raise KctlError(f"No broker {resource.name}", hint=f"there are {', '.join(brokers)}")
+
+
 async def change_configs(
     session: Session,
     admin: "AdminClient",
@@ -152,6 +169,7 @@ async def change_configs(
     from kctl.admin.config_plan import losses
     from kctl.protocol.error_codes import ErrorCode
 
+    await _check_broker(admin, resource)
     if not session.dry_run:
         [current] = await admin.configs.describe([resource])
         lost = [] if current.error else losses(current, changes)

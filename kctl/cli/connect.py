@@ -55,7 +55,8 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     for pair in options.properties:
         key, value = parse_pair(pair, "-X")
         properties[key] = value
-    if options.bootstrap_server:
+    if options.bootstrap_server is not None:
+        # An empty one too, to be refused: `-b "$UNSET" topic delete` must not mean localhost.
         properties["bootstrap.servers"] = options.bootstrap_server
     servers = properties.pop("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
     timeout = options.timeout or properties.pop("timeout", None)

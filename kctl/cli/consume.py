@@ -120,9 +120,10 @@ def consume(
         raise UsageError("A group says itself where to go on: no --offset or -p with --group")
     start_text = offset or ("earliest" if from_beginning or exit_at_end else "latest")
     start, end = parse_range(start_text, session.now_ms())
+    is_committed_only = read_committed or isolation is Isolation.READ_COMMITTED
     request = _Request(
         list(dict.fromkeys(topics)), start, end, _partition_numbers(partition), group,
-        exit_at_end=exit_at_end, isolation_level=int(read_committed or isolation is Isolation.READ_COMMITTED),
+        exit_at_end=exit_at_end, isolation_level=int(is_committed_only),
     )  # fmt: skip
     sink = _make_sink(session.output, template, show_key=show_key)
     limit = positive(max_messages, "--max-messages")

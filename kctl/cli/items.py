@@ -29,6 +29,11 @@ def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
     ]
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 topic`, `2 topics`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint if something like `name` is among `known`."""
     import difflib

@@ -113,8 +113,8 @@ def stats_text(stats: "LogStats", document: dict[str, Any]) -> str:
         ),
         f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
         (
-            f"keys {stats.key_bytes} bytes ({stats.null_keys} null), values {stats.value_bytes} bytes "
-            f"({stats.null_values} null)"
+            f"keys {stats.key_bytes} bytes ({stats.null_keys} null), "
+            f"values {stats.value_bytes} bytes ({stats.null_values} null)"
         ),
         (
             f"{stats.transactional_batches} transactional batches, {stats.control_batches} control "

@@ -1,6 +1,7 @@
 """kctl produce: write records to a topic."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,7 +165,7 @@ def produce(
             timeout_ms=session.settings.timeout_ms,
             transaction=transaction,
         )
-        await _open(admin, producer, topic)
+        await _open(admin, producer, topic, partition)
         report = _Report(session, topic, transaction)
         await _write_all(producer, report, (report.parse(chunk, parse) for chunk in chunks))
         return report
@@ -302,7 +303,9 @@ def _transaction(
     return ProducerTransaction(admin.router, transactional_id)
 
 
-async def _open(admin: "AdminClient", producer: "Producer", topic: str) -> None:
+async def _open(
+    admin: "AdminClient", producer: "Producer", topic: str, partition: int | None
+) -> None:
     from kctl.admin.result import is_unknown_topic
     from kctl.protocol.error_codes import ApiError
 
@@ -312,8 +315,10 @@ async def _open(admin: "AdminClient", producer: "Producer", topic: str) -> None:
         if not is_unknown_topic(error):
             raise
         names = [it.name for it in await admin.topics.list_topics()]
-        hint = did_you_mean(topic, names) or f"create it: kctl topic create {topic}"
+        hint = did_you_mean(topic, names) or f"create it: kctl topic create {shlex.quote(topic)}"
         raise KctlError(f"No topic {topic}", hint=hint) from None
+    if partition is not None and not 0 <= partition < producer.partition_count:
+        raise KctlError(f"{topic} has no partition {partition}, only {producer.partition_count}")
 
 
 def _header(pair: str) -> tuple[str, bytes | None]:

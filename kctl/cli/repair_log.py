@@ -17,8 +17,8 @@ COLUMNS = ("action", "file", "detail")
 # Mending may bring to light what damage hid.
 _ROUNDS_MAX = 4
 
-_HELP = """Mend the files of a log directory: damaged batches are cut out and their offsets kept, wrong
-offsets and epochs set right, indexes, snapshots and epochs built anew.
+_HELP = """Mend the files of a log directory: damaged batches are cut out and their offsets kept,
+wrong offsets and epochs set right, indexes, snapshots and epochs built anew.
 
 Without --apply only the plan is shown, and nothing is changed. With it, what changes is kept in
 the backup directory, new files are written beside the old ones and renamed, and a broker that holds
@@ -194,6 +194,7 @@ def _show(output: Output, steps: "list[Step]", *, is_table_wanted: bool) -> None
 
 def partition_directories(disk: "Disk", paths: list[str]) -> list[str]:
     """The partitions' directories at or below `paths`; UsageError if one is none."""
+    from kctl.dump.dump import log_directory_hint
     from kctl.dump.verify import is_partition_directory
     from kctl.storage.layout import parse_directory_name
     from kctl.storage.segment_files import segment_base_offsets
@@ -213,7 +214,10 @@ def partition_directories(disk: "Disk", paths: list[str]) -> list[str]:
         ]
         inside = [it for it in inside if disk.is_directory(it) and segment_base_offsets(disk, it)]
         if not inside:
-            raise UsageError(f"{path}: neither a log directory nor a partition's directory")
+            raise UsageError(
+                f"{path}: neither a log directory nor a partition's directory",
+                hint=log_directory_hint(disk, path),
+            )
         found += inside
     return found
 

@@ -7,7 +7,7 @@ import typer
 from kctl.cli.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.connect import parse_pairs
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import did_you_mean, matching, positive, row, show_results
+from kctl.cli.items import counted, did_you_mean, matching, positive, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Session
 from kctl.cli.topic_view import PARTITION_COLUMNS, DescribedTopics, find, heading, known
@@ -178,6 +178,8 @@ def describe(
         columns = list(PARTITION_COLUMNS) + (["start_offset", "end_offset"] if offsets else [])
         tables.append(Table(columns, kept, heading(document)))
     session.output.show(documents, name="name", tables=tables)
+    if names and not found.topics and not found.missing:
+        session.output.say(f"No topic matches {' '.join(names)}")
     for name, hint in found.missing.items():
         session.output.say(f"error: No topic {name}" + (f"\nhint: {hint}" if hint else ""))
     return FAILED if found.missing else DONE
@@ -255,11 +257,13 @@ def delete(
     async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
         topics, missing = await find(admin, names)
         found = [topic.name for topic in topics]
+        if not found and not missing:
+            session.output.say(f"No topic matches {' '.join(names)}")
         rows = [] if if_exists else [_missing_row(name, hint) for name, hint in missing.items()]
         if session.dry_run:
             return rows + [row("topic", name, "would delete") for name in found]
         plan = [{"topic": t.name, "partitions": len(t.partitions)} for t in topics]
-        question = f"Delete {_count(found, 'topic')} and all records?"
+        question = f"Delete {counted(len(found), 'topic')} and all records?"
         if found and not session.confirm(Table(["topic", "partitions"], plan), question):
             return None
         timeout_ms = session.settings.timeout_ms
@@ -296,7 +300,3 @@ def _parse_assignment(
     except ValueError:
         raise UsageError(f"Not a replica assignment: {text}", hint="e.g. 0:1,1:2") from None
     return dict(enumerate(lists))
-
-
-def _count(items: list[str], noun: str) -> str:
-    return f"{len(items)} {noun}" + ("" if len(items) == 1 else "s")

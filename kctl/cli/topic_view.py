@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.items import did_you_mean, is_pattern, matching
+from kctl.cli.items import counted, did_you_mean, is_pattern, matching
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -84,7 +84,7 @@ def heading(document: dict[str, Any]) -> str:
     """The line above a topic's partitions."""
     configs = ", ".join(f"{name}={value}" for name, value in document["configs"].items())
     return (
-        f"{document['name']}: {document['partition_count']} partitions, "
+        f"{document['name']}: {counted(document['partition_count'], 'partition')}, "
         f"replication factor {document['replication_factor']}" + (f", {configs}" if configs else "")
     )
 

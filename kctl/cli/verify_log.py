@@ -6,7 +6,7 @@ import typer
 
 from kctl.cli.command import READS, remote_command
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import positive
+from kctl.cli.items import counted, positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.errors import UsageError
@@ -121,12 +121,12 @@ def _show(
     status = show_findings(output, findings, is_explained=is_explained)
     damage = sum(it.severity == "damage" for it in findings)
     output.say(
-        f"{len(verified)} {'partition' if len(verified) == 1 else 'partitions'}, "
-        f"{sum(it.segments for it in verified)} segments, "
+        f"{counted(len(verified), 'partition')}, "
+        f"{counted(sum(it.segments for it in verified), 'segment')}, "
         f"{sum(it.batches for it in verified)} batches, "
         f"{sum(it.size for it in verified)} bytes: "
-        + (f"{damage} findings" if damage else "no damage")
-        + (f", {len(findings) - damage} notes" if len(findings) > damage else "")
+        + (counted(damage, "finding") if damage else "no damage")
+        + (f", {counted(len(findings) - damage, 'note')}" if len(findings) > damage else "")
     )
     return status
 
@@ -164,6 +164,7 @@ def document(finding: "Finding") -> dict[str, object]:
 
 def _compare(output: "Output", first: str, second: str) -> int:
     from kctl.dump.compare import compare_batches, log_batches
+    from kctl.dump.verify import is_partition_directory
     from kctl.dump.verify_rules import Finding, Rule
     from kctl.runtime.real.disk import RealDisk
 
@@ -171,6 +172,8 @@ def _compare(output: "Output", first: str, second: str) -> int:
     for path in (first, second):
         if not disk.is_directory(path):
             raise UsageError(f"{path}: no such directory")
+        if not is_partition_directory(disk, path):
+            raise UsageError(f"{path}: not a partition's directory")
     found = compare_batches(log_batches(disk, first), log_batches(disk, second))
     findings = []
     if found.is_divergent:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import did_you_mean
 from kctl.errors import KctlError, UsageError
 from kctl.model import TopicPartition
 
@@ -18,10 +19,14 @@ _NOT_COMPARED = "not compared"
 
 def verify_replicas(session: "Session", topics: list[str]) -> int:
     """Print a row a partition; FAILED if replicas differ or cannot be compared."""
+    from kctl.admin.result import is_unknown_topic
 
     async def work(admin: "AdminClient") -> list[dict[str, object]]:
         described = await admin.topics.describe(topics)
         for topic in described:
+            if is_unknown_topic(topic.error):
+                known = [it.name for it in await admin.topics.list_topics()]
+                raise UsageError(f"No topic {topic.name}", hint=did_you_mean(topic.name, known))
             if topic.error is not None:
                 raise UsageError(f"{topic.name}: {topic.error}")
         await admin.router.refresh(topics)
@@ -47,6 +52,8 @@ async def _row(admin: "AdminClient", partition: "PartitionDescription") -> dict[
     }
     brokers = admin.router.view.brokers
     ids = [partition.leader, *(it for it in partition.replicas if it != partition.leader)]
+    if len(ids) == 1:
+        return row | {"is_same": True, "result": "only one replica"}
     gone = [broker_id for broker_id in ids if broker_id not in brokers]
     if gone:
         return row | {"result": f"{_NOT_COMPARED}: broker {gone[0]} is not there"}

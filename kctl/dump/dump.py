@@ -71,14 +71,23 @@ def find_files(disk: Disk, path: str) -> list[str]:
         if classify(path) is None:
             raise UsageError(
                 f"{path}: not a file that can be dumped",
-                hint="there are .log, .kafka, .index, .timeindex, .txnindex, .snapshot, checkpoints and "
-                "meta.properties",
+                hint="there are .log, .kafka, .index, .timeindex, .txnindex, .snapshot, checkpoints "
+                "and meta.properties",
             )
         return [path]
     found = _files_in(disk, path)
     if not found and layout.parse_directory_name(_name(path)) is None:
-        raise UsageError(f"{path}: holds no files of a log directory")
+        raise UsageError(
+            f"{path}: holds no files of a log directory", hint=log_directory_hint(disk, path)
+        )
     return found
+
+
+def log_directory_hint(disk: Disk, path: str) -> str | None:
+    """Where the log directory is, if `path` is what `kctl serve --data-dir` was given."""
+    below = f"{path.rstrip('/')}/logs"
+    is_one = disk.exists(below) and disk.is_directory(below) and _files_in(disk, below)
+    return f"did you mean {below}?" if is_one else None
 
 
 def _files_in(disk: Disk, directory: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""An annotated hexdump of batches: each field of the header with its bytes, then the records' bytes.
+"""An annotated hexdump of batches: the fields of the header with their bytes, then the records.
 
 For looking at damage: nothing is decompressed or believed, a wrong checksum is said.
 """

@@ -10,6 +10,7 @@ Kafka 2.7: kafka.log.LogManager (`loadLogs`), kafka.tools.DumpLogSegments
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from kctl.dump.dump import log_directory_hint
 from kctl.dump.findings import Findings
 from kctl.dump.verify_partition import VerifiedPartition, verify_partition
 from kctl.dump.verify_rules import Finding, Rule
@@ -107,7 +108,10 @@ def _plan_log_directory(disk: Disk, path: str, found: VerifyPlan, *, with_record
         else:
             found.units.append(_unit(disk, directory, with_records=with_records))
     if not is_one:
-        raise UsageError(f"{path}: neither a log directory nor a partition's directory")
+        raise UsageError(
+            f"{path}: neither a log directory nor a partition's directory",
+            hint=log_directory_hint(disk, path),
+        )
     found.log_directories.append(path)
 
 

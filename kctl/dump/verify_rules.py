@@ -186,7 +186,7 @@ FACTS: dict[Rule, RuleFacts] = {
     Rule.CHECKPOINT_CORRUPT: RuleFacts(
         "recovery point and log start: recovers everything; high watermark: takes the log "
         "directory offline",
-        "moves the file aside; the broker works it out from the logs",
+        "nothing: move the file aside by hand; the broker works it out from the logs",
     ),
     Rule.RECOVERY_POINT_BOUNDS: RuleFacts(
         "takes what is not flushed for durable; skips recovery", _CHECKPOINT

@@ -1,4 +1,4 @@
-"""KafkaBroker: a broker inside this process, for tests: started, looked into and disturbed from them.
+"""KafkaBroker: a broker inside this process, which tests start, look into and disturb.
 
     with KafkaBroker(topics=["orders:3"]) as broker:
         shop = Shop(broker.bootstrap_servers)

@@ -1,5 +1,7 @@
 """kctl config."""
 
+import pytest
+
 
 def test_a_setting_is_set_shown_and_taken_back(on, topic):
     assert on("config", "alter", "topic", topic, "-c", "flush.ms=5000").status == 0
@@ -73,4 +75,12 @@ def test_a_topic_that_is_not_there_is_an_error(on, name):
     ran = on("config", "describe", "topic", name)
 
     assert ran.status == 1
-    assert ran.err.startswith("error: ")
+    assert ran.err.startswith(f"error: No topic {name}\n")
+
+
+@pytest.mark.parametrize("words", [("describe",), ("alter", "-c", "log.cleaner.threads=2")])
+def test_a_broker_that_is_not_there_is_an_error_and_not_waited_for(on, words):
+    ran = on("config", words[0], "broker", 77, *words[1:])
+
+    assert ran.status == 1
+    assert ran.err.startswith("error: No broker 77\nhint: there are ")

@@ -114,7 +114,9 @@ def test_what_is_no_address(text):
         parse_servers(text)
 
 
-@pytest.mark.parametrize("option", [{"properties": ["novalue"]}, {"timeout": "0s"}])
+@pytest.mark.parametrize(
+    "option", [{"properties": ["novalue"]}, {"timeout": "0s"}, {"bootstrap_server": ""}]
+)
 def test_malformed_options_are_misuse(environment, option):
     with pytest.raises(UsageError):
         resolve(ConnectOptions(**option), environment)

@@ -85,10 +85,29 @@ def test_replicas_on_disk_are_compared(kctl, damaged, tmp_path):
     assert "leader epoch 3" in ran.documents[0]["message"]
 
 
+def test_only_partitions_are_compared(kctl, log):
+    for words in ((log.parent, "--compare", log), (log, "--compare", log.parent)):
+        ran = kctl("verify-log", *words)
+
+        assert ran.status == 2
+        assert "not a partition's directory" in ran.err
+
+
+@pytest.mark.parametrize("command", ["dump-log", "verify-log", "repair-log"])
+def test_a_brokers_data_directory_leads_to_its_log_directory(kctl, log, command):
+    (log.parents[1] / "broker").mkdir()
+    log.parent.rename(log.parents[1] / "broker/logs")
+
+    ran = kctl(command, log.parents[1] / "broker")
+
+    assert ran.status == 2
+    assert ran.err.endswith(f"hint: did you mean {log.parents[1]}/broker/logs?\n")
+
+
 def test_replicas_are_compared_over_the_network(on, topic):
     on("produce", topic, "-v", "x")
     ran = on("verify-log", "--replicas", topic, "-o", "json")
-    assert {row["result"] for row in ran.documents} == {"same"}
+    assert {row["result"] for row in ran.documents} == {"only one replica"}
     assert ran.status == 0
 
 

@@ -178,6 +178,19 @@ def test_an_unknown_topic_is_told_with_a_near_one(on, topic):
         assert f"did you mean {topic}?" in ran.err
 
 
+def test_a_topics_name_is_quoted_in_the_hint_to_create_it(on):
+    ran = on("produce", "no topic", "v")
+
+    assert ran.status == 1
+    assert ran.err.endswith("hint: create it: kctl topic create 'no topic'\n")
+
+
+def test_a_partition_that_is_not_there_is_told_before_anything_is_written(on, topic):
+    ran = on("produce", topic, "v", "-p", 7)
+
+    assert (ran.status, ran.err) == (1, f"error: {topic} has no partition 7, only 3\n")
+
+
 def test_a_dry_run_of_produce_writes_nothing(on, topic):
     assert on("produce", topic, "v", "-n").err == f"1 record would be written to {topic}\n"
 

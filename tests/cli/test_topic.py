@@ -91,6 +91,13 @@ def test_describing_a_topic_that_is_not_there_suggests_one_that_is(on, topic):
     assert f"hint: did you mean {topic}?" in ran.err
 
 
+def test_a_glob_that_matches_nothing_says_so(on, name):
+    for words in (("describe",), ("delete", "--yes")):
+        ran = on("topic", *words, f"{name}*")
+
+        assert (ran.status, ran.err) == (0, f"No topic matches {name}*\n")
+
+
 def test_healthy_partitions_are_not_under_replicated(on, topic):
     ran = on("topic", "describe", topic, "--under-replicated", "--unavailable", "-o", "json")
 

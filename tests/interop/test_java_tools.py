@@ -1,5 +1,5 @@
-"""Apache Kafka's command-line tools, of 2.7.2 and of 3.9.1: run against kctl and against Apache Kafka
-2.7.2, they are to exit and to say the same."""
+"""Apache Kafka's command-line tools, of 2.7.2 and of 3.9.1: run against kctl and against Apache
+Kafka 2.7.2, they are to exit and to say the same."""
 
 import json
 import re

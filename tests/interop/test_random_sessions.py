@@ -1,4 +1,4 @@
-"""Random sessions of requests, drawn from a seed: kctl and Apache Kafka 2.7.2 give the same answers.
+"""Random sessions of requests, drawn from a seed: kctl answers as Apache Kafka 2.7.2 does.
 
 KCTL_SESSIONS=N plays N of each kind from the seed on, KCTL_SEED=S begins at another.
 """

@@ -1,5 +1,5 @@
-"""Fetch, ListOffsets, DeleteRecords and OffsetForLeaderEpoch in every version, on kctl and on Apache
-Kafka 2.7.2."""
+"""Fetch, ListOffsets, DeleteRecords and OffsetForLeaderEpoch in every version, on kctl and on
+Apache Kafka 2.7.2."""
 
 import pytest
 

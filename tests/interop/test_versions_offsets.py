@@ -1,5 +1,5 @@
-"""FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete in every version, on kctl and on Apache
-Kafka 2.7.2."""
+"""FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete in every version, on kctl and on
+Apache Kafka 2.7.2."""
 
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode

@@ -1,4 +1,4 @@
-"""Bad frames: 66 ways to speak wrongly to a broker, and what Apache Kafka 2.7.2 visibly says to each.
+"""Bad frames: 66 ways to speak wrongly to a broker, and what Apache Kafka 2.7.2 visibly answers.
 
 A case is what goes over one new connection. What a peer can see is a word: `closed`, `waiting`
 (neither closed nor answered), or `answered` with the error codes in the answer. `KAFKA` holds what

@@ -1,4 +1,4 @@
-"""A file system that is full: producers are told, what was acknowledged stays, others are served."""
+"""A full file system: producers are told, what was acknowledged stays, others are served."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line tools in a warm JVM: `JavaTools.run("kafka.admin.TopicCommand", ...)`.
+"""Apache Kafka's command-line tools in a warm JVM: `JavaTools.run("kafka.admin.TopicCommand")`.
 
 A tool runs as in a process of its own (arguments, stdin, stdout, stderr, exit status); see
 `java/ToolRunner.java`.

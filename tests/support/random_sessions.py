@@ -1,4 +1,4 @@
-"""Random sessions: one seed, one sequence of requests, sent to kctl and to Apache Kafka 2.7.2 alike.
+"""Random sessions: one seed, one sequence of requests, for kctl and for Apache Kafka 2.7.2 alike.
 
 A session has a topic of its own and keeps the trail of what it asked, so that a difference is told
 with its story. What was asked follows from the seed and from answers, which are the same.
@@ -24,12 +24,13 @@ from tests.support.broker_client import Twins
 # Where the two differ on purpose; docs/compatibility.md tells users. Sessions stay away from it,
 # or take Apache Kafka's answer for ours.
 DIFFERENCES = {
-    "FOUND_BEHIND_DELETED": "after DeleteRecords Apache Kafka looks a timestamp up in a segment that "
-    "is all deleted, if that one has younger records, and finds nothing: kctl looks on",
+    "FOUND_BEHIND_DELETED": "after DeleteRecords Apache Kafka looks a timestamp up in a segment "
+    "that is all deleted, if that one has younger records, and finds nothing: kctl looks on",
     "ROLLS_FOR_NOTHING": "Apache Kafka rolls a segment for a batch that it then refuses, or knows "
     "already: in kctl what is refused changes nothing",
-    "FAILS_IN_APACHE_KAFKA": "batches that Apache Kafka cannot write anew, with a negative epoch, or "
-    "Zstandard for an old format, get UNKNOWN_SERVER_ERROR: in kctl what every other topic gives them",
+    "FAILS_IN_APACHE_KAFKA": "batches that Apache Kafka cannot write anew, with a negative epoch, "
+    "or Zstandard for an old format, get UNKNOWN_SERVER_ERROR: in kctl what every other topic "
+    "gives them",
 }
 T0_MS = 1_600_000_000_000
 SEQUENCES = 2**31

@@ -1,5 +1,5 @@
-"""Requests in any version, built by hand for the tests that compare kctl with Apache Kafka 2.7.2, and
-what of their answers is to be the same."""
+"""Requests in any version, built by hand for the tests that compare kctl with Apache Kafka 2.7.2,
+and what of their answers is to be the same."""
 
 import re
 import time

@@ -6,8 +6,8 @@ What is as wanted already is confirmed as it is: the answer to an earlier reques
 lost.
 
 A broker that is gone or on its way out does not join: its last fetches may reach the leader late,
-and records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR without
-it.
+and records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR
+without it.
 
 Kafka 2.7: kafka.controller.KafkaController.processAlterIsr; KIP-497.
 """

@@ -3,8 +3,8 @@
 Handlers work through a request in one go, some for 20 microseconds an element; with 30,000 topics
 everybody else would wait for 0.6 seconds. Requests whose answer has an element for each of theirs
 are therefore dealt to the handler as several, each of at most SLICE_WEIGHT, and the answers are
-put together again. The next slice is handled when the one before is answered; those of Produce, which
-may wait for other brokers, follow each other at once.
+put together again. The next slice is handled when the one before is answered; those of Produce,
+which may wait for other brokers, follow each other at once.
 
 What an element weighs: 1 (10 where files are made), its nested elements 1 each, records 1 for
 RECORDS_BYTES_PER_WEIGHT. An element with many nested ones is cut, and its parts are joined in the

@@ -3,7 +3,8 @@
 `send` tries at once and asks the poller only after a short write. What is small goes out in the
 call, and at most HELD_BYTES as one part together with those of other connections, in the same
 turn of the loop; what is big (more than INLINE_BYTES) is a bulk transfer and moves
-QUANTUM_BYTES whenever the loop gives it a turn. A connection whose reads come in big pieces reads in bulk turns too.
+QUANTUM_BYTES whenever the loop gives it a turn. A connection whose reads come in big pieces reads
+in bulk turns too.
 A FileSlice goes by sendfile(2), its header held back by MSG_MORE so that both leave together;
 where its file has no descriptor it is read and sent.
 
