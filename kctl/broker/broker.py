@@ -34,11 +34,13 @@ from kctl.broker.coordinator.transaction_coordinator_service import (
 from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
+from kctl.broker.handlers.plain_produce import PlainProduce
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
-from kctl.broker.network.server import SocketServer
+from kctl.broker.network.server import ShortRoad, SocketServer
+from kctl.broker.network.server_connection import API_KEY_BYTES
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.leadership import Leadership, RoleChange
 from kctl.broker.replication.partition import Role
@@ -318,9 +320,19 @@ class Broker:
             {int(key): versions for key, versions in self._served.items()},
             self._handle if self._interceptor is None else self._intercept,
             NetworkLimits.of(self._effective),
+            self._short_roads(),
         )
         self.endpoints = self._server.start()
         self._undo.append(self._server.close)
+
+    def _short_roads(self) -> dict[bytes, ShortRoad]:
+        """What is answered without a Request; none where each Request is to be seen."""
+        services = self.services
+        if services is None or self._interceptor is not None:
+            return {}
+        _, version_max = self._served[ApiKey.PRODUCE]
+        produce = PlainProduce(services.replica_manager, version_max)
+        return {int(ApiKey.PRODUCE).to_bytes(API_KEY_BYTES, "big"): produce.answer}
 
     async def _until_ready(self, services: Services) -> None:
         """Wait for the first UpdateMetadata that names a controller and this broker."""

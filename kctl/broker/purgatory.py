@@ -40,8 +40,8 @@ class Purgatory:
     """Holds what waits, by key and by deadline."""
 
     def __init__(self) -> None:
-        # Inner dicts are ordered sets: first come, first asked.
-        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        # Inner dicts are ordered sets: first come, first asked. Read it to skip a `check`.
+        self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._heap: list[tuple[int, int, DelayedOperation]] = []
         self._sequence = 0
         self._living = 0
@@ -63,16 +63,17 @@ class Purgatory:
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         """Watch `operation`, of which the caller knows that it cannot be completed now."""
-        operation.keys = tuple(keys)
+        # A request may name a partition twice.
+        operation.keys = tuple(dict.fromkeys(keys))
         for key in operation.keys:
-            self._watchers.setdefault(key, {})[operation] = None
+            self.watched.setdefault(key, {})[operation] = None
         self._sequence += 1
         heappush(self._heap, (operation.deadline_ms, self._sequence, operation))
         self._living += 1
 
     def check(self, key: Hashable) -> int:
         """`key` changed: complete what can be; how many were."""
-        watchers = self._watchers.get(key)
+        watchers = self.watched.get(key)
         if not watchers:
             return 0
         completed = 0
@@ -116,7 +117,7 @@ class Purgatory:
         operation.is_completed = True
         self._living -= 1
         for key in operation.keys:
-            watchers = self._watchers[key]
+            watchers = self.watched[key]
             del watchers[operation]
             if not watchers:
-                del self._watchers[key]
+                del self.watched[key]

@@ -163,6 +163,17 @@ class FrameBuffer:
         self._start = 0
         self._data = self._scratch
 
+    def only_frame(self, count: int) -> bytes | None:
+        """The small frame that the first `count` bytes of the last `get_buffer()` are, no more and
+        no less, as it mostly is; None: nothing is taken, go on with `buffer_updated`."""
+        if self._start != self._end or self._large is not None or self._lent is not None:
+            return None
+        size = count - SIZE_BYTES
+        scratch = self._scratch
+        if not 0 <= size <= SMALL_FRAME_MAX or _unpack_size(scratch, 0)[0] != size:
+            return None
+        return bytes(scratch[SIZE_BYTES:count])
+
     def next_frame(self) -> bytes | memoryview | None:
         """The next whole frame without its size, or None; CorruptDataError for a mad size."""
         if self._lent is not None:

@@ -59,6 +59,16 @@ def test_an_operation_under_many_keys_completes_once(log):
     assert log == ["a"]
 
 
+def test_an_operation_under_one_key_twice_completes_once(log):
+    purgatory = Purgatory()
+    operation = Waits("a", 10, log)
+    purgatory.watch(operation, ["k", "other", "k"])
+    operation.ready = True
+    assert purgatory.check("k") == 1
+    assert log == ["a"]
+    assert not purgatory.watched
+
+
 def test_deadlines_ring_in_order_and_only_when_due(log):
     purgatory = Purgatory()
     for name, deadline_ms in (("late", 30), ("first", 10), ("second", 10)):

@@ -6,6 +6,10 @@ max.connections.per.ip a connection is closed at once; one that asked for nothin
 connections.max.idle.ms is closed by a sweep, of which there are SWEEPS_PER_IDLE in that time.
 What all requests take of memory is RequestMemory's affair; what is large, of `in_slices`.
 
+Short roads: for an API whose requests are mostly of one plain shape there may be a function that
+takes a whole small frame and a way to send the answer's whole frame. It answers before it returns,
+and says so; or it does nothing and says that, and the request is decoded and dispatched as any.
+
 Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 """
 
@@ -25,6 +29,9 @@ from kctl.runtime.network import Listener, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 
+# (frame, send the answer) -> whether it was answered.
+ShortRoad = Callable[[bytes, Callable[[bytes], object]], bool]
+
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
 DRAIN_MS = 5_000
@@ -40,7 +47,10 @@ class SocketServer:
         served: Mapping[int, tuple[int, int]],
         on_request: Callable[[Request], object],
         limits: NetworkLimits | None = None,
+        short_roads: Mapping[bytes, ShortRoad] | None = None,
     ) -> None:
+        """`short_roads`: by API key as two bytes."""
+        self.short_roads = short_roads or {}
         self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
         self.served = served

@@ -6,9 +6,12 @@ many the peer has sent (Kafka mutes the channel). Meanwhile bytes are still take
 PIPELINED_BYTES_MAX, which spares a system call per request; beyond that reading stops.
 
 Bytes that are no request, APIs and versions that are not served, bodies that cannot be decoded or
-that a handler finds corrupt end this connection and nothing else. The exception is ApiVersions of an unknown version, answered
-in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails ends the connection too.
-A peer that only finished speaking still gets its answers (half-close).
+that a handler finds corrupt end this connection and nothing else. The exception is ApiVersions of
+an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails
+ends the connection too. A peer that only finished speaking still gets its answers (half-close).
+
+A small request that comes alone, as nearly all do, is offered to its API's short road first (see
+`SocketServer`), which answers from the bytes, at once, or not at all: then nothing has happened.
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
 until that answer; a request's bytes are charged to RequestMemory from its first byte to its answer,
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 # Bytes taken while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
 
+# What a frame begins with, and what the short roads are filed under.
+API_KEY_BYTES = 2
+
 _NOT_SERVED = (0, -1)
 
 
@@ -59,8 +65,10 @@ class ServerConnection:
         "_is_serving",
         "_is_speechless",
         "_memory",
+        "_post_whole",
         "_reply",
         "_server",
+        "_short_roads",
         "_transport",
         "context",
         "get_buffer",
@@ -79,6 +87,7 @@ class ServerConnection:
         self._server = server
         self._memory = server.memory
         self._transport = transport
+        self._short_roads = server.short_roads
         self._frames = FrameBuffer(server.scratch, server.pool, server.limits.request_bytes_max)
         self.get_buffer = self._frames.get_buffer
         self._current: Request | None = None
@@ -100,15 +109,22 @@ class ServerConnection:
         # Bound once instead of once a request.
         self._reply = self._answer
         self._abort = self.abort
+        self._post_whole = self._post_frame
 
     # Receiver
 
     def buffer_updated(self, count: int) -> None:
         """Serve what is whole now, unless a request is in flight."""
         self._server.counters.bytes_in += count
-        self._frames.buffer_updated(count)
+        frames = self._frames
         if self._current is None and not self._is_sending:
+            frame = frames.only_frame(count)
+            if frame is not None and self._took_short_road(frame):
+                return
+            frames.buffer_updated(count)
             self._serve()
+        else:
+            frames.buffer_updated(count)
         self._settle()
 
     def eof_received(self) -> bool:
@@ -194,6 +210,20 @@ class ServerConnection:
             self._reject(str(error))
         finally:
             self._is_serving = False
+
+    def _took_short_road(self, frame: bytes) -> bool:
+        """Whether `frame`, all there is of this connection, was answered at once."""
+        road = self._short_roads.get(frame[:API_KEY_BYTES])
+        if road is None or self._is_over or self._is_speechless or self._is_draining:
+            return False
+        if self._is_reading_paused or not road(frame, self._post_whole):
+            return False
+        server = self._server
+        server.counters.requests += 1
+        self.last_active_ms = server.now_ms()
+        if self._transport.unsent_bytes():
+            self._wait_for_reader()
+        return True
 
     def _may_begin_request(self) -> bool:
         if self._is_draining:
@@ -287,6 +317,10 @@ class ServerConnection:
         size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         self._server.counters.bytes_out += size
         self._transport.send(parts)
+
+    def _post_frame(self, frame: bytes) -> None:
+        self._server.counters.bytes_out += len(frame)
+        self._transport.send((frame,))
 
     def _go_on(self) -> None:
         """After a late answer: never in its caller's stack, which may be another connection."""

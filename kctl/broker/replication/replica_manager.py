@@ -17,6 +17,7 @@ from kctl.broker.log.unified_log import (
     AppendOrigin,
     FetchDataInfo,
     FetchIsolation,
+    LogAppendInfo,
     UnifiedLog,
 )
 from kctl.broker.log.validation_rules import RecordValidationError
@@ -164,6 +165,38 @@ class ReplicaManager:
                 self._fetches.check(key)
                 if not result.is_pending:
                     self._produces.check(key)
+
+    def append_plain(
+        self, key: tuple[str, int], records: bytearray, required_acks: int
+    ) -> LogAppendInfo | None:
+        """`append_records` for a client's only partition if what comes of it is known at once and
+        needs no words; follow it with `wake_readers`. None: nothing was appended."""
+        partition = self.partitions.get(key)
+        if partition is None or key[0] in INTERNAL_TOPICS:
+            return None
+        log = partition.log
+        if (
+            log is None
+            or log.is_write_through
+            or (required_acks == ACKS_ALL and partition.followers)
+        ):
+            return None
+        try:
+            return partition.append_as_leader(
+                records, AppendOrigin.CLIENT, required_acks, self._clock.wall_ms()
+            )
+        except StorageError as error:
+            self.handle_storage_failure(partition, error)
+        except (ApiError, CorruptDataError):
+            pass  # Whoever tries again, at length, gets the same error and finds the words.
+        return None
+
+    def wake_readers(self, key: tuple[str, int]) -> None:
+        """What `append_plain` appended may be what somebody waits for."""
+        if key in self._fetches.watched:
+            self._fetches.check(key)
+        if key in self._produces.watched:
+            self._produces.check(key)
 
     def _append(
         self,
