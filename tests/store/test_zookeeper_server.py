@@ -10,6 +10,7 @@ import pytest
 from kctl.runtime.real import make_runtime
 from kctl.runtime.real.loop_thread import LoopThread
 from kctl.runtime.trace import NullTrace
+from kctl.store import zookeeper_server, zookeeper_session
 from kctl.store.database import ZnodeDatabase
 from kctl.store.interface import SessionState
 from kctl.store.jute import FALSE, TRUE, encode_int
@@ -385,3 +386,42 @@ def test_client_that_reads_nothing_is_not_read_from_until_it_does(loop, served, 
     assert connection.transport.unsent_bytes() < 8 << 20
     for _ in range(requests):
         assert client.answer()[0] == 0
+
+
+def test_connections_beyond_the_limit_wait_until_one_is_free(loop, served, monkeypatch):
+    monkeypatch.setattr(zookeeper_server, "CONNECTIONS_MAX", 2)
+    first, second, third = (RawClient(loop, served.port) for _ in range(3))
+    assert first.connect()
+    assert second.connect()
+    loop.turns()
+    assert served.server.connection_count == 2
+    assert first.ask(OpCode.CLOSE_SESSION)[0] == 0
+    assert third.connect()
+
+
+def test_who_asks_for_no_session_is_sent_away(loop, served, monkeypatch):
+    monkeypatch.setattr(zookeeper_server, "GREETING_MS", 50)
+    silent, client = RawClient(loop, served.port), RawClient(loop, served.port)
+    assert client.connect()
+    assert silent.is_closed()
+    assert client.ask(OpCode.PING, xid=-2) == (0, b"")
+
+
+def test_sessions_beyond_the_limit_are_refused(loop, served, connect, monkeypatch):
+    monkeypatch.setattr(zookeeper_session, "SESSIONS_MAX", 1)
+    client = connect()
+    with pytest.raises(AssertionError, match="closed after 0 bytes"):
+        connect()
+    assert "no more than 1 sessions" in loop.trace.warnings[-1]
+    # Those that are there come back.
+    assert connect(client.session).granted_ms == 10_000
+
+
+def test_client_that_does_not_take_its_answers_is_cut_off(loop, served, connect, monkeypatch):
+    monkeypatch.setattr(zookeeper_server, "UNSENT_BYTES_MAX", 2 << 20)
+    client, other = connect(), connect()
+    client.ask(OpCode.CREATE, create("/big", bytes(4 << 20)))
+    client.say(OpCode.GET_DATA, text("/big") + b"\0")
+    loop.until(lambda: served.server.connection_count == 1)
+    assert "it does not read" in loop.trace.warnings[-1]
+    assert other.ask(OpCode.PING, xid=-2) == (0, b"")
