@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--backup|--bootstrap-server|--brokers|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--extract|--file|--file-size|--files|--format|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--racks|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--bootstrap-server|--brokers|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--every|--extract|--file|--file-size|--files|--format|--from-file|--group|--header|--input|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--null|--offset|--on-damage|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--racks|--ready-file|--rebuild|--replica-assignment|--replication-factor|--schema|--seed-topic|--set|--shift-by|--state|--subtract|--tail|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|txn|cluster|broker) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -21,13 +21,13 @@ _kctl() {
     local offer=""
     if [[ -n "$option" ]]; then
         case "$path:$option" in
-            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--command-config"|"group delete-offsets:--command-config"|"group list:--command-config"|"group describe:--command-config"|"group delete:--command-config"|"txn list:--command-config"|"txn describe:--command-config"|"txn hanging:--command-config"|"txn abort:--command-config"|"cluster describe:--command-config"|"broker list:--data-dir"|"broker list:-D"|"broker stop:--data-dir"|"broker stop:-D"|"broker kill:--data-dir"|"broker kill:-D"|"broker restart:--data-dir"|"broker restart:-D") offer="@files";;
+            "serve:--data-dir"|"serve:-D"|"serve:--config"|"serve:--ready-file"|"produce:--file"|"produce:-f"|"produce:--command-config"|"consume:--command-config"|"verify-log:--compare"|"verify-log:--command-config"|"repair-log:--backup"|"repair-log:--extract"|"export:--out"|"export:--schema"|"export:--command-config"|"topic create:--command-config"|"topic list:--command-config"|"topic describe:--command-config"|"topic alter:--command-config"|"topic delete:--command-config"|"config describe:--command-config"|"config alter:--command-config"|"group reset-offsets:--from-file"|"group reset-offsets:--command-config"|"group export-offsets:--command-config"|"group import-offsets:--command-config"|"group clone-offsets:--command-config"|"group delete-offsets:--command-config"|"group describe:--command-config"|"group list:--command-config"|"group delete:--command-config"|"txn list:--command-config"|"txn describe:--command-config"|"txn hanging:--command-config"|"txn abort:--command-config"|"cluster describe:--command-config"|"broker list:--data-dir"|"broker list:-D"|"broker stop:--data-dir"|"broker stop:-D"|"broker kill:--data-dir"|"broker kill:-D"|"broker restart:--data-dir"|"broker restart:-D") offer="@files";;
             "produce:--input"|"produce:-i") offer="lines ndjson whole";;
             "produce:--acks") offer="all 1 0";;
             "produce:--compression"|"produce:-z") offer="none gzip snappy lz4 zstd";;
-            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group delete-offsets:--profile"|"group delete-offsets:-C"|"group list:--profile"|"group list:-C"|"group describe:--profile"|"group describe:-C"|"group delete:--profile"|"group delete:-C"|"txn list:--profile"|"txn list:-C"|"txn describe:--profile"|"txn describe:-C"|"txn hanging:--profile"|"txn hanging:-C"|"txn abort:--profile"|"txn abort:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
-            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group list:--output"|"group list:-o"|"group describe:--output"|"group describe:-o"|"group delete:--output"|"group delete:-o"|"txn list:--output"|"txn list:-o"|"txn describe:--output"|"txn describe:-o"|"txn hanging:--output"|"txn hanging:-o"|"txn abort:--output"|"txn abort:-o"|"cluster describe:--output"|"cluster describe:-o"|"broker list:--output"|"broker list:-o"|"broker stop:--output"|"broker stop:-o"|"broker kill:--output"|"broker kill:-o"|"broker restart:--output"|"broker restart:-o") offer="table json ndjson yaml csv name";;
-            "consume:--group"|"consume:-g"|"dump-log:--group"|"dump-log:-g") offer="@groups";;
+            "produce:--profile"|"produce:-C"|"consume:--profile"|"consume:-C"|"verify-log:--profile"|"verify-log:-C"|"export:--profile"|"export:-C"|"topic create:--profile"|"topic create:-C"|"topic list:--profile"|"topic list:-C"|"topic describe:--profile"|"topic describe:-C"|"topic alter:--profile"|"topic alter:-C"|"topic delete:--profile"|"topic delete:-C"|"config describe:--profile"|"config describe:-C"|"config alter:--profile"|"config alter:-C"|"group reset-offsets:--profile"|"group reset-offsets:-C"|"group export-offsets:--profile"|"group export-offsets:-C"|"group import-offsets:--profile"|"group import-offsets:-C"|"group clone-offsets:--profile"|"group clone-offsets:-C"|"group delete-offsets:--profile"|"group delete-offsets:-C"|"group describe:--profile"|"group describe:-C"|"group list:--profile"|"group list:-C"|"group delete:--profile"|"group delete:-C"|"txn list:--profile"|"txn list:-C"|"txn describe:--profile"|"txn describe:-C"|"txn hanging:--profile"|"txn hanging:-C"|"txn abort:--profile"|"txn abort:-C"|"cluster describe:--profile"|"cluster describe:-C") offer="@profiles";;
+            "produce:--output"|"produce:-o"|"consume:--output"|"consume:-o"|"verify-log:--output"|"verify-log:-o"|"repair-log:--output"|"repair-log:-o"|"export:--output"|"export:-o"|"topic create:--output"|"topic create:-o"|"topic list:--output"|"topic list:-o"|"topic describe:--output"|"topic describe:-o"|"topic alter:--output"|"topic alter:-o"|"topic delete:--output"|"topic delete:-o"|"config describe:--output"|"config describe:-o"|"config alter:--output"|"config alter:-o"|"group reset-offsets:--output"|"group reset-offsets:-o"|"group import-offsets:--output"|"group import-offsets:-o"|"group clone-offsets:--output"|"group clone-offsets:-o"|"group delete-offsets:--output"|"group delete-offsets:-o"|"group describe:--output"|"group describe:-o"|"group list:--output"|"group list:-o"|"group delete:--output"|"group delete:-o"|"txn list:--output"|"txn list:-o"|"txn describe:--output"|"txn describe:-o"|"txn hanging:--output"|"txn hanging:-o"|"txn abort:--output"|"txn abort:-o"|"cluster describe:--output"|"cluster describe:-o"|"broker list:--output"|"broker list:-o"|"broker stop:--output"|"broker stop:-o"|"broker kill:--output"|"broker kill:-o"|"broker restart:--output"|"broker restart:-o") offer="table json ndjson yaml csv name";;
+            "consume:--group"|"consume:-g"|"dump-log:--group"|"dump-log:-g"|"group import-offsets:--group"|"group import-offsets:-g") offer="@groups";;
             "consume:--isolation"|"export:--isolation") offer="read_uncommitted read_committed";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "dump-log:--key-as"|"dump-log:--value-as") offer="string json int hex";;
@@ -35,7 +35,7 @@ _kctl() {
             "export:--value") offer="raw string json avro";;
             "export:--key") offer="raw string";;
             "export:--on-damage") offer="skip fail";;
-            "group reset-offsets:--topic"|"group reset-offsets:-t"|"group delete-offsets:--topic"|"group delete-offsets:-t"|"txn hanging:--topic"|"txn abort:--topic") offer="@topics";;
+            "group reset-offsets:--topic"|"group reset-offsets:-t"|"group export-offsets:--topic"|"group export-offsets:-t"|"group clone-offsets:--topic"|"group clone-offsets:-t"|"group delete-offsets:--topic"|"group delete-offsets:-t"|"txn hanging:--topic"|"txn abort:--topic") offer="@topics";;
         esac
     elif [[ "$cur" == -* ]]; then
         case "$path" in
@@ -54,10 +54,13 @@ _kctl() {
             "topic delete") offer="--bootstrap-server --command-config --dry-run --help --if-exists --output --profile --property --timeout --yes";;
             "config describe") offer="--all --bootstrap-server --command-config --help --output --profile --property --timeout";;
             "config alter") offer="--append --bootstrap-server --command-config --config --delete-config --dry-run --help --output --profile --property --subtract --timeout --yes";;
-            "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
+            "group reset-offsets") offer="--all-topics --bootstrap-server --by-duration --command-config --dry-run --from-file --help --output --profile --property --shift-by --timeout --to-current --to-datetime --to-earliest --to-latest --to-offset --topic --yes";;
+            "group export-offsets") offer="--bootstrap-server --command-config --help --profile --property --timeout --topic";;
+            "group import-offsets") offer="--bootstrap-server --command-config --dry-run --group --help --output --profile --property --timeout --yes";;
+            "group clone-offsets") offer="--bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --topic --yes";;
             "group delete-offsets") offer="--all-topics --bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --topic --yes";;
+            "group describe") offer="--bootstrap-server --by-topic --command-config --every --help --members --output --profile --property --timeout --watch";;
             "group list") offer="--bootstrap-server --command-config --help --output --profile --property --state --timeout";;
-            "group describe") offer="--bootstrap-server --command-config --help --members --output --profile --property --timeout";;
             "group delete") offer="--bootstrap-server --command-config --dry-run --help --output --profile --property --timeout --yes";;
             "txn list") offer="--bootstrap-server --command-config --help --output --profile --property --state --timeout";;
             "txn describe") offer="--bootstrap-server --command-config --help --output --profile --property --timeout";;
@@ -75,7 +78,7 @@ _kctl() {
             ":0") offer="serve topic config group txn produce consume cluster broker dump-log verify-log repair-log export completion";;
             topic:0) offer="create list describe alter delete";;
             config:0) offer="describe alter";;
-            group:0) offer="reset-offsets delete-offsets list describe delete";;
+            group:0) offer="reset-offsets export-offsets import-offsets clone-offsets delete-offsets describe list delete";;
             txn:0) offer="list describe hanging abort";;
             cluster:0) offer="describe";;
             broker:0) offer="list stop kill restart";;
@@ -91,9 +94,11 @@ _kctl() {
             "config alter:"0) offer="topic broker logger";;
             "config alter:"1) offer="@topics";;
             "group reset-offsets:"0) offer="@groups";;
+            "group export-offsets:"*) offer="@groups";;
+            "group import-offsets:"0) offer="@files";;
             "group delete-offsets:"0) offer="@groups";;
-            "group list:"*) offer="@groups";;
             "group describe:"*) offer="@groups";;
+            "group list:"*) offer="@groups";;
             "group delete:"*) offer="@groups";;
         esac
     fi

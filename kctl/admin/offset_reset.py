@@ -7,7 +7,7 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`resetOffsets`); KIP-122
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,8 @@ class ResetKind(Enum):
     SHIFT = auto()
     # To what is committed, within the partition's bounds; its end where nothing is.
     CURRENT = auto()
+    # To an offset of each partition's own.
+    EACH = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class ResetTarget:
     kind: ResetKind
     position: Position | None = None
     shift: int = 0
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -79,14 +82,19 @@ class OffsetReset:
             for partition in wanted
         ]
 
-    async def carry_out(self, group_id: str, steps: Iterable[ResetStep]) -> list[PartitionResult]:
-        """Commit the new offsets of those steps that have one."""
+    async def carry_out(
+        self,
+        group_id: str,
+        steps: Iterable[ResetStep],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> list[PartitionResult]:
+        """Commit the new offsets of those steps that have one, with what is to be noted there."""
         offsets = {
             step.partition: step.new_offset
             for step in steps
             if step.error is None and step.new_offset is not None
         }
-        return await self._offsets.commit(group_id, offsets) if offsets else []
+        return await self._offsets.commit(group_id, offsets, metadata) if offsets else []
 
     async def _asked_for(
         self,
@@ -103,7 +111,9 @@ class OffsetReset:
         for partition in partitions:
             known = committed.get(partition)
             has_commit = known is not None and known.offset >= 0
-            if target.kind is ResetKind.SHIFT:
+            if target.kind is ResetKind.EACH:
+                asked[partition] = target.offsets[partition]
+            elif target.kind is ResetKind.SHIFT:
                 asked[partition] = known.offset + target.shift if known and has_commit else None
             else:
                 asked[partition] = known.offset if known and has_commit else ends[partition].offset

@@ -154,12 +154,15 @@ class OffsetAdmin:
         }
 
     async def commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
     ) -> list[PartitionResult]:
         """Commit for a group that has no members just now."""
         from kctl.protocol.messages.offset_commit import OffsetCommitRequest
 
-        request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(offsets))
+        request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(offsets, metadata))
         response = await self._router.send_to_coordinator(group_id, request)
         return [
             PartitionResult(partition, offsets[partition], error_of(item.error_code))
@@ -232,7 +235,9 @@ class OffsetAdmin:
         )
 
 
-def commit_topics(offsets: Mapping[TopicPartition, int]) -> "list[OffsetCommitRequestTopic]":
+def commit_topics(
+    offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+) -> "list[OffsetCommitRequestTopic]":
     """The part of an OffsetCommit request that says what."""
     from kctl.protocol.messages.offset_commit import (
         OffsetCommitRequestPartition,
@@ -246,7 +251,7 @@ def commit_topics(offsets: Mapping[TopicPartition, int]) -> "list[OffsetCommitRe
                 OffsetCommitRequestPartition(
                     partition_index=number,
                     committed_offset=offsets[TopicPartition(topic, number)],
-                    committed_metadata="",
+                    committed_metadata=(metadata or {}).get(TopicPartition(topic, number), ""),
                 )
                 for number in numbers
             ],

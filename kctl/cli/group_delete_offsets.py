@@ -40,7 +40,7 @@ def delete_offsets(
     async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
         committed = await admin.offsets.committed(name)
         if not committed:
-            raise await _why_nothing(admin, name)
+            raise await why_nothing(admin, name)
         partitions = _scope(sorted(committed), topic or [])
         offsets = {it: committed[it].offset for it in partitions}
         if session.dry_run:
@@ -61,7 +61,8 @@ def delete_offsets(
     return show_results(session, rows, "partition_name", hidden=["partition_name"])
 
 
-async def _why_nothing(admin: "AdminClient", name: str) -> "KctlError":
+async def why_nothing(admin: "AdminClient", name: str) -> "KctlError":
+    """The error of a group that has committed nothing, or is not there."""
     from kctl.errors import KctlError
 
     known = [group.group_id for group in (await admin.groups.list_groups()).groups]

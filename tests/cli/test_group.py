@@ -34,6 +34,27 @@ def test_describe_shows_the_lag(on, group, topic):
     assert document["members"] == []
 
 
+def test_describe_shows_the_lag_by_topic(on, group, topic, name):
+    on("topic", "create", f"{name}-2", "-p", 2, "-r", 1)
+    on("produce", f"{name}-2", *"abcd", "-p", 1)
+    on("group", "reset-offsets", group, "-t", f"{name}-2", "--to-earliest", "-y")
+    [document] = on("group", "describe", group, "-o", "json").documents
+
+    assert [(it["topic"], it["lag"]) for it in document["topics"]] == [(topic, 1), (f"{name}-2", 4)]
+    assert document["total_lag"] == 5
+    ran = on("group", "describe", group, "--by-topic", "-o", "csv")
+    assert ran.lines[0] == "topic,partition_count,assigned_count,lag"
+    assert f"{name}-2,2,0,4" in ran.lines
+    assert on("group", "describe", group, "--by-topic", "--members").status == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["-o", "json"], ["-o", "csv"], ["--every", "0s"], ["--every", "soon"]]
+)
+def test_what_cannot_be_watched_is_refused(on, words):
+    assert on("group", "describe", "any", "--watch", *words).status == 2
+
+
 def test_a_group_that_is_not_there_is_an_error(on, group):
     ran = on("group", "describe", group + "x")
 

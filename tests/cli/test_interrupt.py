@@ -1,5 +1,6 @@
 """Ctrl-C, closed pipes, and what a command loads."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -34,6 +35,23 @@ def test_a_consumer_that_is_interrupted_commits_and_leaves(
     [group] = on("group", "describe", name, "-o", "json").documents
     assert group["state"] == "Empty"
     assert group["total_lag"] == 0
+
+
+def test_a_group_is_watched_until_it_is_interrupted(on, address, topic, name):
+    on("produce", topic, "a", "b", "-p", 0)
+    on("consume", topic, "-g", name, "-B", "-m", 1)
+    words = ("group", "describe", name, "--watch", "--every", "50ms", "-o", "ndjson", "-b", address)
+    with start(*words) as process:
+        assert json.loads(process.stdout.readline())["total_lag"] == 1
+        on("consume", topic, "-g", name, "-m", 1)
+        lag = 1
+        while lag:
+            lag = json.loads(process.stdout.readline())["total_lag"]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert errors == ""
 
 
 def test_a_consumer_without_a_group_ends_at_once(on, address, topic):

@@ -1,0 +1,73 @@
+"""Files of committed offsets, as Apache Kafka's tool writes and reads them: CSV without a header,
+`topic,partition,offset` for one group, `group,topic,partition,offset` for several.
+
+Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `--from-file`)
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+# Group -> partition -> offset.
+Offsets = dict[str, dict[TopicPartition, int]]
+
+_COLUMNS = ("group", "topic", "partition", "offset")
+_OFFSET_MAX = 2**63 - 1
+_PARTITION_MAX = 2**31 - 1
+
+
+def format_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
+    """The text of such a file; the group is left out if it is the only one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for group_id in sorted(offsets):
+        prefix = [group_id] if len(offsets) > 1 else []
+        for partition in sorted(offsets[group_id]):
+            row = [partition.topic, partition.partition, offsets[group_id][partition]]
+            writer.writerow([*prefix, *row])
+    return text.getvalue()
+
+
+def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offsets:
+    """What the file says, by group. UsageError names line and fault; so also if lines do not say
+    whose offsets they are and there is no `only_group` to give them to."""
+    found: Offsets = {}
+    rows = csv.reader(io.StringIO(text))
+    try:
+        for fields in rows:
+            if not fields:
+                continue
+            group_id, partition, offset = _parse(fields, only_group)
+            known = found.setdefault(group_id, {})
+            if partition in known:
+                raise ValueError(f"{partition} of group {group_id} for the second time")
+            known[partition] = offset
+    except (ValueError, csv.Error) as error:
+        raise UsageError(
+            f"{source}, line {rows.line_num}: {error}",
+            hint="lines are topic,partition,offset or group,topic,partition,offset",
+        ) from None
+    return found
+
+
+def _parse(fields: list[str], only_group: str | None) -> tuple[str, TopicPartition, int]:
+    values = [field.strip() for field in fields]
+    if len(values) not in (len(_COLUMNS) - 1, len(_COLUMNS)):
+        raise ValueError(f"{len(values)} fields")
+    group_id = values[0] if len(values) == len(_COLUMNS) else only_group
+    if not group_id:
+        raise ValueError("no group named")
+    topic, partition, offset = values[-3:]
+    if not topic:
+        raise ValueError("no topic named")
+    number = _number("partition", partition, _PARTITION_MAX)
+    return group_id, TopicPartition(topic, number), _number("offset", offset, _OFFSET_MAX)
+
+
+def _number(what: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > most:
+        raise ValueError(f"{text!r} is no {what}")
+    return int(text)
