@@ -5,7 +5,6 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `--from-file`)
 """
 
 import csv
-import io
 from collections.abc import Mapping
 
 from kctl.errors import UsageError
@@ -15,27 +14,27 @@ from kctl.model import TopicPartition
 Offsets = dict[str, dict[TopicPartition, int]]
 
 _COLUMNS = ("group", "topic", "partition", "offset")
+_SPECIAL = frozenset(',"\r\n ')
 _OFFSET_MAX = 2**63 - 1
 _PARTITION_MAX = 2**31 - 1
 
 
 def format_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
     """The text of such a file; the group is left out if it is the only one."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = []
     for group_id in sorted(offsets):
-        prefix = [group_id] if len(offsets) > 1 else []
+        prefix = f"{_quoted(group_id)}," if len(offsets) > 1 else ""
         for partition in sorted(offsets[group_id]):
-            row = [partition.topic, partition.partition, offsets[group_id][partition]]
-            writer.writerow([*prefix, *row])
-    return text.getvalue()
+            topic, number = partition
+            lines.append(f"{prefix}{topic},{number},{offsets[group_id][partition]}\n")
+    return "".join(lines)
 
 
 def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offsets:
     """What the file says, by group. UsageError names line and fault; so also if lines do not say
     whose offsets they are and there is no `only_group` to give them to."""
     found: Offsets = {}
-    rows = csv.reader(io.StringIO(text))
+    rows = csv.reader(text.splitlines(keepends=True))
     try:
         for fields in rows:
             if not fields:
@@ -51,6 +50,14 @@ def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offs
             hint="lines are topic,partition,offset or group,topic,partition,offset",
         ) from None
     return found
+
+
+def _quoted(group_id: str) -> str:
+    """A group's name may hold anything; a topic's holds nothing that means something here."""
+    if _SPECIAL.isdisjoint(group_id):
+        return group_id
+    doubled = group_id.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _parse(fields: list[str], only_group: str | None) -> tuple[str, TopicPartition, int]:
