@@ -322,11 +322,15 @@ def _fish_command(spec: CommandSpec) -> list[str]:
         parts.append(f"-d {_fish_quote(_one_line(option.help))}")
         lines.append(" ".join(" ".join(parts).split()))
     lines.append(f"{start} -s h -l {HELP_OPTIONS[0][2:]} -d 'Show help'")
-    for argument in spec.arguments:
+    for place, argument in enumerate(spec.arguments):
         source = source_of(argument, spec.path)
         if source and not argument.is_list and len(spec.arguments) > 1 and argument.choices:
             exact = f"__kctl_needs {' '.join(spec.path)}"
             lines.append(f"complete -c kctl -n {shlex.quote(exact)} {_fish_source(source)}")
+        elif source and place:
+            words = " ".join(spec.path)
+            later = f"__kctl_at {words}; and not __kctl_needs {words}"
+            lines.append(f"complete -c kctl -n {shlex.quote(later)} {_fish_source(source)}")
         elif source:
             lines.append(f"{start} {_fish_source(source)}")
     return lines

@@ -98,6 +98,8 @@ def test_names_come_from_the_cluster(offers, on, address, topic, name):
     assert finally_offers(f"kctl consume -b {address} t-", topic)
     assert finally_offers(f"kctl topic delete -b {address} --yes t-", topic)
     assert finally_offers(f"kctl group describe -b {address} t-", f"{name}-group")
+    assert finally_offers(f"kctl config describe -b {address} topic t-", topic)
+    assert offers(f"kctl config describe -b {address} ") == {"topic", "broker", "logger"}
 
 
 def test_a_cluster_that_is_not_there_offers_nothing_and_says_nothing(offers):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -30,12 +31,17 @@ _COMMIT = re.compile(
 @pytest.fixture(scope="module", params=KINDS)
 def adopted(request, tmp_path_factory):
     """A kctl broker on a golden directory, and where the dumps of that directory are."""
-    root = tmp_path_factory.mktemp(request.param)
-    logs = golden_logs.unpack(request.param, root)
+    with adopting(request.param, tmp_path_factory.mktemp(request.param)) as broker:
+        yield broker
+
+
+@contextmanager
+def adopting(kind, root):
+    logs = golden_logs.unpack(kind, root)
     (root / "data").mkdir()
     logs.rename(root / "data" / "logs")
     with KctlBroker(root) as broker:
-        broker.dumps = root / f"dump-{request.param}"
+        broker.dumps = root / f"dump-{kind}"
         yield broker
 
 
@@ -192,16 +198,18 @@ def test_committed_offsets_of_groups_are_known(adopted):
         assert found == offsets, group
 
 
-def test_appends_go_on_where_the_log_ended(adopted):
-    for topic in ("v2-none", "upgraded", "v0-none"):
-        end = expected_of(adopted.dumps, committed=False)[topic, 0][-1].offset + 1
-        reports = []
-        producer = Producer({"bootstrap.servers": adopted.address, "enable.idempotence": True})
-        producer.produce(topic, b"more", on_delivery=lambda *it, to=reports: to.append(it))
-        assert producer.flush(TIMEOUT_S) == 0
-        ((error, message),) = reports
-        assert error is None, error
-        assert message.offset() == end, topic
+@pytest.mark.parametrize("kind", KINDS)
+def test_appends_go_on_where_the_log_ended(kind, tmp_path):
+    with adopting(kind, tmp_path) as broker:
+        for topic in ("v2-none", "upgraded", "v0-none"):
+            end = expected_of(broker.dumps, committed=False)[topic, 0][-1].offset + 1
+            reports = []
+            producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
+            producer.produce(topic, b"more", on_delivery=lambda *it, to=reports: to.append(it))
+            assert producer.flush(TIMEOUT_S) == 0
+            ((error, message),) = reports
+            assert error is None, error
+            assert message.offset() == end, topic
 
 
 def _dumped_commits(dumps):

@@ -80,8 +80,9 @@ class BrokerCluster:
         return services.replica_manager.partitions.get((topic, number))
 
     def end(self, broker_id, topic, number=0):
-        """Where the broker's log ends."""
-        return self.partition(broker_id, topic, number).log.log_end_offset
+        """Where the broker's log ends; -1 as long as it has none."""
+        partition = self.partition(broker_id, topic, number)
+        return -1 if partition is None else partition.log.log_end_offset
 
     def leader(self, topic, number=0):
         """Who leads, as the store tells."""
