@@ -5,16 +5,18 @@ WHY`), and stops in good order on SIGTERM or when the line breaks: then nobody i
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kctl.broker.broker import Broker
 from kctl.broker.config import BrokerConfig
 from kctl.broker.process import run_broker
 from kctl.errors import KctlError
+from kctl.local_cluster.plan import ClusterPlan
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.children import Line
 from kctl.store.database import ZnodeDatabase
+from kctl.store.znodes import broker_path
 from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
 
 READY = "ready"
@@ -28,8 +30,11 @@ LEAVE_MS = 20_000
 _ENDED_BADLY = 1
 
 
-def serve_store(line: Line, directory: str, host: str, port: int, *, is_durable: bool) -> int:
-    """Serve the metadata in `directory` until told to stop; the exit status."""
+def serve_store(
+    line: Line, plan: ClusterPlan, directory: str, port: int, gone_brokers: Sequence[int]
+) -> int:
+    """Serve the metadata in `directory` until told to stop; the exit status. Nobody waits for the
+    sessions of `gone_brokers` to expire: their processes are known to have ended."""
     runtime = make_runtime()
     stopping: Future[None] = runtime.scheduler.future()
 
@@ -41,12 +46,13 @@ def serve_store(line: Line, directory: str, host: str, port: int, *, is_durable:
     line.listen(runtime.scheduler, lambda _message: None, stop)
 
     async def serve() -> None:
-        database = ZnodeDatabase.open(runtime, directory, fsync=is_durable)
+        database = ZnodeDatabase.open(runtime, directory, fsync=plan.is_durable)
+        _end_sessions(database, gone_brokers)
         passwords = session_passwords(runtime.disk, runtime.entropy, directory)
         server = ZooKeeperServer(runtime, database, passwords)
         try:
-            bound_port = server.start(host, port)
-            line.say(f"{READY} {host}:{bound_port}")
+            bound_port = server.start(plan.store_host, port)
+            line.say(f"{READY} {plan.store_host}:{bound_port}")
             await stopping
             await _until_left(runtime, server)
         finally:
@@ -54,6 +60,13 @@ def serve_store(line: Line, directory: str, host: str, port: int, *, is_durable:
             await database.close()
 
     return _run(line, lambda: runtime.scheduler.run_until(runtime.scheduler.spawn(serve())))
+
+
+def _end_sessions(database: ZnodeDatabase, broker_ids: Sequence[int]) -> None:
+    for broker_id in broker_ids:
+        node = database.tree.nodes.get(broker_path(broker_id))
+        if node is not None and node.ephemeral_owner:
+            database.close_session(node.ephemeral_owner)
 
 
 async def _until_left(runtime: RealRuntime, server: ZooKeeperServer) -> None:

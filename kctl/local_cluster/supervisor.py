@@ -10,6 +10,7 @@ Until all are ready for the first time a death is an error that ends the start.
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kctl.errors import KctlError, TimedOutError, UsageError
 from kctl.local_cluster.control import Answer
@@ -71,20 +72,16 @@ class Supervisor:
         self._is_stopping = False
         self.store: Process | None = None
         if plan.metadata_directory is not None:
-            directory = plan.metadata_directory
-            self.store = Process(
-                "store",
-                lambda port: (
-                    lambda line: serve_store(
-                        line, directory, plan.store_host, port, is_durable=plan.is_durable
-                    )
-                ),
-                plan.store_port,
-                Supervision(),
-            )
+            make_store = partial(self._make_store, plan.metadata_directory)
+            self.store = Process("store", make_store, plan.store_port, Supervision())
         self.brokers = {
             broker.broker_id: self._broker_process(broker, make_broker) for broker in plan.brokers
         }
+
+    def _make_store(self, directory: str, port: int) -> Body:
+        # At the start of a cluster no broker of it runs, whatever an earlier one left behind.
+        gone = [] if self._is_started else list(self.brokers)
+        return lambda line: serve_store(line, self._plan, directory, port, gone)
 
     def _broker_process(
         self, broker: BrokerPlan, make_broker: Callable[[BrokerPlan, int, str], Body]

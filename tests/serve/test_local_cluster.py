@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+
+from tests.support.apache_kafka import free_port
+from tests.support.kctl_process import KctlBroker
 
 PATIENCE_S = 40
 
@@ -188,6 +192,54 @@ def test_nothing_is_left_running_when_the_supervisor_is_killed(cluster):
     nobody = cluster.command("list")
     assert nobody.returncode == 3
     assert "no local cluster runs on" in nobody.stderr
+
+
+@pytest.mark.slow
+def test_two_brokers_join_a_store_elsewhere_and_need_none_of_their_own(tmp_path):
+    port = free_port()
+    with (
+        KctlBroker(tmp_path / "first", "--zookeeper-port", str(port)) as first,
+        LocalCluster(
+            tmp_path, "--brokers", "2", "--zookeeper", f"127.0.0.1:{port}", "--durable"
+        ) as joined,
+    ):
+        assert sorted(map(comm, joined.pids()))[:2] == ["kctl broker 1", "kctl broker 2"]
+        assert len(joined.pids()) == 3
+        seen = AdminClient({"bootstrap.servers": first.address}).list_topics(timeout=10).brokers
+        assert sorted(seen) == [0, 1, 2]
+        produce(joined.bootstrap, "by-itself", ["x"])
+        assert read(first.address, "by-itself", 1, 1) == ["x"]
+        assert not (joined.data / "metadata").exists()
+        assert joined.stop() == 0
+
+
+@pytest.mark.slow
+def test_durable_cluster_loses_nothing_when_all_of_it_is_killed(tmp_path):
+    cluster = LocalCluster(tmp_path, "--brokers", "2", "-t", "orders:2", "--durable").start()
+    produce(cluster.bootstrap, "orders", [str(n) for n in range(20)])
+    pids = cluster.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    cluster.process.wait()
+    until(lambda: all(map(is_gone, pids)))
+    with cluster:
+        assert len(read(cluster.bootstrap, "orders", 2, 20)) == 20
+
+
+@pytest.mark.slow
+def test_broker_that_cannot_start_ends_the_start_and_leaves_nothing_running(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "kctl", "serve", "-D", str(tmp_path / "data"),
+             "--brokers", "2", "--port", str(port - 1)],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f"broker 2: cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert not (tmp_path / "data" / "cluster.json").exists()
 
 
 def everywhere(brokers):
