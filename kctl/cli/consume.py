@@ -168,6 +168,7 @@ class _Sink:
         from kctl.cli.record_format import document
 
         columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+        columns += ["key_base64", "value_base64"]
         stream = DocumentStream(output, columns, "record")
 
         def write(record: "FetchedRecord") -> None:

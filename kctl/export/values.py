@@ -210,7 +210,7 @@ def infer_json_schema(values: Iterable[bytes | None]) -> str:
             continue
         if isinstance(document, dict):
             merged = _merged(merged, _kind_of(document))
-    return json.dumps(_settled(merged) or {})
+    return json.dumps({} if merged is None else _settled(merged))
 
 
 def _kind_of(value: Any) -> Any:

@@ -165,6 +165,18 @@ def test_records_in_every_format(on, topic, output):
         assert ran.out.count("v1") == ran.out.count("v2") == 1
 
 
+def test_bytes_that_are_no_text_are_in_every_format(on, topic, tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff\x00")
+    on("produce", topic, "-i", "whole", "-f", tmp_path / "bytes", "-k", "k")
+
+    [document] = on("consume", topic, "-e", "-o", "json").documents
+    header, row = on("consume", topic, "-e", "-o", "csv").lines
+
+    assert document["value_base64"] == "/wA="
+    assert header.endswith(",key,value,headers,key_base64,value_base64")
+    assert row.endswith(",k,,-,,/wA=")
+
+
 def test_nothing_to_read_is_an_empty_list(on, topic):
     assert on("consume", topic, "-e", "-o", "json").documents == []
 
