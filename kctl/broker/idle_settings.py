@@ -75,10 +75,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "ssl.truststore.password",
         "ssl.truststore.type",
     ),
-    "left to the system, which tunes them itself": (
-        "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
-    ),
+    "left to the system, which tunes it itself": ("socket.receive.buffer.bytes",),
     "Java classes are not loaded": (
         "alter.config.policy.class.name",
         "create.topic.policy.class.name",

@@ -16,6 +16,9 @@ from kctl.runtime.future import Future
 
 Part = Buffer | FileSlice
 
+# As many bytes as the system likes.
+SYSTEM_SEND_BUFFER = -1
+
 
 class Receiver(Protocol):
     """What owns one connection; called on the loop, never re-entered."""
@@ -96,9 +99,15 @@ class Network(Protocol):
     """Where connections come from."""
 
     def listen(
-        self, host: str, port: int, on_connection: Callable[[Transport], Receiver | None]
+        self,
+        host: str,
+        port: int,
+        on_connection: Callable[[Transport], Receiver | None],
+        *,
+        send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
     ) -> Listener:
-        """Accept connections; `on_connection` returns their Receiver, or None to refuse.
+        """Accept connections; `on_connection` returns their Receiver, or None to refuse. The
+        system keeps about `send_buffer_bytes` for a connection that its peer has yet to take.
         KctlError naming host and port if they cannot be bound."""
         ...
 

@@ -46,14 +46,14 @@ class PoliteRecorder(Recorder):
 
 
 class Server:
-    def __init__(self, loop, receiver=Recorder):
+    def __init__(self, loop, receiver=Recorder, **options):
         self.connections = []
 
         def accept(transport):
             self.connections.append(receiver(transport))
             return self.connections[-1]
 
-        self.listener = loop.runtime.network.listen("127.0.0.1", 0, accept)
+        self.listener = loop.runtime.network.listen("127.0.0.1", 0, accept, **options)
         self.loop = loop
 
     def connect(self, **options):
@@ -416,3 +416,15 @@ def test_a_process_out_of_descriptors_serves_those_it_has_and_accepts_later(loop
     assert "Cannot accept connections" in loop.trace.warnings[0]
     loop.until(lambda: len(server.connections) == 2)
     assert before.lost == []
+
+
+def test_a_small_send_buffer_leaves_more_to_us(loop):
+    unsent = []
+    for size in (10_000, 1_000_000):
+        server = Server(loop, send_buffer_bytes=size)
+        _, ours = server.connect(receive_buffer=4_096)
+        ours.transport.send([bytes(2_000_000)])
+        loop.turns()
+        unsent.append(ours.transport.unsent_bytes())
+        server.listener.close()
+    assert unsent[0] > unsent[1] + 500_000

@@ -24,6 +24,8 @@ class NetworkLimits:
     # queued.max.request.bytes, which Kafka leaves unlimited: bytes of requests in memory beyond
     # which no new request is begun.
     queued_request_bytes_max: int = 64 * 1024 * 1024
+    # socket.send.buffer.bytes, of connections to come; -1: as the system likes.
+    send_buffer_bytes: int = 102_400
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "NetworkLimits":
@@ -41,6 +43,7 @@ class NetworkLimits:
                 host.strip(): int(number) for host, _, number in overrides
             },
             idle_ms_max=config.connections_max_idle_ms,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
         )
         if config.queued_max_request_bytes > 0:
             limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)

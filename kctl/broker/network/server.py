@@ -188,7 +188,12 @@ class SocketServer:
         def accept(transport: Transport) -> ServerConnection | None:
             return self._accept(endpoint, transport)
 
-        return self._runtime.network.listen(endpoint.host, endpoint.port, accept)
+        return self._runtime.network.listen(
+            endpoint.host,
+            endpoint.port,
+            accept,
+            send_buffer_bytes=self._limits.send_buffer_bytes,
+        )
 
     def _accept(self, endpoint: Endpoint, transport: Transport) -> ServerConnection | None:
         host, port = transport.peer

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.runtime.future import Future
-from kctl.runtime.network import Receiver, Transport
+from kctl.runtime.network import SYSTEM_SEND_BUFFER, Receiver, Transport
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import READABLE, WRITABLE
 from kctl.runtime.real.transport import RealTransport
@@ -201,7 +201,14 @@ class RealNetwork:
         """The canonical name that the resolver knows, as Java has it."""
         return socket.getfqdn()
 
-    def listen(self, host: str, port: int, on_connection: OnAccept) -> RealListener:
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_connection: OnAccept,
+        *,
+        send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
+    ) -> RealListener:
         """Accept connections at `host` ("" or "0.0.0.0": everywhere) and `port` (0: any)."""
         name = name_of(host, port)
         try:
@@ -213,6 +220,9 @@ class RealNetwork:
             sock.settimeout(0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
+            if send_buffer_bytes != SYSTEM_SEND_BUFFER:
+                # Accepted connections inherit it.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
             sock.listen(BACKLOG)
         except (OSError, OverflowError) as error:
             sock.close()
