@@ -112,8 +112,11 @@ def _note_session(
             log_start_offset=response.log_start_offset,
             has_records=has_records,
         )
-        # The reader is to cut its log: it must hear of that.
-        is_news = is_news or response.diverging_epoch.epoch >= 0
+        # The reader is to cut its log: it must hear of that, and of the rest again afterwards.
+        if response.diverging_epoch.epoch >= 0:
+            is_news = True
+            if cached is not None:
+                cached.was_in_error = True
         # Or to ask somebody else.
         is_news = is_news or response.preferred_read_replica >= 0
         if is_news or not context.is_incremental:
