@@ -102,6 +102,9 @@ class Broker:
         self.endpoints: list[Endpoint] = []
         # `config` with the overrides that the store holds for it.
         self._effective = config
+        # Requests that came before the broker is registered: without its epoch it cannot tell those
+        # of a controller that still means its previous self (KIP-380).
+        self._early: list[Request] | None = []
         # Ends with an error when the broker can serve no longer.
         self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
@@ -144,6 +147,9 @@ class Broker:
         self._undo.append(member.shutdown)
         self._listen()
         await services.controller.register_broker()
+        early, self._early = self._early or [], None
+        for request in early:
+            self._handle(request)
         services.controller.start()
         self._undo.append(services.controller.shutdown)
         await self._until_ready(services)
@@ -357,6 +363,9 @@ class Broker:
     def _handle(self, request: Request) -> None:
         services = self.services
         assert services is not None
+        if self._early is not None:
+            self._early.append(request)
+            return
         HANDLERS[request.api_key](services, request)
 
     def _intercept(self, request: Request) -> None:
