@@ -74,6 +74,10 @@ class FetchSession:
                     cached = CachedPartition(topic.topic, partition)
                     self.partitions[topic.topic, partition.partition] = cached
                 cached.request = partition
+                if self.is_follower:
+                    # Its log moved on: perhaps without the last answer, which it must drop if its
+                    # log or its leader's epoch changed meanwhile. Tell it all again.
+                    cached.was_in_error = True
         for forgotten in body.forgotten_topics_data:
             for number in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, number), None)
