@@ -1,0 +1,327 @@
+"""SimCluster: several real brokers, their store and their clients, in one process, from one seed.
+
+The Brokers are the product's own; the doors are simulated. A broker is a process on a machine of
+its name: it can be killed (its files stay as written), lose power (what was not fsynced may be
+lost or torn), be stopped in good order, and be started again from its disk, at any event or in
+the middle of one (`SimBroker.dies_at_change`).
+
+Everything that happens goes into a digest, so that two runs of a seed can be compared, and the
+last of it is kept to be read.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+
+from kctl.broker.broker import Broker
+from kctl.broker.config import BrokerConfig
+from kctl.client.router import Router
+from kctl.errors import KctlError
+from kctl.runtime.runtime import Runtime
+from kctl.store.cluster_store import ClusterStore
+from kctl.testing.sim_disk import NameOrder, SimDisk
+from kctl.testing.sim_network import SimNetwork, Weather
+from kctl.testing.sim_runtime import SimEntropy, node_runtime
+from kctl.testing.sim_scheduler import Callback, NodeScheduler, ProcessDied, SimScheduler
+from kctl.testing.sim_store import STORE_HOST, SimStore, SimStoreServer
+
+BROKER_PORT = 9092
+LOG_DIRECTORY = "/data"
+# Trace lines kept for a report.
+TRACE_LINES_KEPT = 400
+# What every simulated broker has: short times, so that much happens in a virtual second.
+SETTINGS = {
+    "log.dirs": LOG_DIRECTORY,
+    "zookeeper.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "1000",
+    "replica.fetch.wait.max.ms": "250",
+    "replica.fetch.backoff.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    "controller.socket.timeout.ms": "2000",
+    "controlled.shutdown.retry.backoff.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "auto.create.topics.enable": "false",
+    "log.flush.offset.checkpoint.interval.ms": "1500",
+    "file.delete.delay.ms": "500",
+    "request.timeout.ms": "2000",
+    "leader.imbalance.check.interval.seconds": "5",
+}
+
+
+class Life(Enum):
+    """What a broker's process is doing."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+    STOPPING = "stopping"
+
+
+class Violation(Exception):
+    """The system did what it must never do."""
+
+
+@dataclass(slots=True)
+class FaultCounters:
+    """What was done to the brokers."""
+
+    kills: int = 0
+    kills_inside_an_event: int = 0
+    power_losses: int = 0
+    stops: int = 0
+    cuts: int = 0
+    store_cuts: int = 0
+    failed_starts: int = 0
+    disk_failures: int = 0
+
+
+class SimBroker:
+    """One machine and the broker process on it, if there is one."""
+
+    def __init__(self, cluster: "SimCluster", broker_id: int) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.host = f"broker-{broker_id}"
+        self.entropy = cluster.entropy.split(self.host)
+        self.disk = SimDisk(NameOrder.JOURNAL)
+        self.life = Life.DOWN
+        self.broker: Broker | None = None
+        self.scheduler: NodeScheduler | None = None
+        self.store: SimStore | None = None
+        self.wall_skew_ms = 0
+        # How often it was started.
+        self.incarnation = 0
+        # Changes of the disk until the process dies in the middle of one; 0: it does not.
+        self.dies_at_change = 0
+        self._dies_by_power = False
+
+    def start(self) -> None:
+        """Start the process on what its disk holds."""
+        cluster = self.cluster
+        self.incarnation += 1
+        self.life = Life.STARTING
+        scheduler = self.scheduler = NodeScheduler(
+            cluster.world, self.host, self.entropy.split(f"jobs-{self.incarnation}")
+        )
+        scheduler.on_unseen_error = lambda name, error: cluster.task_failed(self.host, name, error)
+        cluster.brokers_by_scheduler[scheduler] = self
+        cluster.network.machine_is_up(self.host)
+        self.disk.on_change = self._disk_changed
+        runtime = node_runtime(
+            cluster.world, cluster.network, scheduler, self.disk,
+            self.entropy.split(f"run-{self.incarnation}"), cluster.tell, self.wall_skew_ms,
+        )  # fmt: skip
+        self.store = SimStore(
+            cluster.store, cluster.network, scheduler, self.host, cluster.session_timeout_ms
+        )
+        broker = self.broker = cluster.make_broker(runtime, self._config(), self.store)
+        cluster.tell(self.host, "start", f"incarnation={self.incarnation}")
+
+        def run() -> None:
+            scheduler.spawn(self._run(broker), "broker")
+
+        scheduler.call_soon(run)
+
+    async def _run(self, broker: Broker) -> None:
+        try:
+            await broker.start()
+        except KctlError as error:
+            self.cluster.counters.failed_starts += 1
+            self.cluster.tell(self.host, "start_failed", str(error))
+            self.kill()
+            return
+        self.life = Life.UP
+        self.cluster.tell(self.host, "up", "")
+        broker.failed.add_done_callback(lambda _: self._failed())
+
+    def _failed(self) -> None:
+        """All its log directories failed: as Kafka does, the process ends."""
+        self.cluster.tell(self.host, "failed", "")
+        self.kill()
+
+    def _config(self) -> BrokerConfig:
+        return BrokerConfig(
+            {
+                **SETTINGS,
+                "broker.id": str(self.broker_id),
+                "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
+                **self.cluster.settings,
+            }
+        )
+
+    def kill(self, *, by_power_loss: bool = False) -> None:
+        """End the process at once."""
+        scheduler = self.scheduler
+        if self.life is Life.DOWN or scheduler is None:
+            return
+        cluster = self.cluster
+        scheduler.is_dead = True
+        self.life = Life.DOWN
+        self.broker = None
+        self.dies_at_change = 0
+        self.disk.on_change = None
+        if by_power_loss:
+            cluster.counters.power_losses += 1
+            self.disk = self.disk.power_loss(self.entropy)
+        else:
+            cluster.counters.kills += 1
+            self.disk = self.disk.process_loss()
+        cluster.network.process_ended(scheduler, silently=by_power_loss)
+        cluster.tell(self.host, "power_lost" if by_power_loss else "killed", "")
+
+    def die_at_change(self, count: int, *, by_power_loss: bool) -> None:
+        """Die in the middle of the event that changes the disk for the `count`th time."""
+        self.dies_at_change = count
+        self._dies_by_power = by_power_loss
+
+    def _disk_changed(self) -> None:
+        if self.dies_at_change:
+            self.dies_at_change -= 1
+            if not self.dies_at_change:
+                self.cluster.counters.kills_inside_an_event += 1
+                self.kill(by_power_loss=self._dies_by_power)
+                raise ProcessDied
+
+    def stop(self) -> None:
+        """Stop the process in good order; it takes its time."""
+        if self.life is not Life.UP or self.broker is None or self.scheduler is None:
+            return
+        self.life = Life.STOPPING
+        self.cluster.counters.stops += 1
+        self.cluster.tell(self.host, "stop", "")
+        broker, scheduler = self.broker, self.scheduler
+
+        async def stop() -> None:
+            await broker.shutdown()
+            scheduler.is_dead = True
+            self.life = Life.DOWN
+            self.broker = None
+            self.disk.on_change = None
+            self.disk = self.disk.process_loss()
+            self.cluster.network.process_ended(scheduler, silently=False)
+            self.cluster.tell(self.host, "stopped", "")
+
+        scheduler.spawn(stop(), "stop")
+
+
+class SimCluster:
+    """See the module."""
+
+    def __init__(
+        self, seed: int, broker_count: int, settings: dict[str, str], weather: Weather,
+        broker_class: type[Broker] = Broker,
+    ) -> None:  # fmt: skip
+        self.seed = seed
+        self.entropy = SimEntropy(seed, "world")
+        self.settings = settings
+        self.world = SimScheduler()
+        self.network = SimNetwork(self.entropy.split("network"), weather)
+        self.counters = FaultCounters()
+        self.session_timeout_ms = int({**SETTINGS, **settings}["zookeeper.session.timeout.ms"])
+        self.brokers_by_scheduler: dict[NodeScheduler, SimBroker] = {}
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES_KEPT)
+        # Called with every line of the trace: process, name, words.
+        self.on_trace: Callable[[str, str, str], object] = lambda *_: None
+        self._digest = blake2b(digest_size=16)
+        self._broker_class = broker_class
+        self.violation: Violation | None = None
+        scheduler = NodeScheduler(self.world, STORE_HOST, self.entropy.split("store-jobs"))
+        entropy = self.entropy.split(STORE_HOST)
+        runtime = node_runtime(self.world, self.network, scheduler, SimDisk(), entropy, self.tell)
+        self.store = SimStoreServer(runtime, scheduler, entropy)
+        self.brokers = {number: SimBroker(self, number) for number in range(1, broker_count + 1)}
+        self.world.on_event = self._before_event
+        self.world.on_error = self._event_failed
+
+    def make_broker(self, runtime: Runtime, config: BrokerConfig, store: SimStore) -> Broker:
+        """A broker of the class under test."""
+        return self._broker_class(runtime, config, None, store=store)
+
+    # --- what happens ------------------------------------------------------------------------
+
+    def tell(self, process: str, name: str, words: str) -> None:
+        """A line of the trace."""
+        line = f"{self.world.now_us / 1000:12.3f} {process:9} {name} {words}"
+        self.trace.append(line)
+        self._digest.update(line.encode())
+        self.on_trace(process, name, words)
+
+    def digest(self) -> str:
+        """All that happened so far, as 32 hexadecimal digits."""
+        return self._digest.hexdigest()
+
+    def fail(self, words: str) -> None:
+        """The system did what it must never do."""
+        if self.violation is None:
+            self.tell("observer", "VIOLATION", words)
+            self.violation = Violation(words)
+
+    def _before_event(self, node: NodeScheduler, callback: Callback) -> None:
+        name = getattr(callback, "__qualname__", None) or type(callback).__name__
+        self._digest.update(f"{self.world.now_us} {node.name} {name}\n".encode())
+        broker = self.brokers_by_scheduler.get(node)
+        if broker is not None:
+            broker.disk.now_ms = self.world.now_ms
+
+    def _event_failed(self, node: NodeScheduler, error: BaseException) -> None:
+        if isinstance(error, ProcessDied):
+            return
+        if isinstance(error, Violation):
+            self.fail(str(error))
+            return
+        self.fail(f"{node.name}: an event ended with {type(error).__name__}: {error}")
+
+    def task_failed(self, process: str, name: str, error: BaseException) -> None:
+        """Nobody waited for a task that failed."""
+        if isinstance(error, KctlError):
+            self.tell(process, "task_failed", f"{name}: {type(error).__name__}: {error}")
+        elif not isinstance(error, Violation):
+            self.fail(f"{process}: task {name} ended with {type(error).__name__}: {error}")
+        else:
+            self.fail(str(error))
+
+    # --- clients -----------------------------------------------------------------------------
+
+    def client_runtime(self, name: str) -> Runtime:
+        """The doors of a client process; it does not fail."""
+        scheduler = NodeScheduler(self.world, name, self.entropy.split(f"{name}-jobs"))
+        scheduler.on_unseen_error = lambda task, error: self.task_failed(name, task, error)
+        entropy = self.entropy.split(name)
+        return node_runtime(self.world, self.network, scheduler, SimDisk(), entropy, self.tell)
+
+    def router(self, runtime: Runtime, timeout_ms: int) -> Router:
+        """A client of all brokers."""
+        addresses = [(broker.host, BROKER_PORT) for broker in self.brokers.values()]
+        return Router(runtime, addresses, timeout_ms=timeout_ms)
+
+    def store_reader(self) -> ClusterStore:
+        """The store as an observer sees it, who stands beside it."""
+        from kctl.store.embedded import EmbeddedStore
+
+        return ClusterStore(EmbeddedStore(self.store.runtime, self.store.database))
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def hosts(self) -> list[str]:
+        """Every broker's machine."""
+        return [broker.host for broker in self.brokers.values()]
+
+    def isolate(self, host: str, others: list[str], *, one_way: bool = False) -> None:
+        """Cut a host off from others."""
+        self.counters.cuts += 1
+        self.tell(host, "cut", f"from {','.join(others)}{' one way' if one_way else ''}")
+        for other in others:
+            self.network.cut(host, other)
+            if not one_way:
+                self.network.cut(other, host)
+
+    def heal(self) -> None:
+        """All links work again."""
+        self.tell("network", "healed", "")
+        self.network.heal_all()

@@ -1,0 +1,392 @@
+"""Simulation: one seed's story, from its settings and faults to the verdict.
+
+A swarm: each seed draws which faults it has and how often, so that some seeds have all of them and
+some only one, thick. Two phases. Safety: anything may fail at any time, and only the invariants
+are asked. Liveness: everything is healed and started again, and the cluster must come to rest in
+time: leaders, full ISRs, every write acknowledged, every reader at the end, all replicas the same.
+At last the brokers are stopped in good order, and their directories are verified and loaded again.
+
+With `flush.messages=1` (durable seeds) machines lose power; without it processes are only killed,
+as Kafka does not promise more: what was not fsynced is gone with the machine.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+
+from kctl.broker.broker import Broker
+from kctl.broker.replication.partition import Role
+from kctl.testing.invariants import Invariants, Key, batches_between, partition_of
+from kctl.testing.sim_cluster import Life, SimBroker, SimCluster
+from kctl.testing.sim_network import Weather
+from kctl.testing.sim_runtime import SimEntropy
+from kctl.testing.sim_store import STORE_HOST
+from kctl.testing.workload import Workload
+
+START_LIMIT_MS = 15_000
+LIVENESS_LIMIT_MS = 60_000
+STOP_LIMIT_MS = 20_000
+REPLICATION_FACTOR = 3
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a seed drew; chances in thousandths per step of the fault loop."""
+
+    broker_count: int = 3
+    safety_ms: int = 12_000
+    topics: int = 1
+    producers: int = 2
+    plain_producers: int = 1
+    is_durable: bool = False
+    # Milliseconds between two looks at what shall fail next, at most.
+    step_ms_max: int = 400
+    kill: int = 0
+    kill_inside: int = 0
+    stop: int = 0
+    cut: int = 0
+    one_way_cut: int = 0
+    store_cut: int = 0
+    expire: int = 0
+    reset: int = 0
+    disk_failure: int = 0
+    # How long a process stays down, and a link cut, at most.
+    down_ms_max: int = 3_000
+    cut_ms_max: int = 3_000
+    weather: Weather = field(default_factory=Weather)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, entropy: SimEntropy) -> "Plan":
+        """The swarm's choice for one seed."""
+        plan = cls()
+        plan.broker_count = 4 if entropy.chance(400) else 3
+        plan.safety_ms = entropy.between(6_000, 14_000)
+        plan.topics = entropy.between(1, 2)
+        plan.producers = entropy.between(1, 3)
+        plan.plain_producers = entropy.between(0, 2)
+        plan.is_durable = entropy.chance(400)
+        plan.step_ms_max = entropy.choice([100, 300, 800])
+        for name in FAULTS:
+            # Half of the faults are off, the others come rarely or thick.
+            if entropy.chance(500):
+                setattr(plan, name, entropy.choice([20, 80, 250]))
+        plan.down_ms_max = entropy.choice([200, 1_500, 4_000])
+        plan.cut_ms_max = entropy.choice([300, 1_500, 5_000])
+        weather = plan.weather
+        weather.delay_us_max = entropy.choice([300, 2_000, 20_000])
+        weather.slow_chance = entropy.choice([0, 10, 50])
+        weather.slow_us_max = entropy.choice([20_000, 200_000])
+        weather.split_chance = entropy.choice([0, 50, 500])
+        weather.reset_chance = entropy.choice([0, 0, 1, 5])
+        plan.settings = {
+            "inter.broker.protocol.version": entropy.choice(
+                ["2.7-IV2", "2.7-IV2", "2.7-IV2", "2.6"]
+            ),
+            "auto.leader.rebalance.enable": entropy.choice(["true", "false"]),
+            "log.segment.bytes": str(entropy.choice([2_000, 20_000, 1 << 20])),
+            "replica.lag.time.max.ms": entropy.choice(["500", "1000", "3000"]),
+        }
+        if plan.is_durable:
+            plan.settings["log.flush.interval.messages"] = "1"
+        return plan
+
+    def __str__(self) -> str:
+        words = [f"{it.name}={getattr(self, it.name)}" for it in fields(self)]
+        return " ".join(words)
+
+
+FAULTS = (
+    "kill", "kill_inside", "stop", "cut", "one_way_cut", "store_cut", "expire", "reset",
+    "disk_failure",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a seed came to."""
+
+    seed: int
+    violation: str | None
+    digest: str
+    events: int
+    virtual_ms: int
+    counters: dict[str, int]
+    plan: str
+    trace: list[str]
+
+
+class Simulation:
+    """One run of one seed; `broker_class` is what is put to the test."""
+
+    def __init__(self, seed: int, broker_class: type[Broker] = Broker) -> None:
+        entropy = SimEntropy(seed, "plan")
+        self.plan = Plan.drawn(entropy)
+        self.entropy = SimEntropy(seed, "faults")
+        self.cluster = SimCluster(
+            seed, self.plan.broker_count, self.plan.settings, self.plan.weather, broker_class
+        )
+        self.cluster.on_trace = self._trace_line
+        self.invariants = Invariants(self.cluster)
+        self.workload = Workload(
+            self.cluster, self.invariants, topics=self.plan.topics, rf=REPLICATION_FACTOR
+        )
+        self.expirations_forced = 0
+        self.log_dir_failures = 0
+        self._is_safe = False
+        self._heal_at_ms = 0
+        self._restart_at_ms: dict[int, int] = {}
+
+    def run(self) -> Outcome:
+        """Play it to its end, or to its first violation."""
+        for phase in (self._start, self._endanger, self._heal, self._converge, self._stop):
+            phase()
+            if self.cluster.violation is not None:
+                break
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        cluster, workload = self.cluster, self.workload
+        counters = {it.name: getattr(cluster.counters, it.name) for it in fields(cluster.counters)}
+        network = cluster.network.counters
+        counters |= {it.name: getattr(network, it.name) for it in fields(network)}
+        counters |= {
+            "sessions_expired": cluster.store.expired,
+            "acknowledged": workload.acknowledged,
+            "records_read": workload.records_read,
+            "group_commits": workload.commits,
+            "reassignments": workload.reassignments,
+            "elections": workload.elections,
+            "batches_compared": self.invariants.checks,
+        }
+        return Outcome(
+            cluster.seed,
+            None if cluster.violation is None else str(cluster.violation),
+            cluster.digest(),
+            cluster.world.events_run,
+            cluster.world.now_ms,
+            counters,
+            str(self.plan),
+            list(cluster.trace),
+        )
+
+    def _until(self, condition: Callable[[], bool], limit_ms: int) -> bool:
+        cluster = self.cluster
+        return cluster.world.run_until(
+            lambda: cluster.violation is not None or condition(), cluster.world.now_ms + limit_ms
+        )
+
+    def _trace_line(self, process: str, name: str, words: str) -> None:
+        """What the product itself calls a bug is one."""
+        if name == "controller_bug" or (name == "warning" and "Unexpected error" in words):
+            self.cluster.fail(f"{process}: {words}")
+        elif name == "log_damaged":
+            self.cluster.fail(f"{process}: a log is taken for damaged: {words}")
+
+    # --- safety ------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        brokers = self.cluster.brokers.values()
+        for broker in brokers:
+            broker.wall_skew_ms = self.entropy.between(-500, 500)
+            broker.start()
+        if not self._until(lambda: all(it.life is Life.UP for it in brokers), START_LIMIT_MS):
+            self.cluster.fail("the brokers do not start")
+        self.workload.start(
+            producers=self.plan.producers, plain_producers=self.plan.plain_producers
+        )
+
+    def _endanger(self) -> None:
+        end_ms = self.cluster.world.now_ms + self.plan.safety_ms
+        while self.cluster.world.now_ms < end_ms and self.cluster.violation is None:
+            step_us = self.entropy.random_below(self.plan.step_ms_max * 1000) + 1
+            until_us = self.cluster.world.now_us + step_us
+            self._run_to(until_us)
+            self._bring_back()
+            self._break_something()
+
+    def _run_to(self, until_us: int) -> None:
+        cluster = self.cluster
+        cluster.world.run_until(
+            lambda: cluster.violation is not None or cluster.world.now_us >= until_us,
+            until_us // 1000 + 1,
+        )
+
+    def _bring_back(self) -> None:
+        now_ms = self.cluster.world.now_ms
+        if self._heal_at_ms and now_ms >= self._heal_at_ms:
+            self._heal_at_ms = 0
+            self.cluster.heal()
+        for broker in self.cluster.brokers.values():
+            if broker.life is not Life.DOWN:
+                continue
+            due_ms = self._restart_at_ms.setdefault(
+                broker.broker_id, now_ms + self.entropy.random_below(self.plan.down_ms_max)
+            )
+            if now_ms >= due_ms:
+                del self._restart_at_ms[broker.broker_id]
+                self._start_again(broker)
+
+    def _start_again(self, broker: SimBroker) -> None:
+        broker.disk.fail.clear()
+        broker.start()
+
+    def _break_something(self) -> None:
+        plan, entropy = self.plan, self.entropy
+        brokers = list(self.cluster.brokers.values())
+        for name in FAULTS:
+            if not entropy.chance(getattr(plan, name)):
+                continue
+            self._break(name, entropy.choice(brokers))
+
+    def _break(self, name: str, broker: SimBroker) -> None:
+        entropy, network = self.entropy, self.cluster.network
+        match name:
+            case "kill":
+                broker.kill(by_power_loss=self._by_power())
+            case "kill_inside":
+                broker.die_at_change(entropy.between(1, 12), by_power_loss=self._by_power())
+            case "stop":
+                broker.stop()
+            case "cut" | "one_way_cut":
+                self._cut(broker, one_way=name == "one_way_cut")
+            case "store_cut":
+                self.cluster.counters.store_cuts += 1
+                self.cluster.isolate(broker.host, [STORE_HOST])
+                self._heal_later()
+            case "expire":
+                self._expire(broker)
+            case "reset":
+                network.reset_some(entropy.random_below(1_000))
+            case "disk_failure":
+                self._fail_disk(broker)
+
+    def _cut(self, broker: SimBroker, *, one_way: bool) -> None:
+        """From all others and perhaps a client, or from one."""
+        entropy = self.entropy
+        others = [host for host in self.cluster.hosts() if host != broker.host]
+        victims = [*others, "producer-0"] if entropy.chance(300) else others
+        if entropy.chance(400):
+            victims = [entropy.choice(others)]
+        self.cluster.isolate(broker.host, victims, one_way=one_way)
+        self._heal_later()
+
+    def _by_power(self) -> bool:
+        return self.plan.is_durable and self.entropy.chance(700)
+
+    def _heal_later(self) -> None:
+        if not self._heal_at_ms:
+            self._heal_at_ms = self.cluster.world.now_ms + 1
+            self._heal_at_ms += self.entropy.random_below(self.plan.cut_ms_max)
+
+    def _expire(self, broker: SimBroker) -> None:
+        if broker.life is Life.UP and broker.store is not None:
+            self.expirations_forced += 1
+            self.cluster.tell(broker.host, "session_expired", "")
+            self.cluster.store.expire(broker.store.session)
+
+    def _fail_disk(self, broker: SimBroker) -> None:
+        """Every write fails from now on; the broker ends itself and is started again."""
+        if broker.life is Life.UP:
+            self.cluster.counters.disk_failures += 1
+            self.cluster.tell(broker.host, "disk_fails", "")
+            broker.disk.fail["/"] = "Input/output error"
+
+    # --- liveness ----------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        cluster = self.cluster
+        weather = cluster.network.weather
+        weather.reset_chance = 0
+        weather.slow_us_max = min(weather.slow_us_max, 20_000)
+        cluster.heal()
+        cluster.tell("observer", "liveness", "")
+        self.workload.is_draining = True
+
+    def _restart_all(self) -> None:
+        for broker in self.cluster.brokers.values():
+            broker.dies_at_change = 0
+            if broker.disk.fail:
+                broker.kill()
+            if broker.life is Life.DOWN:
+                self._start_again(broker)
+
+    def _converge(self) -> None:
+        cluster = self.cluster
+        end_ms = cluster.world.now_ms + LIVENESS_LIMIT_MS
+        while cluster.violation is None:
+            self._restart_all()
+            problem = next(self._problems(), None)
+            if problem is None:
+                break
+            if cluster.world.now_ms >= end_ms:
+                cluster.fail(f"after {LIVENESS_LIMIT_MS} ms of peace: {problem}")
+                return
+            cluster.world.run_until(
+                lambda: cluster.violation is not None, cluster.world.now_ms + 100
+            )
+        self.workload.is_over = True
+
+    def _problems(self) -> Iterator[str]:
+        """Why the cluster is not at rest yet."""
+        cluster, invariants = self.cluster, self.invariants
+        for broker in cluster.brokers.values():
+            if broker.life is not Life.UP:
+                yield f"{broker.host} is {broker.life.value}"
+        for what in self.workload.unfinished.values():
+            yield f"unfinished: {what}"
+        if cluster.store.database.tree.nodes.get("/controller") is None:
+            yield "there is no controller"
+        if "/admin/reassign_partitions" in cluster.store.database.tree.nodes:
+            yield "a reassignment is in the store"
+        for key in invariants.partitions():
+            yield from self._problems_of(key)
+
+    def _problems_of(self, key: Key) -> Iterator[str]:
+        invariants = self.invariants
+        name = f"{key[0]}-{key[1]}"
+        replicas = invariants.assignment(key)
+        isr, leader_id = invariants.isrs.get(key, ()), invariants.leaders.get(key, -1)
+        if leader_id < 0:
+            yield f"{name} has no leader"
+            return
+        if len(replicas) != REPLICATION_FACTOR or set(isr) != set(replicas):
+            yield f"{name}: ISR {isr}, assignment {replicas}"
+            return
+        leader = partition_of(self.cluster.brokers[leader_id], key)
+        if leader is None or leader.log is None or leader.role is not Role.LEADER:
+            yield f"{name}: broker {leader_id} does not lead it"
+            return
+        end_offset = leader.log.log_end_offset
+        for replica_id in replicas:
+            replica = partition_of(self.cluster.brokers[replica_id], key)
+            if replica is None or replica.log is None:
+                yield f"{name}: broker {replica_id} does not have it"
+            elif replica.log.log_end_offset != end_offset:
+                yield f"{name}: broker {replica_id} has {replica.log.log_end_offset} of {end_offset}"
+            elif replica.log.high_watermark != end_offset:
+                yield (
+                    f"{name}: broker {replica_id} has high watermark "
+                    f"{replica.log.high_watermark} of {end_offset}"
+                )
+        if key in self.workload.partitions and self.workload.read_to.get(key, 0) < end_offset:
+            yield f"{name}: read to {self.workload.read_to.get(key, 0)} of {end_offset}"
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Replicas are the same byte for byte; a clean stop leaves what a start finds."""
+        cluster, invariants = self.cluster, self.invariants
+        for key in invariants.partitions():
+            ledger = invariants.ledgers[key]
+            for replica_id in invariants.assignment(key):
+                partition = partition_of(cluster.brokers[replica_id], key)
+                assert partition is not None
+                assert partition.log is not None
+                found = batches_between(partition.log, 0, partition.log.log_end_offset)
+                if found != ledger.batches:
+                    cluster.fail(f"broker {replica_id} has another {key} than what is committed")
+        for broker in cluster.brokers.values():
+            broker.stop()
+        brokers = cluster.brokers.values()
+        if not self._until(lambda: all(it.life is Life.DOWN for it in brokers), STOP_LIMIT_MS):
+            cluster.fail("the brokers do not stop")

@@ -1,0 +1,437 @@
+"""Workload: what clients do to a simulated cluster, and what they hold against its answers.
+
+Producers send idempotent batches with acks=all, one at a time, each until it is acknowledged; some
+send plain ones with acks=1 besides, so that logs have tails that nobody promised to keep. Readers
+follow every partition from its beginning. One member commits offsets to a group and reads them
+back. One operator creates topics, moves partitions and asks for preferred leaders.
+
+What is promised: an acknowledged batch is committed, where the answer says; a producer that sends
+in order is never refused; readers see what is committed and nothing else; committed offsets of a
+group never go back.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from kctl.client.retry import RetryPolicy
+from kctl.client.router import Router
+from kctl.errors import KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kctl.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
+from kctl.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kctl.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kctl.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kctl.records.builder import RecordBatchBuilder
+from kctl.runtime.future import sleep
+from kctl.testing.invariants import Invariants, Key, identities
+from kctl.testing.sim_cluster import BROKER_PORT, SimCluster
+from kctl.testing.sim_runtime import SimEntropy
+
+CALL_TIMEOUT_MS = 3_000
+PAUSE_MS = 40
+PRODUCE_TIMEOUT_MS = 1_000
+# A producer that gets one of these has lost its place, which must not be.
+REFUSALS = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+GROUP = "group"
+
+
+class Workload:
+    """The clients of one simulation."""
+
+    def __init__(
+        self, cluster: SimCluster, invariants: Invariants, *, topics: int, rf: int
+    ) -> None:
+        self.cluster = cluster
+        self.invariants = invariants
+        self.is_over = False
+        # No new work: what was begun is finished.
+        self.is_draining = False
+        self.acknowledged = 0
+        self.records_read = 0
+        self.commits = 0
+        self.topics_made = 0
+        self.reassignments = 0
+        self.elections = 0
+        self.rf = rf
+        self._topic_names = [f"topic-{number}" for number in range(topics)]
+        self.partitions: list[Key] = []
+        self.unfinished: dict[str, str] = {}
+        # Partition -> up to where a reader has come.
+        self.read_to: dict[Key, int] = {}
+
+    def start(self, *, producers: int, plain_producers: int) -> None:
+        """Set all clients to work."""
+        self._client("operator", self._operate)
+        for number in range(producers):
+            self._client(f"producer-{number}", self._produce)
+        for number in range(plain_producers):
+            self._client(f"plain-{number}", self._produce_plain)
+        self._client("reader", self._read)
+        self._client("member", self._commit)
+
+    def _client(self, name: str, work: Any) -> None:
+        runtime = self.cluster.client_runtime(name)
+        router = Router(
+            runtime,
+            [(host, BROKER_PORT) for host in self.cluster.hosts()],
+            client_id=name,
+            timeout_ms=CALL_TIMEOUT_MS,
+            retry=RetryPolicy(),
+        )
+        entropy = self.cluster.entropy.split(f"{name}-plan")
+        coroutine: Coroutine[Any, Any, None] = work(name, router, entropy)
+        runtime.scheduler.call_soon(runtime.scheduler.spawn, coroutine, name)
+
+    # --- producers ---------------------------------------------------------------------------
+
+    async def _produce(self, name: str, router: Router, entropy: SimEntropy) -> None:
+        scheduler = router.runtime.scheduler
+        producer_id, epoch = await self._producer_id(router)
+        sequences: dict[Key, int] = {}
+        while not self.is_over and not self.is_draining:
+            await sleep(scheduler, entropy.between(1, 2 * PAUSE_MS))
+            if not self.partitions:
+                continue
+            key = entropy.choice(self.partitions)
+            sequence = sequences.get(key, 0)
+            count = entropy.between(1, 4)
+            batch = _batch(name, key, sequence, count, producer_id, epoch, entropy)
+            self.unfinished[name] = f"produce to {key} sequence {sequence}"
+            await self._until_acknowledged(router, key, batch)
+            self.unfinished.pop(name, None)
+            sequences[key] = sequence + count
+
+    async def _producer_id(self, router: Router) -> tuple[int, int]:
+        while True:
+            try:
+                answer = await router.send_to_any(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                )
+            except KctlError:
+                await sleep(router.runtime.scheduler, PAUSE_MS)
+                continue
+            if not answer.error_code:
+                return answer.producer_id, answer.producer_epoch
+            await sleep(router.runtime.scheduler, PAUSE_MS)
+
+    async def _until_acknowledged(self, router: Router, key: Key, batch: bytes) -> None:
+        while not self.is_over:
+            try:
+                answer = await router.send_to_leader(
+                    TopicPartition(*key), _produce_request(key, batch, acks=-1)
+                )
+            except KctlError:
+                await sleep(router.runtime.scheduler, PAUSE_MS)
+                continue
+            found = answer.responses[0].partitions[0]
+            code = found.error_code
+            if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self.acknowledged += 1
+                self._check_acknowledged(key, batch, found.base_offset)
+                return
+            if code in REFUSALS:
+                self.cluster.fail(
+                    f"{router.runtime.scheduler.name}: a batch in order to {key} is refused with"  # type: ignore[attr-defined]
+                    f" {ErrorCode(code).name}"
+                )
+                return
+            await sleep(router.runtime.scheduler, PAUSE_MS)
+
+    def _check_acknowledged(self, key: Key, batch: bytes, base_offset: int) -> None:
+        sent = identities(batch, 1 << 62)[0]
+        ledger = self.invariants.ledgers.get(key)
+        found = [] if ledger is None else ledger.batches
+        if base_offset >= 0 and ledger is not None:
+            found = ledger.at(base_offset)
+        for committed in found:
+            if (
+                committed.producer_id == sent.producer_id
+                and committed.base_sequence == sent.base_sequence
+                and committed.crc == sent.crc
+            ):
+                return
+        self.cluster.fail(
+            f"{key}: producer {sent.producer_id} was told that its batch with sequence "
+            f"{sent.base_sequence} is at {base_offset}, and it is not committed"
+        )
+
+    async def _produce_plain(self, name: str, router: Router, entropy: SimEntropy) -> None:
+        """acks=1 and no second try."""
+        count = 0
+        while not self.is_over and not self.is_draining:
+            await sleep(router.runtime.scheduler, entropy.between(1, 3 * PAUSE_MS))
+            if not self.partitions:
+                continue
+            key = entropy.choice(self.partitions)
+            count += 1
+            batch = _batch(name, key, count, entropy.between(1, 3), -1, -1, entropy)
+            try:
+                await router.send_to_leader(
+                    TopicPartition(*key), _produce_request(key, batch, acks=1), timeout_ms=300
+                )
+            except KctlError:
+                continue
+
+    # --- readers -----------------------------------------------------------------------------
+
+    async def _read(self, name: str, router: Router, entropy: SimEntropy) -> None:
+        del name
+        offsets = self.read_to
+        while not self.is_over:
+            await sleep(router.runtime.scheduler, entropy.between(20, 3 * PAUSE_MS))
+            for key in list(self.partitions):
+                offset = offsets.setdefault(key, 0)
+                try:
+                    answer = await router.send_to_leader(
+                        TopicPartition(*key), _fetch_request(key, offset), timeout_ms=500
+                    )
+                except KctlError:
+                    continue
+                found = answer.responses[0].partition_responses[0]
+                if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    # A new leader's high watermark may be behind; its log must not be.
+                    self.cluster.fail(f"{key}: offset {offset} was readable and is out of range")
+                elif not found.error_code and found.record_set:
+                    offsets[key] = self._take(key, offset, bytes(found.record_set))
+
+    def _take(self, key: Key, offset: int, data: bytes) -> int:
+        ledger = self.invariants.ledgers[key]
+        for batch in identities(data, 1 << 62):
+            if batch.last_offset < offset:
+                continue
+            if batch.base_offset != offset:
+                self.cluster.fail(f"{key}: read {batch} where {offset} comes next")
+            committed = ledger.at(batch.base_offset)
+            if committed != [batch]:
+                self.cluster.fail(f"{key}: read {batch}, committed is {[*map(str, committed)]}")
+            self.records_read += batch.last_offset - batch.base_offset + 1
+            offset = batch.last_offset + 1
+        return offset
+
+    # --- a group -----------------------------------------------------------------------------
+
+    async def _commit(self, name: str, router: Router, entropy: SimEntropy) -> None:
+        scheduler = router.runtime.scheduler
+        last = -1
+        number = 0
+        # Commits that may still be under way: nothing orders them behind later ones.
+        unsure: set[int] = set()
+        while not self.is_over and not self.is_draining:
+            await sleep(scheduler, entropy.between(50, 400))
+            if not self.partitions:
+                continue
+            key = self.partitions[0]
+            number += 1
+            self.unfinished[name] = f"commit {number}"
+            while not self.is_over:
+                try:
+                    code = await _commit_offset(router, key, number)
+                except KctlError:
+                    code = -1
+                    unsure.add(number)
+                if not code:
+                    last = number
+                    self.commits += 1
+                    break
+                await sleep(scheduler, PAUSE_MS)
+            self.unfinished.pop(name, None)
+            if entropy.chance(300):
+                try:
+                    found = await _committed_offset(router, key)
+                except KctlError:
+                    continue
+                if found is not None and found != last and found not in unsure:
+                    self.cluster.fail(f"group: offset {last} was committed, {found} is read")
+
+    # --- an operator -------------------------------------------------------------------------
+
+    async def _operate(self, name: str, router: Router, entropy: SimEntropy) -> None:
+        del name
+        scheduler = router.runtime.scheduler
+        for topic in self._topic_names:
+            await self._create(router, topic, entropy.between(1, 3))
+            await sleep(scheduler, entropy.between(0, 2_000))
+        while not self.is_over and not self.is_draining:
+            await sleep(scheduler, entropy.between(300, 3_000))
+            try:
+                if entropy.chance(600):
+                    await self._reassign(router, entropy)
+                else:
+                    await self._elect(router, entropy)
+            except KctlError:
+                continue
+
+    async def _create(self, router: Router, topic: str, partitions: int) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(name=topic, num_partitions=partitions, replication_factor=self.rf)
+            ],
+            timeout_ms=1_000,
+        )
+        while not self.is_over:
+            try:
+                answer = await router.send_to_controller(request)
+                code = answer.topics[0].error_code
+            except KctlError:
+                code = -1
+            # A broker says so of what it has merely begun to create, too.
+            if code == ErrorCode.TOPIC_ALREADY_EXISTS and not self.invariants.knows(topic):
+                code = -1
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self.topics_made += 1
+                self.partitions += [(topic, number) for number in range(partitions)]
+                return
+            await sleep(router.runtime.scheduler, PAUSE_MS)
+
+    async def _reassign(self, router: Router, entropy: SimEntropy) -> None:
+        if not self.partitions:
+            return
+        topic, number = entropy.choice(self.partitions)
+        target = entropy.sample(sorted(self.cluster.brokers), self.rf)
+        cancel = entropy.chance(150)
+        self.reassignments += 1
+        self.cluster.tell(
+            "operator", "reassign", f"{topic}-{number} {'cancel' if cancel else target}"
+        )
+        await router.send_to_controller(
+            AlterPartitionReassignmentsRequest(
+                topics=[
+                    ReassignableTopic(
+                        name=topic,
+                        partitions=[
+                            ReassignablePartition(
+                                partition_index=number, replicas=None if cancel else target
+                            )
+                        ],
+                    )
+                ],
+                timeout_ms=1_000,
+            )
+        )
+
+    async def _elect(self, router: Router, entropy: SimEntropy) -> None:
+        if not self.partitions:
+            return
+        topic, number = entropy.choice(self.partitions)
+        self.elections += 1
+        self.cluster.tell("operator", "elect", f"{topic}-{number}")
+        await router.send_to_controller(
+            ElectLeadersRequest(
+                topic_partitions=[TopicPartitions(topic=topic, partition_id=[number])],
+                timeout_ms=1_000,
+            )
+        )
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+def _batch(
+    name: str, key: Key, sequence: int, count: int, producer_id: int, epoch: int,
+    entropy: SimEntropy,
+) -> bytes:  # fmt: skip
+    is_plain = producer_id < 0
+    builder = RecordBatchBuilder(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=-1 if is_plain else sequence
+    )
+    for n in range(count):
+        value = f"{name} {key[0]}-{key[1]} {sequence + n} ".encode()
+        builder.append(
+            timestamp=1_600_000_000_000 + sequence,
+            key=None,
+            value=value + entropy.random_bytes(entropy.between(0, 120)),
+        )
+    return bytes(builder.build())
+
+
+def _produce_request(key: Key, batch: bytes, *, acks: int) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=PRODUCE_TIMEOUT_MS,
+        topics=[
+            TopicProduceData(
+                name=key[0],
+                partitions=[PartitionProduceData(partition_index=key[1], records=batch)],
+            )
+        ],
+    )
+
+
+def _fetch_request(key: Key, offset: int) -> FetchRequest:
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[
+            FetchTopic(
+                topic=key[0],
+                partitions=[
+                    FetchPartition(
+                        partition=key[1], fetch_offset=offset, partition_max_bytes=1 << 20
+                    )
+                ],
+            )
+        ],
+    )
+
+
+async def _commit_offset(router: Router, key: Key, offset: int) -> int:
+    answer = await router.send_to_coordinator(
+        GROUP,
+        OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id=-1,
+            member_id="",
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=key[0],
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=key[1], committed_offset=offset, committed_metadata=""
+                        )
+                    ],
+                )
+            ],
+        ),
+    )
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+async def _committed_offset(router: Router, key: Key) -> int | None:
+    answer = await router.send_to_coordinator(
+        GROUP,
+        OffsetFetchRequest(
+            group_id=GROUP,
+            topics=[OffsetFetchRequestTopic(name=key[0], partition_indexes=[key[1]])],
+        ),
+    )
+    if answer.error_code or answer.topics[0].partitions[0].error_code:
+        return None
+    return int(answer.topics[0].partitions[0].committed_offset)
