@@ -24,6 +24,8 @@ from kctl.store.zookeeper_words import WORD_BYTES, ServerFacts, answer, is_word
 FRAME_BYTES_MAX = MAX_DATA_BYTES + 64 * 1024
 CONNECTIONS_MAX = 2_000
 GREETING_MS = 10_000
+# Between two lines about clients, of which there may be many that do the same.
+COMPLAINT_MS = 100
 # Unsent bytes above which a client is not read from, and above which it is cut off.
 UNSENT_BYTES_PAUSE = 1 << 20
 UNSENT_BYTES_MAX = 64 << 20
@@ -63,6 +65,7 @@ class ZooKeeperServer:
         self._listener: Listener | None = None
         self._connections: dict[_Connection, None] = {}
         self._is_accepting = True
+        self._complained_ms = -COMPLAINT_MS
         self._emptied: Future[None] | None = None
 
     def start(self, host: str, port: int) -> int:
@@ -91,6 +94,13 @@ class ZooKeeperServer:
             self._listener.resume_accepting()
         if self._emptied is not None and not self._connections and not self._emptied.done:
             self._emptied.set_result(None)
+
+    def complain(self, words: str) -> None:
+        """A line for the operator, unless there was one just now."""
+        now_ms = self.runtime.clock.monotonic_ms()
+        if now_ms - self._complained_ms >= COMPLAINT_MS:
+            self._complained_ms = now_ms
+            self.runtime.trace.warning(words)
 
     def until_empty(self) -> Future[None]:
         """Done when the last client has gone; nobody is sent away."""
@@ -229,7 +239,7 @@ class _Connection:
     def complain(self, words: str) -> None:
         """A line for the operator about this client."""
         host, port = self.transport.peer
-        self._server.runtime.trace.warning(f"ZooKeeper client {host}:{port}: {words}")
+        self._server.complain(f"ZooKeeper client {host}:{port}: {words}")
 
     def untold_sent(self) -> None:
         """Answers left: go on with what was asked meanwhile."""

@@ -261,7 +261,8 @@ class Conversation:
         self._untold -= 1
         if self._database.failure is not None:
             # Nobody may hear of what a restart would not find.
-            self._end_because(str(self._database.failure))
+            if self._state is not _State.ENDED:
+                self._end_because(str(self._database.failure))
             return
         self._peer.send(frame)
         if was_full:

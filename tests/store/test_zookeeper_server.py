@@ -347,6 +347,13 @@ def test_garbage_ends_its_connection_and_no_other(loop, served, connect, garbage
     assert client.ask(OpCode.PING, xid=-2) == (0, b"")
 
 
+def test_refusals_in_a_row_are_one_line_of_the_log(loop, connect):
+    client = connect()
+    for _ in range(20):
+        assert client.ask(16)[0] == ErrorNumber.UNIMPLEMENTED
+    assert len(loop.trace.warnings) < 20
+
+
 def test_request_cut_short_ends_the_connection_and_the_session_lives(served, connect):
     client = connect()
     client.say(OpCode.GET_DATA, encode_int(1000) + b"/")

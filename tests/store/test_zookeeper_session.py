@@ -6,6 +6,7 @@ from random import Random  # noqa: TID251 - seeded
 
 import pytest
 
+from kctl.errors import StorageError
 from kctl.runtime.future import sleep
 from kctl.runtime.real import make_runtime
 from kctl.store.database import ZnodeDatabase
@@ -154,6 +155,20 @@ def test_answers_wait_for_the_sync_that_covers_them_and_a_full_conversation_says
     runtime.scheduler.run_until(runtime.scheduler.spawn(sleep(runtime.scheduler, 1)))
     assert len(peer.frames) == UNTOLD_MAX
     assert peer.times_room == 1
+
+
+def test_failed_sync_ends_the_conversation_with_one_word_and_no_answer(runtime, tmp_path: Path):
+    def fail():
+        raise StorageError("disk on fire")
+
+    database = ZnodeDatabase.open(runtime, str(tmp_path), fsync=True)
+    conversation, peer = converse(database)
+    conversation.receive(GREETING)
+    for number in range(10):
+        conversation.receive(request(number, OpCode.CREATE, create(f"/{number}")))
+    database._journal.sync = fail
+    runtime.scheduler.run_until(runtime.scheduler.spawn(sleep(runtime.scheduler, 50)))
+    assert (peer.frames, len(peer.complaints), peer.is_closed) == ([], 1, True)
 
 
 def test_password_of_another_session_or_secret_is_wrong():
