@@ -49,7 +49,6 @@ NOTES = {
 }
 # Why topics' settings have no effect: the first pattern that matches a name explains it.
 TOPIC_REASONS = (
-    (r".*\.replication\.throttled\.replicas", "several brokers: not yet"),
     (
         r"delete\.retention\.ms|(min|max)\.compaction\.lag\.ms|min\.cleanable\.dirty\.ratio",
         "compaction: not yet, compacted topics only grow",
@@ -80,11 +79,12 @@ def _is_topic_level(file: str, owner: str) -> bool:
 
 
 @cache
-def _controller_words() -> frozenset[object]:
-    """Constants in the controller, which reads topics' settings from the store by name."""
+def _words() -> frozenset[object]:
+    """Constants in the controller, which reads topics' settings from the store by name, and of the
+    throttles, which follow them by name."""
     return frozenset(
         node.value
-        for path in (BROKER / "controller").glob("*.py")
+        for path in [*(BROKER / "controller").glob("*.py"), BROKER / "cluster_member.py"]
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant)
     )
@@ -94,7 +94,7 @@ def _controller_words() -> frozenset[object]:
 def effective_topic_settings() -> frozenset[str]:
     """Names of the topic settings that something looks up."""
     by_attribute = {name.replace(".", "_"): name for name in TOPIC_CONFIGS}
-    return frozenset(TOPIC_CONFIGS.keys() & _controller_words()) | frozenset(
+    return frozenset(TOPIC_CONFIGS.keys() & _words()) | frozenset(
         by_attribute[attribute]
         for file, owner, attribute in _lookups()
         if attribute in by_attribute

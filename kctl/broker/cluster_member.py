@@ -33,13 +33,19 @@ class ClusterMember:
         config = services.config
         listener = config.inter_broker_listener
         cache = services.metadata_cache
-        services.replica_manager.leader_quota = _quota(services, "leader")
+        services.replica_manager.leader_quota = _quota(
+            services, "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+        )
         self.fetchers = FetcherManager(
             services.runtime,
             services.replica_manager,
             fetcher_options(services.broker_id, config),
             lambda broker_id: cache.broker_endpoint(broker_id, listener),
-            _quota(services, "follower"),
+            _quota(
+                services,
+                "follower.replication.throttled.replicas",
+                "follower.replication.throttled.rate",
+            ),
         )
         self._controller = ControllerChannel(
             services.runtime,
@@ -101,12 +107,12 @@ class ClusterMember:
         self.fetchers.shutdown()
 
 
-def _quota(services: Services, role: str) -> ReplicationQuota:
-    """A bound on copying that follows the settings `<role>.replication.throttled.*`."""
+def _quota(services: Services, replicas_key: str, rate_key: str) -> ReplicationQuota:
+    """A bound on copying that follows these settings of topics and of brokers."""
     configs, config = services.dynamic_configs, services.config
     quota = ReplicationQuota(
         services.broker_id,
-        f"{role}.replication.throttled.replicas",
+        replicas_key,
         configs.topic,
         window_ms=config.replication_quota_window_size_seconds * 1000,
         window_count=config.replication_quota_window_num,
@@ -115,7 +121,7 @@ def _quota(services: Services, role: str) -> ReplicationQuota:
     def take_rate(entity_type: str = BROKERS, _name: str = "") -> None:
         if entity_type == BROKERS:
             own = configs.overrides(BROKERS, str(services.broker_id))
-            quota.set_rate(own.get(f"{role}.replication.throttled.rate"))
+            quota.set_rate(own.get(rate_key))
 
     take_rate()
     configs.on_change(take_rate)

@@ -31,12 +31,12 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "sasl.mechanism.inter.broker.protocol",
         "sasl.server.callback.handler.class",
     ),
-    "several brokers: not yet": (
-        "control.plane.listener.name",
+    "the controller's requests come over the ordinary listener": ("control.plane.listener.name",),
+    "moves between log directories: not yet": ("num.replica.alter.log.dirs.threads",),
+    "a broker follows each leader over one connection": ("num.replica.fetchers",),
+    "connections between brokers have fixed limits as yet": (
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
-        "num.replica.alter.log.dirs.threads",
-        "num.replica.fetchers",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
     ),
