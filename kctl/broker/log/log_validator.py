@@ -88,12 +88,14 @@ def validate_records(
     size = len(records)
     if size >= RECORD_BATCH_OVERHEAD and rules.magic == 2:
         header = read_header(records)
-        codec = header.attributes & COMPRESSION_MASK
+        # Unpacked, as looking fields up by name costs more than the checks.
+        _, length, _, magic, _, attributes, _, _, _, _, _, _, count = header
+        codec = attributes & COMPRESSION_MASK
         if (
-            header.magic == 2
-            and header.length + LOG_OVERHEAD == size
+            magic == 2
+            and length + LOG_OVERHEAD == size
             and (rules.compression_type is None or rules.compression_type == codec)
-            and not header.attributes & TIMESTAMP_TYPE_MASK
+            and not attributes & TIMESTAMP_TYPE_MASK
             and (not rules.needs_every_record or origin is _COORDINATOR)
         ):
             if origin is _COORDINATOR:
@@ -109,7 +111,7 @@ def validate_records(
                 data, is_whole = _prefix_of(codec, records, CHECKED_BYTES)
                 start = 0
             found = check_records(
-                data, start, len(data), header.record_count,
+                data, start, len(data), count,
                 is_whole=is_whole, is_compressed=codec != 0,
             )  # fmt: skip
             if found is not None:
@@ -148,21 +150,24 @@ def _assign(
     """Number the batch in place; `found` is what `check_records` said of the timestamps."""
     if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
         records = bytearray(records)
-    last_offset = next_offset + header.last_offset_delta
-    offset_of_max_timestamp = last_offset
-    max_timestamp = header.max_timestamp
-    attributes = header.attributes
+    (
+        _, length, _, _, _, sent_attributes, last_offset_delta, base_timestamp, sent_max_timestamp,
+        producer_id, producer_epoch, base_sequence, count,
+    ) = header  # fmt: skip
+    last_offset = offset_of_max_timestamp = next_offset + last_offset_delta
+    max_timestamp = sent_max_timestamp
+    attributes = sent_attributes
     number, delta = found
     if rules.timestamp_type == LOG_APPEND_TIME:
         max_timestamp = now_ms
         attributes |= TIMESTAMP_TYPE_MASK
     elif number >= 0:
-        max_timestamp = header.base_timestamp + delta
+        max_timestamp = base_timestamp + delta
         if not codec:
             has_timestamp = max_timestamp != NO_TIMESTAMP
             offset_of_max_timestamp = next_offset + number if has_timestamp else -1
-    _ASSIGNMENT.pack_into(records, 0, next_offset, header.length, leader_epoch)
-    if max_timestamp != header.max_timestamp or attributes != header.attributes:
+    _ASSIGNMENT.pack_into(records, 0, next_offset, length, leader_epoch)
+    if max_timestamp != sent_max_timestamp or attributes != sent_attributes:
         INT16.pack_into(records, ATTRIBUTES_OFFSET, attributes)
         INT64.pack_into(records, MAX_TIMESTAMP_OFFSET, max_timestamp)
         UINT32.pack_into(records, CRC_OFFSET, crc32c(memoryview(records)[ATTRIBUTES_OFFSET:]))
@@ -172,10 +177,10 @@ def _assign(
         last_offset,
         max_timestamp,
         offset_of_max_timestamp,
-        header.record_count,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
+        count,
+        producer_id,
+        producer_epoch,
+        base_sequence,
         attributes & TRANSACTIONAL_MASK != 0,
         attributes & CONTROL_MASK != 0,
     )
