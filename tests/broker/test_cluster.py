@@ -159,6 +159,21 @@ def test_a_clean_stop_hands_leadership_over_before_the_broker_goes(cluster):
     assert cluster.end(3, "t") == 20
 
 
+def test_who_waits_for_a_replica_waits_no_longer_than_it_is_in_the_isr(cluster):
+    """The leader stays; it is the controller that takes the other one out."""
+    cluster.start(1, 2, replica_lag_time_max_ms=600_000)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10)
+    cluster.brokers[2].member.fetchers.shutdown()
+    producer = Producer(cluster.router(), "t")
+    sent = cluster.runtime.scheduler.spawn(producer.send([NewRecord(key=b"k", value=b"waits")]))
+    cluster.until(lambda: cluster.end(1, "t") == 11, "it is appended")
+    cluster.stop(2)
+    assert [result.error for result in cluster.run(sent)] == [None]
+    # Once: nobody had to send it again.
+    assert cluster.end(1, "t") == 11
+
+
 def test_a_partition_moves_with_its_records(cluster):
     cluster.start(1, 2, 3)
     create(cluster, "t", p0=[1, 2])

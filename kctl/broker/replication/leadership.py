@@ -88,7 +88,7 @@ class Leadership:
         refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return LeaderAndIsrResponse(error_code=refusal)
-        errors, changes = [], []
+        errors, changes, kept = [], [], []
         for topic, state in leader_and_isr_states(body):
             code, change = self._apply(topic, state)
             errors.append(
@@ -98,7 +98,12 @@ class Leadership:
             )
             if change is not None:
                 changes.append(change)
+            elif code == ErrorCode.NONE:
+                kept.append((topic, state.partition_index))
         self._announce(changes)
+        for key in kept:
+            # Who leads on may have got a smaller ISR: acks=all waits for fewer now.
+            self._replicas.wake(key)
         return LeaderAndIsrResponse(partition_errors=errors)
 
     def _apply(
