@@ -15,10 +15,12 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.admin.cluster import ClusterAdmin
     from kctl.admin.configs import ConfigAdmin
+    from kctl.admin.elections import ElectionAdmin
     from kctl.admin.groups import GroupAdmin
     from kctl.admin.log_dirs import LogDirAdmin
     from kctl.admin.offset_reset import OffsetReset
     from kctl.admin.offsets import OffsetAdmin
+    from kctl.admin.reassignment import ReassignmentAdmin
     from kctl.admin.topics import TopicAdmin
     from kctl.admin.transactions import TransactionAdmin
     from kctl.client.router import Router
@@ -112,3 +114,17 @@ class AdminClient:
         from kctl.admin.log_dirs import LogDirAdmin
 
         return LogDirAdmin(self.router)
+
+    @cached_property
+    def elections(self) -> "ElectionAdmin":
+        """Elect leaders."""
+        from kctl.admin.elections import ElectionAdmin
+
+        return ElectionAdmin(self.router)
+
+    @cached_property
+    def reassignments(self) -> "ReassignmentAdmin":
+        """Move replicas to other brokers."""
+        from kctl.admin.reassignment import ReassignmentAdmin
+
+        return ReassignmentAdmin(self.router)

@@ -3,7 +3,7 @@
 Kafka 2.7: kafka.admin.LogDirsCommand; KIP-113
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,3 +80,31 @@ class LogDirAdmin:
                     LogDirDescription(broker_id, item.log_dir, replicas, error_of(item.error_code))
                 )
         return described
+
+    async def move(
+        self, paths: Mapping[tuple[TopicPartition, int], str]
+    ) -> dict[tuple[TopicPartition, int], ApiError | None]:
+        """Tell brokers in which of their directories these replicas are to be. For a replica that
+        a broker does not have yet it remembers the directory: REPLICA_NOT_AVAILABLE."""
+        from kctl.protocol.messages.alter_replica_log_dirs import (
+            AlterReplicaLogDir,
+            AlterReplicaLogDirsRequest,
+            AlterReplicaLogDirTopic,
+        )
+
+        outcomes: dict[tuple[TopicPartition, int], ApiError | None] = {}
+        for broker_id in sorted({broker_id for _, broker_id in paths}):
+            dirs: dict[str, AlterReplicaLogDir] = {}
+            for (tp, broker), path in sorted(paths.items()):
+                if broker == broker_id:
+                    wanted = dirs.setdefault(path, AlterReplicaLogDir(path=path))
+                    wanted.topics.append(
+                        AlterReplicaLogDirTopic(name=tp.topic, partitions=[tp.partition])
+                    )
+            request = AlterReplicaLogDirsRequest(dirs=list(dirs.values()))
+            response = await self._router.send_to_broker(broker_id, request)
+            for topic in response.results:
+                for item in topic.partitions:
+                    tp = TopicPartition(topic.topic_name, item.partition_index)
+                    outcomes[tp, broker_id] = error_of(item.error_code)
+        return outcomes

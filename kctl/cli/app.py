@@ -29,6 +29,8 @@ class CommandRow:
     module: str
     help: str
     is_group: bool = False
+    # The command of the group that is meant where an option follows the group's name.
+    default: str | None = None
 
 
 COMMANDS = (
@@ -45,11 +47,24 @@ COMMANDS = (
     ),
     CommandRow("produce", "kctl.cli.produce", "Write records to a topic."),
     CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
-    CommandRow("cluster", "kctl.cli.cluster", "Show brokers and the controller.", is_group=True),
+    CommandRow("elect", "kctl.cli.elect", "Elect leaders of partitions.", is_group=True),
+    CommandRow(
+        "reassign",
+        "kctl.cli.reassign",
+        "Plan, execute, watch moves of replicas.",
+        is_group=True,
+        default="kafka",
+    ),
+    CommandRow(
+        "throttle", "kctl.cli.throttle", "Show, change, end throttles of moves.", is_group=True
+    ),
+    CommandRow(
+        "cluster", "kctl.cli.cluster", "Show brokers, check a cluster's health.", is_group=True
+    ),
     CommandRow(
         "broker",
         "kctl.cli.broker",
-        "Stop, kill, restart brokers of a local cluster.",
+        "Describe, drain, stop, restart brokers.",
         is_group=True,
     ),
     CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
@@ -134,6 +149,15 @@ def hoist_shared_options(words: Sequence[str]) -> list[str]:
     return rest[:depth] + leading + rest[depth:]
 
 
+def spell_out(words: Sequence[str]) -> list[str]:
+    """`kctl reassign --execute ...` means `kctl reassign kafka --execute ...`."""
+    defaults = {row.name: row.default for row in COMMANDS}
+    default = defaults.get(words[0]) if words else None
+    if default and len(words) > 1 and words[1].startswith("-") and words[1] not in HELP_OPTIONS:
+        return [words[0], default, *words[1:]]
+    return list(words)
+
+
 def run(words: Sequence[str]) -> int:
     """Run the command line `words`; the exit status."""
     try:
@@ -143,7 +167,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    arguments = hoist_shared_options(words)
+    arguments = spell_out(hoist_shared_options(words))
     app = build_app(arguments)
     outcome = quick.run(app, arguments)
     if isinstance(outcome, int):

@@ -1,16 +1,19 @@
-"""kctl broker: the brokers of a local cluster (`kctl serve --brokers N`), one by one."""
+"""kctl broker: describe, decommission, and of a local cluster list, stop, kill, restart."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kctl.cli.command import local_command
+from kctl.cli.broker_describe import decommission, describe
+from kctl.cli.command import DANGEROUS, READS, local_command, remote_command
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, OutputFormat, Table
 from kctl.errors import UnreachableError
 
 app = typer.Typer(rich_markup_mode=None)
+remote_command(app, "describe", READS)(describe)
+remote_command(app, "decommission", DANGEROUS)(decommission)
 
 # A broker may recover logs before it is ready.
 ANSWER_TIMEOUT_MS = 180_000

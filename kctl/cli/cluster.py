@@ -1,7 +1,8 @@
-"""kctl cluster: what brokers there are and who the controller is."""
+"""kctl cluster: describe, health."""
 
 import typer
 
+from kctl.cli.cluster_health import health
 from kctl.cli.command import READS, remote_command
 from kctl.cli.failures import DONE
 from kctl.cli.output import Table
@@ -10,21 +11,18 @@ from kctl.cli.session import Session
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.callback()
-def _cluster() -> None:
-    """Makes this a group even while it has one command."""
-
-
 @remote_command(app, "describe", READS)
 def describe(session: Session) -> int:
-    """Show the brokers, the controller and the cluster's id.
+    """Show the brokers, the controller, the cluster's id, and what each broker holds.
 
     \b
     Examples:
       kctl cluster describe
       kctl cluster describe -o json
     """
-    cluster = session.run(lambda admin: admin.cluster.describe())
+    from kctl.admin.broker_loads import describe_brokers
+
+    cluster, loads = session.run(describe_brokers)
     brokers = [
         {
             "broker": broker.broker_id,
@@ -32,6 +30,8 @@ def describe(session: Session) -> int:
             "port": broker.port,
             "rack": broker.rack,
             "controller": broker.is_controller,
+            "leaders": loads[broker.broker_id].leaders,
+            "replicas": loads[broker.broker_id].replicas,
         }
         for broker in cluster.brokers
     ]
@@ -43,3 +43,6 @@ def describe(session: Session) -> int:
     table = Table(list(brokers[0]) if brokers else [], brokers, f"cluster {cluster.cluster_id}")
     session.output.show_one(document, [table], name="cluster_id")
     return DONE
+
+
+remote_command(app, "health", READS)(health)

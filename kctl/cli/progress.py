@@ -9,19 +9,28 @@ _MIB = 1024 * 1024
 class ProgressBar:
     """Drawn on stderr while it is a terminal; `close` wipes it away."""
 
-    def __init__(self, total_bytes: int, *, is_shown: bool | None = None) -> None:
+    def __init__(
+        self, total_bytes: int, *, is_shown: bool | None = None, unit: str | None = None
+    ) -> None:
+        """With `unit` it counts those, and not bytes."""
+        self._unit = unit
         self._total = max(1, total_bytes)
         self._is_shown = sys.stderr.isatty() if is_shown is None else is_shown
         self._drawn = ""
 
-    def update(self, done_bytes: int) -> None:
-        """So much is done."""
+    def resize(self, total_bytes: int) -> None:
+        """There is more to do than was known, or less."""
+        self._total = max(1, total_bytes)
+
+    def update(self, done_bytes: int, words: str = "") -> None:
+        """So much is done; `words` follow."""
         share = min(1.0, done_bytes / self._total)
         full = round(share * _WIDTH)
+        unit, each = (self._unit, 1) if self._unit else ("MiB", _MIB)
         text = (
-            f"{'█' * full}{'·' * (_WIDTH - full)} {share:4.0%}  {done_bytes / _MIB:,.0f} of "
-            f"{self._total / _MIB:,.0f} MiB"
-        )
+            f"{'█' * full}{'·' * (_WIDTH - full)} {share:4.0%}  {done_bytes / each:,.0f} of "
+            f"{self._total / each:,.0f} {unit}{words}"
+        ).ljust(len(self._drawn))
         if self._is_shown and text != self._drawn:
             sys.stderr.write(f"\r{text}")
             sys.stderr.flush()

@@ -53,6 +53,11 @@ class Session:
             self._runtime = make_runtime(None if is_debugging else NullTrace())
         return self._runtime
 
+    def without_questions(self) -> "Session":
+        """This one, as with --yes: for the flags of tools that never ask."""
+        self._assume_yes = True
+        return self
+
     def now_ms(self) -> int:
         """Wall time, for times relative to now."""
         return self.runtime.clock.wall_ms()

@@ -1,4 +1,4 @@
-"""Durations and instants as people type them."""
+"""Durations, instants and sizes as people type and read them."""
 
 import re
 from datetime import UTC, datetime
@@ -11,6 +11,8 @@ _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
     r"(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?(?:/s)?", re.IGNORECASE)
+_SIZE_UNITS = ("", "k", "m", "g", "t")
 # Bare digits of at least this length are milliseconds since the epoch, not a year.
 _EPOCH_DIGITS_MIN = 9
 
@@ -63,3 +65,38 @@ def format_instant(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
     return instant.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+
+
+def parse_bytes(text: str) -> int:
+    """`1500`, `50MB`, `1.5GiB`; a rate may end in `/s`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"Not a number of bytes: {text}", hint="e.g. 1048576, 50MB, 1.5GiB")
+    number, unit, is_binary = found.groups()
+    base = 1024 if is_binary else 1000
+    return round(float(number) * float(base ** _SIZE_UNITS.index(unit.lower())))
+
+
+def format_bytes(count: int) -> str:
+    """`1.5 GiB`: three digits at most but for bytes."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def format_duration(duration_ms: int) -> str:
+    """`800ms`, `12s`, `3m20s`, `2h05m`, `3d04h`."""
+    seconds = duration_ms // 1000
+    if seconds < 1:
+        return f"{duration_ms}ms"
+    for unit, below, inner, seconds_each in (("m", 3600, "s", 60), ("h", 86400, "m", 3600)):
+        if seconds < 60:
+            return f"{seconds}s"
+        if seconds < below:
+            whole, rest = divmod(seconds, seconds_each)
+            return f"{whole}{unit}{rest // (seconds_each // 60):02d}{inner}"
+    days, rest = divmod(seconds, 86400)
+    return f"{days}d{rest // 3600:02d}h"

@@ -1,0 +1,315 @@
+"""ReplicationThrottle: a limit on what a reassignment copies, which leaves as it came.
+
+Brokers have a rate for what they copy as leader and as follower, topics name the replicas that it
+holds for. `prepare` finds out what is there and returns a ThrottleRecord of what was and what shall
+be; whoever asked keeps it durably, and then calls `apply`. `restore` puts back exactly what was,
+from the record alone, as often as it takes: also from another process, after a crash.
+
+Invariants: nothing is changed that is not in a record; what somebody else changed since is left as
+it is and told. Brokers up to 3.x hide the value of their rate from DescribeConfigs: one that has a
+rate of its own keeps it, since it could not be put back.
+
+Kafka 2.7: kafka.admin.ReassignPartitionsCommand (modifyInterBrokerThrottle, modifyTopicThrottles),
+kafka.server.DynamicConfig; KIP-73.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kctl.admin.configs import (
+    ConfigAdmin,
+    ConfigChanges,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+from kctl.admin.topics import TopicAdmin
+from kctl.errors import CorruptDataError, KctlError
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+RATES = (LEADER_RATE, FOLLOWER_RATE)
+REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+_NAMES = {ResourceType.BROKER: RATES, ResourceType.TOPIC: REPLICAS}
+_ALL = "*"
+_OWN = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+
+
+class Override(NamedTuple):
+    """A value somebody set; None: it is set, but the broker does not show it."""
+
+    value: str | None
+
+
+class ThrottleChange(NamedTuple):
+    """One setting: what was there (None: nothing), and what kctl put there."""
+
+    resource: ConfigResource
+    name: str
+    before: str | None
+    ours: str
+
+
+class Copying(NamedTuple):
+    """Who sends and who receives copies of a partition."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleRecord:
+    """All that one throttle changed."""
+
+    cluster_id: str
+    rate: int
+    changes: tuple[ThrottleChange, ...]
+    # Brokers that keep a rate of their own.
+    kept: tuple[int, ...] = ()
+
+    def to_json(self) -> str:
+        """For the file that outlives us."""
+        changes = [
+            {
+                "type": int(it.resource.resource_type),
+                "resource": it.resource.name,
+                "name": it.name,
+                "before": it.before,
+                "ours": it.ours,
+            }
+            for it in self.changes
+        ]
+        document = {
+            "version": 1,
+            "cluster_id": self.cluster_id,
+            "rate": self.rate,
+            "changes": changes,
+            "kept": list(self.kept),
+        }
+        return json.dumps(document, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "ThrottleRecord":
+        """What `to_json` wrote; CorruptDataError."""
+        try:
+            document = json.loads(text)
+            changes = tuple(
+                ThrottleChange(
+                    ConfigResource(ResourceType(it["type"]), it["resource"]),
+                    it["name"],
+                    it["before"],
+                    it["ours"],
+                )
+                for it in document["changes"]
+            )
+            return cls(document["cluster_id"], document["rate"], changes, tuple(document["kept"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptDataError(f"not a record of a throttle: {error}") from None
+
+
+@dataclass(slots=True)
+class Restored:
+    """What became of one setting when it was put back."""
+
+    change: ThrottleChange
+    # Somebody set something else since: that stays.
+    is_foreign: bool = False
+    error: KctlError | None = None
+
+
+@dataclass(slots=True)
+class Leftover:
+    """A throttle setting found on a broker or topic."""
+
+    resource: ConfigResource
+    values: dict[str, str | None] = field(default_factory=dict)
+
+
+class ThrottleConfigs(Protocol):
+    """The settings that throttles are made of, by requests or by znodes."""
+
+    async def overrides(
+        self, resources: Sequence[ConfigResource], names: Sequence[str]
+    ) -> dict[ConfigResource, dict[str, Override]]:
+        """Those of `names` that each resource overrides."""
+        ...
+
+    async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
+        """Set and delete overrides; raises if any was refused."""
+        ...
+
+    async def resources(self) -> list[ConfigResource]:
+        """All brokers and topics that may have some."""
+        ...
+
+
+class ApiThrottleConfigs:
+    """ThrottleConfigs by DescribeConfigs and IncrementalAlterConfigs."""
+
+    def __init__(self, router: "Router") -> None:
+        self._router = router
+        self._configs = ConfigAdmin(router)
+
+    async def overrides(
+        self, resources: Sequence[ConfigResource], names: Sequence[str]
+    ) -> dict[ConfigResource, dict[str, Override]]:
+        """Those of `names` that each resource overrides; a broker that is gone has none."""
+        found = {}
+        for description in await self._configs.describe(resources, names=names):
+            if description.error is not None:
+                raise description.error
+            found[description.resource] = {
+                entry.name: Override(entry.value)
+                for entry in description.entries
+                if entry.name in names and entry.source in _OWN
+            }
+        return found
+
+    async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
+        """Set and delete overrides; raises if any was refused."""
+        for result in await self._configs.alter(changes):
+            if result.error is not None:
+                raise result.error
+
+    async def resources(self) -> list[ConfigResource]:
+        """All live brokers and all topics."""
+        view = await self._router.refresh([])
+        brokers = [ConfigResource(ResourceType.BROKER, str(b)) for b in sorted(view.brokers)]
+        topics = await TopicAdmin(self._router).list_topics()
+        return brokers + [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
+
+
+class ReplicationThrottle:
+    """Puts throttles on one cluster, and takes them off."""
+
+    def __init__(self, configs: ThrottleConfigs) -> None:
+        self._configs = configs
+
+    async def prepare(
+        self, cluster_id: str, copies: Mapping[TopicPartition, Copying], rate: int
+    ) -> ThrottleRecord:
+        """What a throttle of `rate` bytes a second on each broker would change."""
+        wanted = wanted_settings(copies, rate)
+        current = await self._current(list(wanted))
+        changes = []
+        kept = set()
+        for resource, settings in wanted.items():
+            for name, value in settings.items():
+                before = current[resource].get(name)
+                if before is not None and before.value is None:
+                    kept.add(int(resource.name))
+                    continue
+                old = None if before is None else before.value
+                ours = joined(old, value) if name in REPLICAS else value
+                changes.append(ThrottleChange(resource, name, old, ours))
+        return ThrottleRecord(cluster_id, rate, tuple(changes), tuple(sorted(kept)))
+
+    async def apply(self, record: ThrottleRecord) -> None:
+        """Make it so."""
+        settings: dict[ConfigResource, dict[str, str]] = {}
+        for change in record.changes:
+            if change.ours != change.before:
+                settings.setdefault(change.resource, {})[change.name] = change.ours
+        await self._configs.alter_overrides(
+            {resource: ConfigChanges(set=values) for resource, values in settings.items()}
+        )
+
+    async def change_rate(self, record: ThrottleRecord, rate: int) -> ThrottleRecord:
+        """The record of the same throttle at another rate; to be kept, then applied."""
+        changes = tuple(
+            it._replace(ours=str(rate)) if it.name in RATES else it for it in record.changes
+        )
+        return replace(record, rate=rate, changes=changes)
+
+    async def restore(self, record: ThrottleRecord) -> list[Restored]:
+        """Put back what was, setting by setting."""
+        by_resource: dict[ConfigResource, list[ThrottleChange]] = {}
+        for change in record.changes:
+            by_resource.setdefault(change.resource, []).append(change)
+        results: list[Restored] = []
+        for resource, changes in by_resource.items():
+            try:
+                results += await self._restore(resource, changes)
+            except KctlError as error:
+                results += [Restored(change, error=error) for change in changes]
+        return results
+
+    async def _restore(
+        self, resource: ConfigResource, changes: Sequence[ThrottleChange]
+    ) -> list[Restored]:
+        current = (await self._current([resource]))[resource]
+        results = []
+        back: dict[str, str] = {}
+        gone: list[str] = []
+        for change in changes:
+            now = current.get(change.name)
+            is_ours = now is not None and now.value in (None, change.ours)
+            is_back = (None if now is None else now.value) == change.before
+            results.append(Restored(change, is_foreign=not is_ours and not is_back))
+            if is_ours and change.before is None:
+                gone.append(change.name)
+            elif is_ours and change.before is not None:
+                back[change.name] = change.before
+        if back or gone:
+            await self._configs.alter_overrides({resource: ConfigChanges(set=back, delete=gone)})
+        return results
+
+    async def leftovers(self) -> list[Leftover]:
+        """Every throttle setting in the cluster, whoever set it."""
+        current = await self._current(await self._configs.resources())
+        return [
+            Leftover(resource, {name: it.value for name, it in settings.items()})
+            for resource, settings in current.items()
+            if settings
+        ]
+
+    async def remove(self, leftovers: Iterable[Leftover]) -> None:
+        """Delete them, whatever they are."""
+        await self._configs.alter_overrides(
+            {it.resource: ConfigChanges(delete=list(it.values)) for it in leftovers}
+        )
+
+    async def _current(
+        self, resources: Sequence[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, Override]]:
+        found: dict[ConfigResource, dict[str, Override]] = {it: {} for it in resources}
+        for kind, names in _NAMES.items():
+            asked = [it for it in resources if it.resource_type is kind]
+            if asked:
+                found |= await self._configs.overrides(asked, names)
+        return found
+
+
+def wanted_settings(
+    copies: Mapping[TopicPartition, Copying], rate: int
+) -> dict[ConfigResource, dict[str, str]]:
+    """The settings of brokers and topics for these copies: leaders are throttled where replicas
+    are now, followers where they will be."""
+    brokers = sorted({b for it in copies.values() for b in (*it.sources, *it.destinations)})
+    settings = {
+        ConfigResource(ResourceType.BROKER, str(broker)): dict.fromkeys(RATES, str(rate))
+        for broker in brokers
+    }
+    for tp, (sources, destinations) in sorted(copies.items()):
+        topic = settings.setdefault(
+            ConfigResource(ResourceType.TOPIC, tp.topic), dict.fromkeys(REPLICAS, "")
+        )
+        for name, ends in ((LEADER_REPLICAS, sources), (FOLLOWER_REPLICAS, destinations)):
+            topic[name] = joined(topic[name], ",".join(f"{tp.partition}:{b}" for b in ends))
+    return settings
+
+
+def joined(before: str | None, added: str) -> str:
+    """Both lists of replicas in one; `*` is all of them."""
+    items = [item for item in (before or "").split(",") if item]
+    if items == [_ALL]:
+        return _ALL
+    return ",".join(dict.fromkeys([*items, *(item for item in added.split(",") if item)]))

@@ -1,0 +1,137 @@
+"""Files of reassignments, and how plans are shown."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.output import Table
+from kctl.cli.units import format_bytes, format_duration
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.reassignment_json import Reassignment
+    from kctl.admin.reassignment_plan import ReassignmentPlan
+
+# More changed partitions are counted, not listed, in a table for people.
+ROWS_MAX = 40
+LOAD_COLUMNS = ("broker", "replicas", "leaders", "size", "receives", "sends")
+CHANGE_COLUMNS = ("topic", "partition", "before", "after", "size")
+
+
+def read_text(path: str) -> str:
+    """A file of the user's; UsageError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file") from None
+
+
+def read_reassignment(path: str) -> "Reassignment":
+    """Kafka's JSON, or a plan of kctl's, which is the same."""
+    from kctl.admin.reassignment_json import parse_reassignment
+
+    return parse_reassignment(read_text(path), path)
+
+
+def rollback_path(path: str) -> Path:
+    """`plan.json` is undone by `plan.rollback.json`."""
+    given = Path(path)
+    return given.with_name(f"{given.stem}.rollback.json")
+
+
+def write_plan(plan: "ReassignmentPlan", path: str) -> Path:
+    """Write the plan as Kafka's JSON, and beside it what undoes it; where that is."""
+    from kctl.admin.reassignment_json import format_reassignment
+
+    rollback = rollback_path(path)
+    for target, replicas in ((Path(path), plan.after), (rollback, plan.before)):
+        try:
+            target.write_text(format_reassignment(replicas), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"Cannot write {target}: {error.strerror}") from None
+    return rollback
+
+
+def plan_document(plan: "ReassignmentPlan", rate: int | None) -> dict[str, Any]:
+    """All of a plan, for programs."""
+    sizes = plan.layout.sizes
+    return {
+        "partitions": [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "before": list(plan.before.get(tp, ())),
+                "after": list(after),
+                "size_bytes": sizes.get(tp),
+            }
+            for tp, after in plan.after.items()
+        ],
+        "brokers": [
+            {
+                "broker": it.broker_id,
+                "replicas_before": it.replicas[0],
+                "replicas_after": it.replicas[1],
+                "leaders_before": it.leaders[0],
+                "leaders_after": it.leaders[1],
+                "bytes_before": it.bytes[0],
+                "bytes_after": it.bytes[1],
+                "bytes_in": it.bytes_in,
+                "bytes_out": it.bytes_out,
+            }
+            for it in plan.loads()
+        ],
+        "moves": plan.moves,
+        "bytes_to_move": plan.bytes_to_move,
+        "estimate_ms": plan.estimate_ms(rate),
+    }
+
+
+def change_table(plan: "ReassignmentPlan") -> Table:
+    """The partitions that change, as many as a person reads."""
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "before": list(plan.before.get(tp, ())),
+            "after": list(after),
+            "size": format_bytes(plan.layout.sizes.get(tp, 0)),
+        }
+        for tp, after in list(plan.after.items())[:ROWS_MAX]
+    ]
+    return Table(CHANGE_COLUMNS, rows)
+
+
+def load_table(plan: "ReassignmentPlan") -> Table:
+    """Every broker before and after."""
+
+    def change(pair: tuple[Any, Any]) -> str:
+        return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]} -> {pair[1]}"
+
+    rows = [
+        {
+            "broker": it.broker_id,
+            "replicas": change(it.replicas),
+            "leaders": change(it.leaders),
+            "size": change((format_bytes(it.bytes[0]), format_bytes(it.bytes[1]))),
+            "receives": format_bytes(it.bytes_in),
+            "sends": format_bytes(it.bytes_out),
+        }
+        for it in plan.loads()
+    ]
+    return Table(LOAD_COLUMNS, rows)
+
+
+def summary(plan: "ReassignmentPlan", rate: int | None) -> str:
+    """One line: what moves, and how long it takes."""
+    from kctl.admin.reassignment_plan import ASSUMED_RATE
+
+    more = len(plan.after) - ROWS_MAX
+    told = f"{len(plan.after)} partitions change"
+    told += f" ({more} more than shown)" if more > 0 else ""
+    if not plan.moves:
+        return f"{told}, nothing is copied."
+    seconds = format_duration(plan.estimate_ms(rate))
+    speed = f"{format_bytes(rate or ASSUMED_RATE)}/s a broker"
+    size = format_bytes(plan.bytes_to_move)
+    return f"{told}: {plan.moves} replicas, {size} to copy, about {seconds} at {speed}."
