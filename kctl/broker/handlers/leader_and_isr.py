@@ -20,6 +20,7 @@ from kctl.broker.topic_creation import check_topic_name
 from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.runtime.turns import done_in_turns
 
 
 def handle_leader_and_isr(services: Services, request: Request) -> None:
@@ -47,7 +48,8 @@ async def _leader_and_isr(services: Services, request: Request) -> None:
         if (topic, state.partition_index) not in partitions
     }
     await services.dynamic_configs.load_topics(list(new_topics))
-    request.reply(services.leadership.become_leader_or_follower(body))
+    work = services.leadership.become_leader_or_follower(body)
+    request.reply(await done_in_turns(services.runtime.scheduler, work))
 
 
 def handle_stop_replica(services: Services, request: Request) -> None:

@@ -144,7 +144,7 @@ class DelayedFetch(DelayedOperation):
         self,
         deadline_ms: int,
         params: FetchParams,
-        partitions: Sequence[tuple[Partition, FetchPartition]],
+        partitions: Sequence[tuple[Partition | None, FetchPartition]],
         on_complete: Callable[[], object],
     ) -> None:
         super().__init__(deadline_ms)
@@ -157,6 +157,8 @@ class DelayedFetch(DelayedOperation):
         params = self._params
         total = 0
         for partition, request in self._partitions:
+            if partition is None:
+                return True  # It went away while others were read.
             try:
                 log = partition.readable_log(
                     request.current_leader_epoch, only_leader=params.only_leader

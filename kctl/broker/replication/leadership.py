@@ -3,6 +3,7 @@
 A LeaderAndIsr or StopReplica request is obeyed per partition and only if neither its controller
 epoch nor its leader epoch is older than what is known. Logs are made here, when the controller
 first names a replica; the listener hears of every role taken or lost, in the order of the request.
+Making logs takes time: a request with many replicas is obeyed in parts, with turns for others.
 
 Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`); KIP-380,
 KIP-570 (leader epoch in StopReplica).
@@ -29,9 +30,12 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaResponse,
 )
 from kctl.runtime.clock import Clock
+from kctl.runtime.turns import Work
 
 # A StopReplica of a version without leader epochs, or of a topic's deletion: always newer.
 EPOCH_DURING_DELETE = -2
+# Partitions of a LeaderAndIsr request between two turns for others; 0.1 ms each if logs are made.
+PARTITIONS_PER_TURN = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,20 @@ class Leadership:
 
     # --- LeaderAndIsr ------------------------------------------------------------------------
 
-    def become_leader_or_follower(self, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Obey a LeaderAndIsr request."""
+    def become_leader_or_follower(self, body: LeaderAndIsrRequest) -> Work[LeaderAndIsrResponse]:
+        """Obey a LeaderAndIsr request, or the beginning of one if another controller speaks up
+        in between."""
         refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return LeaderAndIsrResponse(error_code=refusal)
-        errors, changes, kept = [], [], []
-        for topic, state in leader_and_isr_states(body):
+        errors, kept = [], []
+        changes: list[RoleChange] = []
+        for number, (topic, state) in enumerate(leader_and_isr_states(body), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+                if body.controller_epoch < self._replicas.controller_epoch:
+                    self._announce(changes)
+                    return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
             code, change = self._apply(topic, state)
             errors.append(
                 LeaderAndIsrPartitionError(

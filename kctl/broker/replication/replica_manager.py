@@ -10,6 +10,7 @@ Kafka 2.7: kafka.server.ReplicaManager.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kctl.broker.config import BrokerConfig
 from kctl.broker.log.log_manager import LogManager
@@ -42,8 +43,11 @@ from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import Work, in_turns
 
 ACKS_ALL = -1
+# Partitions of one fetch that are read between two turns for others, about 5 ms.
+READS_PER_TURN = 1_000
 # Topics that clients must not write to.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 # Errors of a produce request that say nothing about the log; any other tells where it begins.
@@ -99,6 +103,7 @@ class ReplicaManager:
         # replica.selector.class; None: this broker serves whoever asks it.
         self.select_replica: ReplicaSelector | None = None
         self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._trace = runtime.trace
         self._produces = PurgatoryTimer(runtime)
         self._fetches = PurgatoryTimer(runtime)
@@ -296,34 +301,83 @@ class ReplicaManager:
     ) -> None:
         """Read from each partition; `on_done` gets a result per partition, in order, once
         there are `min_bytes`, something is wrong, or `max_wait_ms` is over."""
-        results = self.read(params, partitions)
+        if len(partitions) < READS_PER_TURN:
+            self._fetched(params, partitions, on_done, self.read(params, partitions))
+        else:
+            done = partial(self._fetched, params, partitions, on_done)
+            in_turns(self._scheduler, self._read_in_parts(params, partitions), done)
+
+    def _fetched(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        on_done: Callable[[list[FetchResult]], object],
+        results: list[FetchResult],
+    ) -> None:
+        """Answer with the results of the first read, or wait for more."""
         if params.is_from_follower:
             self._note_follower(params.replica_id, results)
         if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
             on_done(results)
             return
-        watched = [
-            (self.partitions[topic, request.partition], request) for topic, request in partitions
-        ]
-        operation = DelayedFetch(
-            self._clock.monotonic_ms() + params.max_wait_ms,
-            params,
-            watched,
-            lambda: on_done(self.read(params, partitions)),
-        )
-        # Nothing has happened since the read: there is no need to try again.
-        self._fetches.watch(
-            operation, [(topic, request.partition) for topic, request in partitions]
-        )
+        keys = [(topic, request.partition) for topic, request in partitions]
+        requests = [request for _, request in partitions]
+        watched = list(zip(map(self.partitions.get, keys), requests, strict=True))
+        deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
+        if len(partitions) < READS_PER_TURN:
+            # Nothing has happened since the read: there is no need to try again.
+            self._fetches.watch(
+                DelayedFetch(
+                    deadline_ms,
+                    params,
+                    watched,
+                    lambda: on_done(self.read(params, partitions)),
+                ),
+                keys,
+            )
+        else:
+            again = self._read_in_parts(params, partitions)
+            self._fetches.try_complete_else_watch(
+                DelayedFetch(
+                    deadline_ms,
+                    params,
+                    watched,
+                    lambda: in_turns(self._scheduler, again, on_done),
+                ),
+                keys,
+            )
 
     def read(
         self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
     ) -> list[FetchResult]:
         """One pass over the partitions: slices of files, within the limits of the request."""
-        bytes_left = params.max_bytes
-        results = []
+        results: list[FetchResult] = []
         # KIP-74: the first batch found is given whole, even beyond the limits.
-        min_one_message = not params.is_hard_limit
+        self._read_part(results, params, partitions, params.max_bytes, not params.is_hard_limit)
+        return results
+
+    def _read_in_parts(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
+    ) -> Work[list[FetchResult]]:
+        """`read`, with turns of the loop for others."""
+        results: list[FetchResult] = []
+        limits = params.max_bytes, not params.is_hard_limit
+        for start in range(0, len(partitions), READS_PER_TURN):
+            if start:
+                yield
+            part = partitions[start : start + READS_PER_TURN]
+            limits = self._read_part(results, params, part, *limits)
+        return results
+
+    def _read_part(
+        self,
+        results: list[FetchResult],
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        bytes_left: int,
+        min_one_message: bool,
+    ) -> tuple[int, bool]:
+        """Add the results of some partitions; the limits for those that follow."""
         for topic, request in partitions:
             result = self._read_one(params, topic, request, bytes_left, min_one_message)
             size = len(result.data.records) if result.data and result.data.records else 0
@@ -331,7 +385,7 @@ class ReplicaManager:
                 min_one_message = False
                 bytes_left = max(0, bytes_left - size)
             results.append(result)
-        return results
+        return bytes_left, min_one_message
 
     def _read_one(
         self,

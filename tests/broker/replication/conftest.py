@@ -12,6 +12,7 @@ from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.turns import at_once
 from tests.support.log_world import LogWorld
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -38,13 +39,12 @@ class ReplicationWorld:
             partition_index=0, controller_epoch=controller_epoch, leader=leader,
             leader_epoch=epoch, isr=list(isr), replicas=list(replicas),
         )  # fmt: skip
-        answer = self.leadership.become_leader_or_follower(
-            LeaderAndIsrRequest(
-                controller_epoch=controller_epoch,
-                broker_epoch=BROKER_EPOCH,
-                topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=[state])],
-            )
+        body = LeaderAndIsrRequest(
+            controller_epoch=controller_epoch,
+            broker_epoch=BROKER_EPOCH,
+            topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=[state])],
         )
+        answer = at_once(self.leadership.become_leader_or_follower(body))
         return answer.error_code or answer.partition_errors[0].error_code
 
     @property
