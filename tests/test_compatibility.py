@@ -38,7 +38,7 @@ def test_effects_are_read_off_the_source():
     assert effective["log.retention.hours"] == ""  # goes into log.retention.ms
     assert effective["log.segment.bytes"] == "default of a topic's `segment.bytes`"
     assert "ssl.protocol" not in effective
-    assert "log.cleaner.delete.retention.ms" not in effective  # its topic setting has no effect
+    assert "log.cleaner.threads" not in effective
 
 
 def test_a_stale_page_is_noticed():

@@ -27,7 +27,7 @@ PURE = (
 )  # fmt: skip
 
 # Shells among them: they wait for background jobs.
-PURE_BUT = ("kctl/broker/log/log_manager.py",)
+PURE_BUT = ("kctl/broker/log/log_manager.py", "kctl/broker/log/log_cleaner.py")
 
 # Modules that are reached by name, or from outside: message modules from ApiKey, commands from
 # cli.app's table, and what is for tests.

@@ -48,12 +48,7 @@ NOTES = {
     "queued.max.request.bytes": "`-1`: 64 MiB (Kafka: no limit)",
 }
 # Why topics' settings have no effect: the first pattern that matches a name explains it.
-TOPIC_REASONS = (
-    (
-        r"delete\.retention\.ms|(min|max)\.compaction\.lag\.ms|min\.cleanable\.dirty\.ratio",
-        "compaction: not yet, compacted topics only grow",
-    ),
-)
+TOPIC_REASONS: tuple[tuple[str, str], ...] = ()
 
 # Where settings are defined rather than used.
 _DEFINITIONS = ("broker_settings.py", "topic_configs.py")
@@ -174,7 +169,8 @@ def topic_settings_table() -> Iterator[str]:
     groups: dict[str, list[str]] = {}
     for name in idle:
         groups.setdefault(topic_reason(name) or "?", []).append(name)
-    yield from _by_reason(groups)
+    if groups:
+        yield from _by_reason(groups)
 
 
 def _by_reason(groups: Mapping[str, Iterable[str]]) -> Iterator[str]:

@@ -35,6 +35,7 @@ from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.handlers.plain_produce import PlainProduce
+from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.metadata_cache import MetadataCache
@@ -226,6 +227,7 @@ class Broker:
                 checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
                 high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 producer_expiration_ms=config.transactional_id_expiration_ms,
+                cleaner=lambda: _cleaner_settings(self._effective),
             ),
         )
         self._undo.append(manager.close)
@@ -531,3 +533,15 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
     deleted = [change.topic_partition for change in changes if change.is_deleted]
     if deleted:
         services.group_coordinator.on_partitions_deleted(deleted)
+
+
+def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """As they are now: the cleaner asks anew for every log."""
+    return CleanerSettings(
+        is_enabled=config.log_cleaner_enable,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+    )

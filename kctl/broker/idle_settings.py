@@ -14,6 +14,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "num.network.threads",
         "queued.max.requests",
         "num.recovery.threads.per.data.dir",
+        "log.cleaner.threads",
     ),
     "SASL: not yet; only PLAINTEXT listeners are accepted": (
         "connection.failed.authentication.delay.ms",
@@ -85,19 +86,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "delete.records.purgatory.purge.interval.requests",
         "fetch.purgatory.purge.interval.requests",
         "producer.purgatory.purge.interval.requests",
-    ),
-    "compaction: not yet, compacted topics only grow": (
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.delete.retention.ms",
-        "log.cleaner.enable",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.max.compaction.lag.ms",
-        "log.cleaner.min.cleanable.ratio",
-        "log.cleaner.min.compaction.lag.ms",
-        "log.cleaner.threads",
     ),
     "start offsets are written with the recovery points": (
         "log.flush.start.offset.checkpoint.interval.ms",

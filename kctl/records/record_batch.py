@@ -12,7 +12,8 @@ before it and cost no checksum; only LogAppendTime, which changes the attributes
 costs one. baseOffset, batchLength and magic stand where v0 and v1 messages have theirs, so one
 walk reads a log of mixed formats.
 
-Attributes: bits 0-2 codec, bit 3 LogAppendTime, bit 4 transactional, bit 5 control.
+Attributes: bits 0-2 codec, bit 3 LogAppendTime, bit 4 transactional, bit 5 control; bit 6 says
+that baseTimestamp is a delete horizon (`batch_filter`).
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98, KIP-101
 """
@@ -62,6 +63,7 @@ COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
 
 SEQUENCE_MAX = 2**31 - 1
 

@@ -49,19 +49,20 @@ class Root:
         return f"/{name}"
 
 
-def world_on(disk):
-    return LogWorld(dataclasses.replace(virtual_runtime(), disk=disk), Root(), CONFIG)
+def world_on(disk, config):
+    return LogWorld(dataclasses.replace(virtual_runtime(), disk=disk), Root(), config)
 
 
 class Explorer:
     """One life, and the states that crashes at its operations leave."""
 
-    def __init__(self, seed, order=NameOrder.JOURNAL):
+    def __init__(self, seed, order=NameOrder.JOURNAL, life=None):
         self.seed = seed
         self.states = 0
+        self.found = None
         self._chance = SeededEntropy(seed)
         self._changes = 0
-        self.life = Life(SeededEntropy(seed + 1), SimDisk(order))
+        self.life = (life or Life)(SeededEntropy(seed + 1), SimDisk(order))
 
     def run(self, states_max):
         """Live, and look at up to so many states; how many it were."""
@@ -69,14 +70,26 @@ class Explorer:
         disk.on_change = lambda: self._look(states_max)
         for _ in range(STEPS):
             if self.states < states_max:
-                self.life.step()
+                self._step()
         disk.on_change = None
         return self.states
+
+    def _step(self):
+        try:
+            self.life.step()
+        finally:
+            # What is found during a background job would be that job's failure only.
+            if self.found is not None:
+                raise self.found
 
     def _look(self, states_max):
         self._changes += 1
         chance = self._chance
-        if self.states == states_max or chance.random_below(CHANGES_PER_STATE):
+        if (
+            self.found is not None
+            or self.states == states_max
+            or chance.random_below(CHANGES_PER_STATE)
+        ):
             return
         self.states += 1
         try:
@@ -86,25 +99,26 @@ class Explorer:
                 return
             after = disk.power_loss(chance)
             if chance.random_below(DOUBLE_LOSSES) == 0:
-                after = power_loss_while_recovering(after, chance)
+                after = power_loss_while_recovering(after, chance, self.life.config)
             check(self.life, after)
         except (AssertionError, KctlError, ValueError) as error:
-            raise CrashFoundError(
+            self.found = CrashFoundError(
                 f"seed {self.seed}, {self.life.disk.order.value}, change {self._changes} "
                 f"({self.life.doing}): {error}"
-            ) from error
+            )
+            raise self.found from error
 
 
-def explore(order, states, first_seed=0):
-    """Look at so many states, of as many lives as it takes; CrashFoundError at the first bad one."""
+def explore(order, states, first_seed=0, life=None):
+    """Look at so many states, of as many lives as that takes; CrashFoundError at a bad one."""
     seen, seed = 0, first_seed
     while seen < states:
-        seen += Explorer(seed, order).run(min(STATES_OF_A_LIFE, states - seen))
+        seen += Explorer(seed, order, life).run(min(STATES_OF_A_LIFE, states - seen))
         seed += 1
     return seen
 
 
-def power_loss_while_recovering(disk, chance):
+def power_loss_while_recovering(disk, chance, config):
     """A disk of which a broker's start was cut short."""
     found = []
     countdown = chance.random_below(20)
@@ -116,7 +130,7 @@ def power_loss_while_recovering(disk, chance):
             found.append(disk.power_loss(chance))
 
     disk.on_change = look
-    world_on(disk)
+    world_on(disk, config)
     disk.on_change = None
     return found[0] if found else disk.power_loss(chance)
 
@@ -124,11 +138,13 @@ def power_loss_while_recovering(disk, chance):
 class Life:
     """A log, what was ever appended to it, and what of that must survive."""
 
+    config = CONFIG
+
     def __init__(self, entropy, disk):
         self.entropy = entropy
         self.disk = disk
         self.doing = "start"
-        self.world = world_on(disk)
+        self.world = world_on(disk, self.config)
         self.world.runtime.scheduler.settle()
         # Offset -> value: the log as it is, and what else may stand there after a crash.
         self.now = {}
@@ -147,8 +163,9 @@ class Life:
         self.start_max = 0
         self.log = self.world.log()
 
-    def step(self):
-        choices = (
+    def choices(self):
+        """(weight, action) of all that may happen next."""
+        return (
             (40, self.append),
             (8, self.append_idempotent),
             (9, self.append_transactional),
@@ -164,6 +181,9 @@ class Life:
             (3, self.delete_records),
             (2, self.restart),
         )
+
+    def step(self):
+        choices = self.choices()
         pick = self.entropy.random_below(sum(weight for weight, _ in choices))
         for weight, action in choices:
             if pick < weight:
@@ -188,7 +208,12 @@ class Life:
         if self.entropy.random_below(20) == 0:
             self.epoch += 1
         first_ms = 1_600_000_000_000 + self.log.log_end_offset
-        append(self.log, *values, epoch=self.epoch, first_ms=first_ms, **producer)
+        key = self.key_of(self.log.log_end_offset, len(values))
+        append(self.log, *values, key=key, epoch=self.epoch, first_ms=first_ms, **producer)
+
+    def key_of(self, offset, count):
+        """The key of the `count` records of one batch."""
+        return b"k"
 
     def _append_of(self, producer_id, **producer):
         sequence = self.sequences.get(producer_id, 0)
@@ -208,12 +233,16 @@ class Life:
         if self.open_transaction and self.entropy.random_below(2):
             self.starts.append(self.log.log_end_offset)
             commit = self.entropy.random_below(2) == 0
+            self.ending_transaction(commit=commit)
             end_transaction(self.log, TRANSACTIONAL, commit=commit, epoch=self.epoch)
             self.log.update_high_watermark(self.log.log_end_offset)
             self.open_transaction = False
             return
         self._append_of(TRANSACTIONAL, is_transactional=True)
         self.open_transaction = True
+
+    def ending_transaction(self, *, commit):
+        """The open transaction is about to end."""
 
     # --- durability --------------------------------------------------------------------------
 
@@ -288,6 +317,10 @@ class Life:
         if is_full:
             self.durable_end = offset
         self._forget_producers()
+        self.cut()
+
+    def cut(self):
+        """Records were lost on purpose."""
 
     def _forget_producers(self):
         """They go on as the log knows them now."""
@@ -303,6 +336,14 @@ class Life:
         self.start_max = start + self.entropy.random_below(end - start + 1)
         self.log.maybe_increment_log_start_offset(self.start_max)
         self.log.delete_old_segments(0)
+
+    # --- what must be left ---------------------------------------------------------------------
+
+    def check(self, log, story):
+        """What a broker found after a crash, in `log`; AssertionError if it breaks a promise."""
+        check_records(self, log, story)
+        check_knowledge(log, story, max(self.log.log_start_offset, self.start_max))
+        check_aborted(self, log, story)
 
 
 # --- what the log must be after a crash ------------------------------------------------------
@@ -326,6 +367,9 @@ def story_of(log):
     story, offset = Story(), log.log_start_offset
     while offset < log.log_end_offset:
         got = list(batches(bytes_of(log.read(offset, 10**6, isolation=FetchIsolation.LOG_END))))
+        if not got and log.config.is_compacted:
+            # Offsets may be missing up to the end.
+            break
         assert got, f"nothing is read at {offset} of {log.log_end_offset}"
         for one in got:
             assert one.is_crc_valid(), f"the batch at {one.base_offset} is damaged"
@@ -339,8 +383,8 @@ def tell(story, one, from_offset):
     story.offsets += range(max(one.base_offset, from_offset), one.next_offset)
     if one.is_control:
         first = story.ongoing.pop(one.producer_id, None)
-        marker = next(iter(one.records()))
-        if first is not None and bytes(marker.key)[3] == 0:
+        marker = next(iter(one.records()), None)
+        if None not in (first, marker) and bytes(marker.key)[3] == 0:
             story.aborted.append((one.producer_id, first))
         return
     for record in one.records():
@@ -356,7 +400,7 @@ def tell(story, one, from_offset):
 def check(life, disk):
     """Start a broker on what a crash left, twice; AssertionError if it breaks a promise."""
     was_clean = disk.exists(f"/d0/{CLEAN_SHUTDOWN_FILE}")
-    world = world_on(disk)
+    world = world_on(disk, life.config)
     assert not world.manager.damaged, world.warnings
     log = world.manager.get_log(TP)
     if log is None:
@@ -364,11 +408,10 @@ def check(life, disk):
         return
     log.update_high_watermark(log.log_end_offset)
     story = story_of(log)
-    check_records(life, log, story)
-    check_knowledge(log, story, max(life.log.log_start_offset, life.start_max))
+    life.check(log, story)
     before = files_of_log(disk)
     again_on = disk.process_loss()
-    again = world_on(again_on).manager.get_log(TP)
+    again = world_on(again_on, life.config).manager.get_log(TP)
     bounds = (log.log_start_offset, log.log_end_offset)
     assert (again.log_start_offset, again.log_end_offset) == bounds, "a second start differs"
     again.update_high_watermark(again.log_end_offset)
@@ -417,23 +460,27 @@ def check_knowledge(log, story, epochs_from):
     for first_offset, epoch in story.epochs:
         if first_offset >= epochs_from:
             assert log._epochs.epoch_at(first_offset) == epoch, f"the epoch of {first_offset}"
-    if epochs_from == 0:
-        info = log.read(0, 10**6, isolation=FetchIsolation.TXN_COMMITTED)
-        aborted = [tuple(it)[:2] for it in info.aborted_transactions or ()]
-        assert aborted == story.aborted[: len(aborted)], "transactions are aborted that were not"
-        is_all = len(log.segments) == 1 or info.records is None
-        assert not is_all or len(aborted) == len(story.aborted), "aborted transactions are unknown"
-        unstable = min(story.ongoing.values(), default=log.log_end_offset)
-        assert log.last_stable_offset == unstable, "the last stable offset"
+
+
+def check_aborted(life, log, story):
+    """The transaction indexes tell what the markers tell."""
+    if max(life.log.log_start_offset, life.start_max):
+        return
+    info = log.read(0, 10**6, isolation=FetchIsolation.TXN_COMMITTED)
+    aborted = [tuple(it)[:2] for it in info.aborted_transactions or ()]
+    assert aborted == story.aborted[: len(aborted)], "transactions are aborted that were not"
+    is_all = len(log.segments) == 1 or info.records is None
+    assert not is_all or len(aborted) == len(story.aborted), "aborted transactions are unknown"
+    unstable = min(story.ongoing.values(), default=log.log_end_offset)
+    assert log.last_stable_offset == unstable, "the last stable offset"
 
 
 def check_duplicate(log, one):
     """The producer's last batch, sent again, is known."""
     if one.base_offset < log.log_start_offset:
         return
-    (record,) = one.records()
     again = batch(
-        bytes(record.value), producer_id=IDEMPOTENT, producer_epoch=0,
+        b"again", producer_id=IDEMPOTENT, producer_epoch=0,
         base_sequence=one.base_sequence,
     )  # fmt: skip
     try:

@@ -65,6 +65,7 @@ class LogWorld:
             directory.release()
         for timer in self.manager._timers.values():
             timer.cancel()
+        self.runtime.scheduler.spawn(self.manager.cleaner.stop())
         self.manager = None
 
     def restart(self, *, clean=False):

@@ -1,4 +1,5 @@
-"""Checkpoints: what the files of recovery points, log start offsets and high watermarks say.
+"""Checkpoints: what the files of recovery points, log start offsets, high watermarks and cleaned
+offsets say.
 
 They are written each minute, after a log was deleted, and at the end; in `scheduler.background`,
 for that takes fsyncs. So they are always somewhat old. That does no harm while what they speak of
@@ -18,6 +19,7 @@ from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.scheduler import Scheduler
 from kctl.storage.layout import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -112,22 +114,28 @@ class Checkpoints:
         recovery_points: dict[TopicPartition, int] = {}
         starts: dict[TopicPartition, int] = {}
         marks: dict[TopicPartition, int] = {}
+        cleaned: dict[TopicPartition, int] = {}
         for tp, (log_dir, _) in self._damaged.items():
             if log_dir == directory.path:
                 recovery_points[tp] = directory.recovery_points.get(tp, 0)
                 marks[tp] = directory.high_watermarks.get(tp, 0)
+                if tp in directory.cleaned_offsets:
+                    cleaned[tp] = directory.cleaned_offsets[tp]
                 if tp in directory.log_start_offsets:
                     starts[tp] = directory.log_start_offsets[tp]
         for log in self._logs_in(directory.path):
             tp = log.topic_partition
             recovery_points[tp] = log.claim_recovery_point()
             marks[tp] = log.high_watermark
+            if offset := log.local.claim_cleaned_offset():
+                cleaned[tp] = offset
             if log.log_start_offset > log.segments[0].base_offset:
                 starts[tp] = log.log_start_offset
         return {
             RECOVERY_POINT_CHECKPOINT: recovery_points,
             LOG_START_OFFSET_CHECKPOINT: starts,
             HIGH_WATERMARK_CHECKPOINT: marks,
+            CLEANER_OFFSET_CHECKPOINT: cleaned,
         }
 
     def _submit(

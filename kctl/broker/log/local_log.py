@@ -13,7 +13,8 @@ offset does not move it, as Kafka's does, for what lies below may still be unwri
 
 Truncation below a recovery point that a checkpoint may say is announced before it is done, by a
 file in the directory: otherwise what a crash leaves of the truncation, or of the next appends,
-would look like rot. Once a later checkpoint is on the disk the announcement is withdrawn.
+would look like rot. Once a later checkpoint is on the disk the announcement is withdrawn. The
+same holds for the cleaned offset: what is appended in the place of cleaned records is dirty.
 
 Kafka 2.7: kafka.log.Log; trunk's LocalLog
 """
@@ -28,7 +29,7 @@ from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.runtime.disk import Buffer, Disk, DiskFile
 from kctl.runtime.entropy import Entropy
-from kctl.storage.layout import TRUNCATION_SUFFIX, file_name
+from kctl.storage.layout import SWAP_SUFFIX, TRUNCATION_SUFFIX, file_name
 
 # Takes the paths of renamed files, and after how many milliseconds they may be removed.
 RemoveFiles = Callable[[Sequence[str], int], object]
@@ -82,7 +83,8 @@ class LocalLog:
 
     __slots__ = (
         "_announced", "_claimed", "_disk", "_entropy", "_flushes_under_way", "_is_closed",
-        "_names_changed", "_open_segments", "_remove_files", "config", "directory",
+        "_names_changed", "_open_segments", "_remove_files", "cleaned_offset", "config",
+        "directory",
         "log_end_offset", "recovery_point", "segments", "truncations",
     )  # fmt: skip
 
@@ -101,9 +103,12 @@ class LocalLog:
         is_durable: bool,
         claimed: int = 0,
         announced: Sequence[int] = (),
+        cleaned_offset: int = 0,
     ) -> None:
         """`is_durable`: names and indexes are on the disk as they were loaded. `claimed`: the
-        recovery point of the checkpoint; `announced`: truncations whose files were found."""
+        recovery point of the checkpoint, or its cleaned offset if that is higher; `announced`:
+        truncations whose files were found; `cleaned_offset`: what the cleaner's checkpoint says.
+        """
         self._disk = disk
         self._entropy = entropy
         self._open_segments = open_segments
@@ -117,8 +122,10 @@ class LocalLog:
         self._names_changed = not is_durable
         self.truncations = 0
         self._announced = list(announced)
-        # The highest recovery point that a checkpoint may say.
+        # The highest recovery point or cleaned offset that a checkpoint may say.
         self._claimed = claimed
+        # Up to here the cleaner has been.
+        self.cleaned_offset = min([cleaned_offset, log_end_offset, *announced])
         self._is_closed = False
         self._flushes_under_way: list[FlushJob] = []
 
@@ -131,7 +138,7 @@ class LocalLog:
         config = self.config
         active = self.segments.active
         if active.should_roll(
-            length, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms
+            length, last_offset, max_timestamp, now_ms, config.segment_bytes, config.segment_ms_max
         ):
             return None
         return active
@@ -169,7 +176,7 @@ class LocalLog:
 
     def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
         config = self.config
-        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms_max)
         self._names_changed = True
         return LogSegment.create(
             self._disk,
@@ -235,6 +242,11 @@ class LocalLog:
         self._claimed = max(self._claimed, point)
         return point
 
+    def claim_cleaned_offset(self) -> int:
+        """What the cleaner's checkpoint is to say."""
+        self._claimed = max(self._claimed, self.cleaned_offset)
+        return self.cleaned_offset
+
     def complete_flush(self, job: FlushJob) -> None:
         """The job ran: what it covered is durable, unless the log was cut meanwhile."""
         self._flushes_under_way.remove(job)
@@ -251,7 +263,7 @@ class LocalLog:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut off all records from `offset` on, durably; it is at or above the first segment."""
         # Truncation in the middle of a batch takes the whole batch.
-        first_gone = self._batch_start(offset)
+        first_gone = self._end_before(offset)
         # Like a checkpoint, it leaves no segment out whose indexes may change yet.
         holder = self.segments.floor(first_gone)
         base_offset = holder.base_offset if holder is not None else 0
@@ -262,14 +274,21 @@ class LocalLog:
         self.segments.active.truncate_to(offset, now_ms)
         self._truncated(offset)
         self.recovery_point = min(self.recovery_point, first_gone)
+        self.cleaned_offset = min(self.cleaned_offset, first_gone)
 
-    def _batch_start(self, offset: int) -> int:
-        for segment in self.segments.since(offset):
-            found = segment.find(offset)
-            header = segment.records.header_at(found[0]) if found is not None else None
-            if header is not None:
-                return min(offset, header.base_offset)
-        return offset
+    def _end_before(self, offset: int) -> int:
+        """Where the last batch ends that lies below `offset`: in a compacted log offsets may be
+        missing between that and the next, and recovery sees no more than where batches end."""
+        holder = self.segments.floor(offset)
+        if holder is None:
+            return offset
+        end = holder.base_offset
+        start = holder.offset_index.lookup(offset - 1).position if offset > end else 0
+        for header in holder.records.headers(start):
+            if header.last_offset >= offset:
+                break
+            end = header.last_offset + 1
+        return end
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drop all records; the next one gets `offset`."""
@@ -309,6 +328,7 @@ class LocalLog:
     def _truncated(self, offset: int) -> None:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.cleaned_offset = min(self.cleaned_offset, offset)
         # Segments that came back after a power loss would contradict what is appended now.
         self._disk.fsync_directory(self.directory)
 
@@ -322,6 +342,31 @@ class LocalLog:
         if paths:
             self._remove_files(paths, self.config.file_delete_delay_ms)
             self._names_changed = True
+
+    def replace_segments(
+        self, cleaned: LogSegment, sources: Sequence[LogSegment], now_ms: int
+    ) -> None:
+        """Put a `.cleaned` segment, closed and durable, in the place of `sources`, at once.
+
+        From the `.swap` name on a start would complete this; so nothing else may happen to the
+        log before all is done.
+        """
+        cleaned.rename_suffix(SWAP_SUFFIX)
+        self._disk.fsync_directory(self.directory)
+        paths = [path for segment in sources for path in segment.mark_deleted()]
+        self._disk.fsync_directory(self.directory)
+        cleaned.rename_suffix("")
+        self.segments.replace(sources, self._open_segment_of(cleaned, now_ms))
+        self._remove_files(paths, self.config.file_delete_delay_ms)
+        self._names_changed = True
+
+    def _open_segment_of(self, cleaned: LogSegment, now_ms: int) -> LogSegment:
+        """The same files, among the log's open ones."""
+        return LogSegment(
+            self._disk, self._open_segments, self.directory, cleaned.base_offset,
+            segment_options(self.config), size=cleaned.size, now_ms=now_ms,
+            has_transaction_index=bool(cleaned.transaction_index.entries()),
+        )  # fmt: skip
 
     def complete_indexes(self) -> None:
         """Add the time index entry that ends a segment."""

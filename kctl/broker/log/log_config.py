@@ -85,6 +85,13 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def segment_ms_max(self) -> int:
+        """After how long a segment is rolled: the active one is never compacted (KIP-354)."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def timestamp_type(self) -> int:
         """As a number of record batches."""
         return LOG_APPEND_TIME if self.message_timestamp_type == "LogAppendTime" else CREATE_TIME

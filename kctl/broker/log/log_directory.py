@@ -27,7 +27,12 @@ from kctl.storage.meta_properties import MetaProperties, decode_meta_properties
 
 Offsets = Mapping[TopicPartition, int]
 
-CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:

@@ -112,9 +112,8 @@ class LogLoader:
         self._epochs = self._load_epochs()
         self._producers = self._make_producers()
         damaged = self._load_segments()
-        first = self._segments.all[0].base_offset if len(self._segments) else 0
         log_start_offset = min([request.log_start_offset, *self._announced])
-        self._log_start_offset = max(log_start_offset, first)
+        self._log_start_offset = max(log_start_offset, self._first_offset(swaps))
         for base_offset in damaged:
             self._recover_one(base_offset)
         for base_offset in swaps:
@@ -165,6 +164,10 @@ class LogLoader:
             swaps.remove(base_offset)
         return swaps
 
+    def _first_offset(self, swaps: list[int]) -> int:
+        """Where the log's files begin; the first segment may be there as a swap only."""
+        return min([*swaps, *(it.base_offset for it in self._segments.all)], default=0)
+
     def _complete_swap(self, base_offset: int) -> None:
         """Put a complete swap segment in the place of those whose offsets it covers."""
         swap = self._open_segment(base_offset, SWAP_SUFFIX)
@@ -173,15 +176,19 @@ class LogLoader:
         self._bring_producers_to(base_offset)
         self._recover_segment(swap, is_last=False)
         self._producers = producers
+        _flush_indexes(swap)
         next_offset = swap.read_next_offset()
         replaced = [
             segment
             for segment in self._segments.all
-            if segment.base_offset < next_offset and segment.read_next_offset() > base_offset
+            if segment.base_offset == base_offset
+            or (segment.base_offset < next_offset and segment.read_next_offset() > base_offset)
         ]
         for segment in replaced:
             self._trace.info(f"{segment.path(LOG_SUFFIX)}: replaced by a completed swap")
             self._delete_segment(segment)
+        # Another segment with the same offsets, and no swap to tell why, must not come back.
+        self._disk.fsync_directory(self._directory)
         swap.rename_suffix("")
         self._segments.add(swap)
         self._disk.fsync_directory(self._directory)
@@ -284,6 +291,7 @@ class LogLoader:
         self._bring_producers_to(base_offset)
         is_last = segment is self._segments.active
         cut, _ = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
+        _flush_indexes(segment)
         if cut:
             self._report_cut(segment, cut)
             self._needs_recovery = True
@@ -426,3 +434,9 @@ class LogLoader:
         for path in segment.mark_deleted():
             self._disk.remove(path)
         self._segments.remove([segment])
+
+
+def _flush_indexes(segment: LogSegment) -> None:
+    """No recovery looks at a segment below the recovery point again: make its indexes durable."""
+    for file in segment.index_files_to_flush():
+        file.fsync()

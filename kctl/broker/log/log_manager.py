@@ -2,8 +2,8 @@
 
 At the start it claims the directories and loads every log; at the end it closes them, writes the
 checkpoints and then the clean-shutdown marker. In between it makes logs where there are fewest,
-flushes, deletes what is beyond retention, and writes checkpoints of recovery points, log start
-offsets and high watermarks.
+flushes, deletes what is beyond retention, has compacted logs cleaned (`LogCleaner`), and writes
+checkpoints of recovery points, log start offsets, high watermarks and cleaned offsets.
 
 What takes time (fsync, removing files, checkpoints) runs in `scheduler.background`, in order;
 flushes asked for while one runs are served together by the next.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kctl.broker.log.checkpoints import Checkpoints
 from kctl.broker.log.group_commit import GroupCommit
 from kctl.broker.log.local_log import LocalLog
+from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
 from kctl.broker.log.log_config import LONG_MAX, LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
 from kctl.broker.log.log_directory import LogDirectory
@@ -59,6 +60,8 @@ class LogManagerOptions:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     producer_expiration_check_ms: int = 600_000
     open_segments_max: int = DEFAULT_OPEN_SEGMENTS_MAX
+    # Asked anew for every log that is cleaned.
+    cleaner: Callable[[], CleanerSettings] = CleanerSettings
 
 
 class LogManager:
@@ -108,6 +111,14 @@ class LogManager:
             self._logs,
             self.damaged,
             self.failure_channel.offline,
+            self.handle_log_dir_failure,
+        )
+
+        self.cleaner = LogCleaner(
+            runtime,
+            self._logs,
+            self._options.cleaner,
+            self.flush_soon,
             self.handle_log_dir_failure,
         )
 
@@ -162,6 +173,7 @@ class LogManager:
         )
         self._every("flush", options.flush_check_interval_ms, self._flush_by_time)
         self._every("producers", options.producer_expiration_check_ms, self._expire_producers)
+        self.cleaner.start()
 
     def _open(self, directory: LogDirectory) -> None:
         try:
@@ -209,6 +221,7 @@ class LogManager:
         *, is_new: bool,
     ) -> UnifiedLog:  # fmt: skip
         is_clean = is_new or directory.had_clean_shutdown
+        cleaned_offset = 0 if is_new else directory.cleaned_offsets.get(tp, 0)
         request = LoadRequest(
             tp,
             path,
@@ -234,8 +247,9 @@ class LogManager:
             recovery_point=loaded.recovery_point,
             remove_files=self._remove_later,
             is_durable=is_clean and not is_new,
-            claimed=request.recovery_point,
+            claimed=max(request.recovery_point, cleaned_offset),
             announced=loaded.announced,
+            cleaned_offset=cleaned_offset,
         )
         log = UnifiedLog(tp, directory.path, local, loaded, self._clock)
         log.on_rolled = self._rolled
@@ -425,6 +439,9 @@ class LogManager:
         now_ms = self._clock.wall_ms()
         count = 0
         for log in self.all_logs():
+            if self.cleaner.is_cleaning(log):
+                # It would have to begin anew.
+                continue
             try:
                 count += log.delete_old_segments(now_ms)
             except StorageError as error:
@@ -446,6 +463,7 @@ class LogManager:
         """Close all logs, write the checkpoints, and last of all mark the stop as clean."""
         for timer in self._timers.values():
             timer.cancel()
+        await self.cleaner.stop()
         # Jobs run in order: after this one nothing is under way.
         await self._scheduler.background(lambda: None)
         for log in self.all_logs():

@@ -132,6 +132,7 @@ class LogSegment:
         options: SegmentOptions,
         *,
         now_ms: int,
+        suffix: str = "",
         roll_jitter_ms: int = 0,
     ) -> "LogSegment":
         """Make an empty segment; whatever had the names of its files is emptied.
@@ -141,7 +142,7 @@ class LogSegment:
         """
         segment = cls(
             disk, open_segments, directory, base_offset, options,
-            size=0, now_ms=now_ms, roll_jitter_ms=roll_jitter_ms,
+            size=0, now_ms=now_ms, suffix=suffix, roll_jitter_ms=roll_jitter_ms,
             stored_index_bytes=0, has_transaction_index=False,
         )  # fmt: skip
         file = disk.open(segment.path(LOG_SUFFIX), create=True)
@@ -274,9 +275,7 @@ class LogSegment:
             return True
         if not size:
             return False
-        first = self.rolling_timestamp
-        if first == _UNKNOWN:
-            first = self._load_rolling_timestamp()
+        first = self.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         is_full = self.is_index_full
         if is_full is None:
@@ -383,6 +382,12 @@ class LogSegment:
                 self._max_timestamp = batch.max_timestamp
                 self._offset_of_max_timestamp = batch.last_offset
 
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, or -1."""
+        first = self.rolling_timestamp
+        return first if first != _UNKNOWN else self._load_rolling_timestamp()
+
     def _load_rolling_timestamp(self) -> int:
         first = self.records.header_at(0)
         self.rolling_timestamp = first.max_timestamp if first is not None else NO_TIMESTAMP
@@ -466,13 +471,13 @@ class LogSegment:
         return renamed
 
     def rename_suffix(self, suffix: str) -> None:
-        """Give all files another suffix."""
+        """Give all files another suffix, the .log last: with it comes or goes the segment."""
         old = self.paths
         self._suffix = suffix
         self._rename(old)
 
     def _rename(self, old: Sequence[str]) -> None:
-        for source, target in zip(old, self.paths, strict=True):
+        for source, target in reversed(list(zip(old, self.paths, strict=True))):
             if self._disk.exists(source):
                 self._disk.rename(source, target)
         self.offset_index.renamed(self.path(INDEX_SUFFIX))

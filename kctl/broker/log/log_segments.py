@@ -43,6 +43,11 @@ class LogSegments:
         offsets = {segment.base_offset for segment in gone}
         self._set(segment for segment in self.all if segment.base_offset not in offsets)
 
+    def replace(self, gone: Iterable[LogSegment], segment: LogSegment) -> None:
+        """Put one segment in the place of others."""
+        offsets = {other.base_offset for other in gone}
+        self._set([*(it for it in self.all if it.base_offset not in offsets), segment])
+
     def floor_index(self, offset: int) -> int:
         """The place in `all` of the last segment that begins at or below `offset`, or -1."""
         return bisect_right(self._offsets, offset) - 1

@@ -15,7 +15,7 @@ are truncated; the state of producers ends at the log's end.
 Kafka 2.7: kafka.log.Log; KIP-98, KIP-101, KIP-107, KIP-279, KIP-360
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kctl.broker.log import retention
 from kctl.broker.log.fetch_data import (
@@ -32,7 +32,7 @@ from kctl.broker.log.log_loader import LoadedLog
 from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import validate_records
-from kctl.broker.log.producer_state import ProducerBatch, producer_batch_of
+from kctl.broker.log.producer_state import ProducerBatch, ProducerState, producer_batch_of
 from kctl.broker.log.segment_recovery import marker_of, replay_segments
 from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
 from kctl.model import TopicPartition
@@ -139,9 +139,14 @@ class UnifiedLog:
         return self._local.locate(self.high_watermark)
 
     @property
-    def producer_ids(self) -> list[int]:
-        """The producers that the log remembers."""
-        return sorted(self._producers.producers)
+    def producers(self) -> Mapping[int, ProducerState]:
+        """The producers that the log remembers, by id."""
+        return self._producers.producers
+
+    @property
+    def local(self) -> LocalLog:
+        """What the cleaner changes, which concerns nothing else here."""
+        return self._local
 
     # --- append ------------------------------------------------------------------------------
 
@@ -588,10 +593,4 @@ def _producer_batch(found: ValidatedRecords) -> ProducerBatch:
     return producer_batch_of(batch, marker_of(batch) if found.is_control else None)
 
 
-__all__ = [
-    "AppendOrigin",
-    "FetchDataInfo",
-    "FetchIsolation",
-    "LogAppendInfo",
-    "UnifiedLog",
-]
+__all__ = ["AppendOrigin", "FetchDataInfo", "FetchIsolation", "LogAppendInfo", "UnifiedLog"]

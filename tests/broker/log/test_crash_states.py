@@ -8,6 +8,8 @@ import os
 
 import pytest
 
+from kctl.broker.log import cleaner
+from kctl.broker.log.cleaned_transactions import CleanedTransactions
 from kctl.broker.log.local_log import FlushJob, LocalLog
 from kctl.broker.log.log_loader import LogLoader
 from kctl.broker.log.log_segment import LogSegment
@@ -15,6 +17,7 @@ from kctl.records.record_batch import RecordBatch
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import CLEAN_SHUTDOWN_FILE
 from kctl.testing.sim_disk import NameOrder, SimDisk
+from tests.support.crash_compaction import CompactedLife
 from tests.support.crash_explorer import CrashFoundError, explore
 
 SLOW_STATES = int(os.environ.get("KCTL_CRASH_STATES", "12000"))
@@ -32,6 +35,18 @@ def test_a_crash_loses_nothing_durable_and_serves_nothing_torn(order):
 def test_many_crashes_lose_nothing_durable_and_serve_nothing_torn(order):
     states = SLOW_STATES // len(NameOrder)
     assert explore(order, states, first_seed=1000) == states
+
+
+@pytest.mark.parametrize("order", NameOrder)
+def test_a_cleaner_killed_at_any_file_operation_leaves_a_log_that_opens(order):
+    assert explore(order, 150, life=CompactedLife) == 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", NameOrder)
+def test_many_kills_of_the_cleaner_leave_logs_that_open(order):
+    states = SLOW_STATES // len(NameOrder)
+    assert explore(order, states, first_seed=2000, life=CompactedLife) == states
 
 
 def forget_directories(monkeypatch):
@@ -127,6 +142,52 @@ def test_planted_bug_is_found(monkeypatch, plant):
     plant(monkeypatch)
     with pytest.raises(CrashFoundError):
         explore(NameOrder.BY_DIRECTORY, STATES_PER_BUG)
+
+
+def clean_without_a_swap(monkeypatch):
+    """Old segments go before the cleaned one is told from what was never finished."""
+
+    def replace(self, cleaned, sources, now_ms):
+        for segment in sources:
+            segment.mark_deleted()
+        cleaned.rename_suffix("")
+        self.segments.replace(sources, self._open_segment_of(cleaned, now_ms))
+
+    monkeypatch.setattr(LocalLog, "replace_segments", replace)
+
+
+def start_behind_a_swap(monkeypatch):
+    """A first segment that is there as a swap only does not count as the log's start."""
+    first_offset = LogLoader._first_offset
+    monkeypatch.setattr(LogLoader, "_first_offset", lambda self, _: first_offset(self, []))
+
+
+def drop_needed_markers(monkeypatch):
+    """Markers go while data of their transactions is there (KAFKA-13727, KAFKA-14055)."""
+    monkeypatch.setattr(CleanedTransactions, "end", lambda *_: (True, None))
+
+
+def forget_the_last_of_producers(monkeypatch):
+    """Producers' last batches go with their records (KAFKA-5315)."""
+    monkeypatch.setattr(cleaner, "_is_last_of_producer", lambda *_: False)
+
+
+def finish_in_memory(monkeypatch):
+    """Cleaned segments take the place of others before they are on the disk."""
+    monkeypatch.setattr(FileRecords, "flush", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        clean_without_a_swap, start_behind_a_swap, drop_needed_markers,
+        forget_the_last_of_producers, finish_in_memory,
+    ],
+)  # fmt: skip
+def test_bug_planted_in_the_cleaner_is_found(monkeypatch, plant):
+    plant(monkeypatch)
+    with pytest.raises(CrashFoundError):
+        explore(NameOrder.BY_DIRECTORY, STATES_PER_BUG, life=CompactedLife)
 
 
 def test_a_state_that_was_found_is_found_again(monkeypatch):

@@ -116,7 +116,7 @@ def test_unreadable_checkpoints_cost_time_not_data(make_world):
         path.write_bytes(b"")
     world.start()
     assert values_of(world.log()) == [(0, b"a")]
-    assert len([warning for warning in world.warnings if "is empty" in warning]) == 3
+    assert len([warning for warning in world.warnings if "is empty" in warning]) == 4
 
 
 def test_flush_interval_makes_records_durable(make_world):

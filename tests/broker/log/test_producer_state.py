@@ -194,7 +194,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open(world, log)
     send(log, 0, producer_id=1)
     send(log, 0, producer_id=2, is_transactional=True)
     world.runtime.scheduler.advance(7 * DAY_MS + 600_000)
-    assert log.producer_ids == [2]
+    assert list(log.producers) == [2]
     send(log, 77, producer_id=1)
 
 
