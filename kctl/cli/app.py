@@ -71,6 +71,7 @@ COMMANDS = (
     CommandRow("verify-log", "kctl.cli.verify_log", "Check the files of a log directory."),
     CommandRow("repair-log", "kctl.cli.repair_log", "Mend the files of a log directory."),
     CommandRow("export", "kctl.cli.export", "Turn records into tables, without a broker or with."),
+    CommandRow("import", "kctl.cli.import_table", "Turn the rows of a table into records."),
     CommandRow("completion", "kctl.cli.completion", "Print the completion script of a shell."),
 )
 

@@ -10,6 +10,13 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
+from kctl.cli.spark import (
+    DEFAULT_MASTER,
+    ConfOption,
+    MasterOption,
+    SparkOption,
+    check_spark_options,
+)
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -112,14 +119,6 @@ JobsOption = Annotated[
     int | None,
     typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
 ]
-SparkOption = Annotated[
-    bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
-]
-MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -146,7 +145,7 @@ def export(
     file_size: FileSizeOption = "256MiB",
     jobs: JobsOption = None,
     spark: SparkOption = False,
-    master: MasterOption = "local[*]",
+    master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> int:
     """Turn records into a table: files of Parquet, ORC, CSV or JSON lines.
@@ -179,14 +178,13 @@ def export(
         isolation=Isolation(isolation.value),
         latest_per_key=latest_per_key,
         fails_on_damage=on_damage is OnDamage.FAIL,
-        file_bytes=_size(file_size),
+        file_bytes=parse_size(file_size),
     )
     start, end = parse_range(offset or "earliest", session.now_ms())
     numbers = _numbers(partition)
     run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     request = ExportRequest(sources or [], out, options, topics or [], numbers, (start, end), run)
-    if not spark and (conf or master != "local[*]"):
-        raise UsageError("--master and --conf go with --spark")
+    check_spark_options(master, conf, is_wanted=spark)
     if spark:
         report = _on_spark(request, master, conf or [])
     else:
@@ -219,26 +217,14 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
 
 
 def _on_spark(request: "ExportRequest", master: str, conf: list[str]) -> "ExportReport":
-    from kctl.cli.connect import parse_pairs
+    from kctl.cli.spark import spark_session
     from kctl.export.export import export_logs
-    from kctl.export.spark.runner import make_session, spark_runner
-    from kctl.runtime.real.spark_gateway import start_spark_gateway, zip_package
+    from kctl.export.spark.runner import spark_runner
 
     if not request.sources:
         raise UsageError("--spark needs a SOURCE of files, as yet")
-    settings = {"spark.master": master, "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
-    settings |= parse_pairs(conf, "--conf")
-    pairs = list(settings.items())
-    gateway = start_spark_gateway(pairs)
-    try:
-        is_local = settings["spark.master"].split("[")[0] == "local"
-        session = make_session(pairs, [] if is_local else [zip_package("kctl")])
-        try:
-            return export_logs(request, spark_runner(session))
-        finally:
-            session.stop()
-    finally:
-        gateway.close()
+    with spark_session(master, conf) as session:
+        return export_logs(request, spark_runner(session))
 
 
 def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
@@ -358,7 +344,7 @@ def _numbers(texts: list[str] | None) -> list[int]:
 _SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
-def _size(text: str) -> int:
+def parse_size(text: str) -> int:
     """`256MiB`, `1GB`, `100k`, or bytes."""
     digits = text.strip().lower().removesuffix("b")
     number = digits.rstrip("kmgi")

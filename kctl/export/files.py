@@ -22,6 +22,8 @@ class FileFacts(NamedTuple):
     path: str
     size: int
     is_directory: bool
+    # Nanoseconds since 1970, where it is known.
+    modified_ns: int = 0
 
     @property
     def name(self) -> str:
@@ -130,7 +132,7 @@ def _mapped(path: str) -> memoryview:
 
 def _facts(info: Any) -> FileFacts:
     is_directory = info.type == arrow_fs.FileType.Directory
-    return FileFacts(info.path, info.size or 0, is_directory)
+    return FileFacts(info.path, info.size or 0, is_directory, info.mtime_ns or 0)
 
 
 def _from_fsspec(url: str, scheme: str) -> tuple[Any, str]:

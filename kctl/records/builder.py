@@ -136,7 +136,7 @@ class RecordBatchBuilder:
             raise ValueError("a batch needs a record; see empty_batch")
         is_append_time = self.attributes & TIMESTAMP_TYPE_MASK
         body = self._body
-        return _assemble(
+        return assemble(
             compress(self.compression_type, body) if self.compression_type else body,
             self.base_offset,
             self.partition_leader_epoch,
@@ -189,7 +189,7 @@ def empty_batch(batch: RecordBatch) -> bytearray:
     compaction leaves so that duplicates stay recognisable (KAFKA-5315)."""
     is_append_time = batch.attributes & TIMESTAMP_TYPE_MASK
     attributes = batch.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK) | is_append_time
-    return _assemble(
+    return assemble(
         b"",
         batch.base_offset,
         batch.partition_leader_epoch,
@@ -204,7 +204,7 @@ def empty_batch(batch: RecordBatch) -> bytearray:
     )
 
 
-def _assemble(
+def assemble(
     body: bytes | bytearray,
     base_offset: int,
     partition_leader_epoch: int,
@@ -217,6 +217,7 @@ def _assemble(
     base_sequence: int,
     count: int,
 ) -> bytearray:
+    """A v2 batch: its header and checksum before `body`, the records as they are stored."""
     batch = bytearray(RECORD_BATCH_OVERHEAD)
     HEADER.pack_into(
         batch,

@@ -5,7 +5,7 @@ them something to do and does it again where one dies. They need kctl: on a clus
 them, but numpy, pyarrow and the codecs must be there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kctl.errors import CorruptDataError, KctlError
@@ -60,6 +60,31 @@ def spark_runner(session: Any) -> Runner:
     return run
 
 
+def spark_map(
+    session: Any, work: Callable[[Any, Callable[[int], object]], Any], items: Sequence[Any]
+) -> list[Any]:
+    """What `work` returns for each of the items, a task each; it is told a function for progress
+    that goes nowhere."""
+    if not items:
+        return []
+    given = session.sparkContext.parallelize(list(items), len(items))
+    try:
+        found: list[Any] = given.map(_Call(work)).collect()
+    except Exception as error:
+        raise _as_ours(error) from error
+    return found
+
+
+class _Call:
+    """Pickled to the executors."""
+
+    def __init__(self, work: Callable[[Any, Callable[[int], object]], Any]) -> None:
+        self._work = work
+
+    def __call__(self, item: Any) -> Any:
+        return self._work(item, lambda _more: None)
+
+
 class _Worker:
     """Pickled to the executors; an attempt of Spark's gets a name of its own."""
 
@@ -89,7 +114,7 @@ def _as_ours(error: Exception) -> Exception:
             hint="install kctl there, or send an environment packed by venv-pack: "
             "--conf spark.archives=env.tar.gz#env --conf spark.pyspark.python=env/bin/python",
         )
-    for name in ("StorageError: ", "KctlError: "):
+    for name in ("StorageError: ", "UsageError: ", "KctlError: "):
         if f"kctl.errors.{name}" in text:
             return KctlError(text.split(f"kctl.errors.{name}", 1)[1].splitlines()[0])
     return KctlError(f"Spark: {text.splitlines()[0] if text else type(error).__name__}")

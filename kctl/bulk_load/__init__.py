@@ -1,0 +1,1 @@
+"""Tables become records: segment files for a broker that is stopped, or through its producer."""

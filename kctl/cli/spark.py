@@ -1,0 +1,48 @@
+"""What commands with `--spark` share: its options, and a session that ends with the command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from kctl.errors import UsageError
+
+DEFAULT_MASTER = "local[*]"
+
+SparkOption = Annotated[
+    bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
+]
+MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+]
+
+
+def check_spark_options(master: str, conf: list[str] | None, *, is_wanted: bool) -> None:
+    """UsageError if they are given without --spark."""
+    if not is_wanted and (conf or master != DEFAULT_MASTER):
+        raise UsageError("--master and --conf go with --spark")
+
+
+@contextmanager
+def spark_session(master: str, conf: list[str] | None) -> Iterator[Any]:
+    """A session of Spark; executors that are not of this process get kctl."""
+    from kctl.cli.connect import parse_pairs
+    from kctl.export.spark.runner import make_session
+    from kctl.runtime.real.spark_gateway import start_spark_gateway, zip_package
+
+    settings = {"spark.master": master, "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    settings |= parse_pairs(conf or [], "--conf")
+    pairs = list(settings.items())
+    gateway = start_spark_gateway(pairs)
+    try:
+        is_local = settings["spark.master"].split("[")[0] == "local"
+        session = make_session(pairs, [] if is_local else [zip_package("kctl")])
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        gateway.close()
