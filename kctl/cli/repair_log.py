@@ -6,6 +6,7 @@ import typer
 
 from kctl.cli.command import guarded
 from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import counted
 from kctl.cli.output import Output, OutputFormat, Table
 from kctl.errors import UsageError
 
@@ -164,14 +165,15 @@ def repair_log(
         output.say("Nothing to do.")
         return DONE
     if not is_applied:
-        output.say(f"{len(steps)} steps; nothing was changed. Add --apply to do this.")
+        output.say(f"{counted(len(steps), 'step')}; nothing was changed. Add --apply to do this.")
         return FAILED
     place = backup or _default_backup(plans[0].log_directory)
     for number in range(_ROUNDS_MAX):
         suffix = f"/{number + 1}" if number else ""
         done = apply_plans(disk, plans, place + suffix)
         output.say(
-            f"Done: {sum(len(plan.steps()) for plan in plans)} steps; {done.files} files are kept "
+            f"Done: {counted(sum(len(plan.steps()) for plan in plans), 'step')}; "
+            f"{counted(done.files, 'file')} kept "
             f"in {done.backup}"
         )
         if not request.is_automatic:

@@ -68,7 +68,10 @@ def _readable(records: FileRecords, base: int, found: Extracted) -> Iterator[Bat
             found.damaged_places += 1
         elif isinstance(item, Window):
             for batch in item.batches:
-                yield batch_at(item.buffer, batch.position - item.position)
+                if batch.last_offset - base > _OFFSETS_MAX:
+                    found.damaged_places += 1  # Its offset: no segment reaches that far.
+                else:
+                    yield batch_at(item.buffer, batch.position - item.position)
 
 
 def _copy(

@@ -182,13 +182,7 @@ class SegmentPass:
         if self._is_misnamed:
             return
         if batch.last_offset - self._base > _RELATIVE_OFFSET_MAX:
-            self._findings.add(
-                Finding(
-                    self._path, Rule.OFFSET_RANGE,
-                    f"offset {batch.last_offset} is too far from the segment's {self._base}",
-                    batch.position, first, batch.last_offset, batch.size,
-                )
-            )  # fmt: skip
+            batch, first = self._out_of_range(batch, first)
         self._last_offset = max(self._last_offset, batch.last_offset)
         self._chain.on_batch(self._path, batch, first)
         if self._offset_index is not None:
@@ -197,6 +191,23 @@ class SegmentPass:
             self._time_index.on_batch(batch)
         if batch.magic == 2:
             self._on_modern(window, batch)
+
+    def _out_of_range(self, batch: WalkedBatch, first: int) -> tuple[WalkedBatch, int]:
+        """The batch with the offsets that it must have: a segment ends before such offsets come, so
+        one that does not follow what is before it is wrong, and needs no neighbour to prove it."""
+        expected, delta = self._chain.next_offset, batch.last_offset - first
+        far = f"offset {batch.last_offset} is too far from the segment's {self._base}"
+        place = batch.position, first, batch.last_offset, batch.size
+        if first == expected or expected + delta - self._base > _RELATIVE_OFFSET_MAX:
+            self._findings.add(Finding(self._path, Rule.OFFSET_RANGE, far, *place))
+            return batch, first
+        # The offset that a wrapper bears is its last.
+        should_be = expected + delta if batch.is_wrapper else expected
+        message = f"{far}; it should be {should_be} or little more"
+        self._findings.add(Finding(self._path, Rule.BATCH_OFFSET, message, *place, should_be))
+        last = expected + delta
+        base = last if batch.is_wrapper else expected
+        return batch._replace(base_offset=base, last_offset=last), expected
 
     def _on_modern(self, window: Window, batch: WalkedBatch) -> None:
         """What only v2 batches have: epochs and producers; and counts that show compaction."""

@@ -230,6 +230,7 @@ COMMON = (
         "bit flip in the offset", flip(6),
         _rules(Rule.BATCH_OFFSET, Rule.MISSING_OFFSETS, Rule.DUPLICATE_OFFSETS), 0,
     ),
+    Damage("bit flip high up in the offset", flip(1), _rules(Rule.BATCH_OFFSET), 0),
     Damage("bit flip in the magic", flip(16, 0x10), _rules(Rule.BATCH_MAGIC)),
     Damage("bit flip in the records", flip(-3), CRC),
     Damage("torn tail", torn_tail, _rules(Rule.TORN_TAIL)),
