@@ -1,0 +1,86 @@
+"""Producers, transactions and consumers while brokers are killed at random: the checker in the
+manner of Jepsen finds no lost write, aborted or dirty read, duplicate or disorder.
+
+KCTL_QUEUE_SECONDS makes it longer; KCTL_QUEUE_SEED repeats a schedule, as far as threads allow.
+"""
+
+import os
+import random  # noqa: TID251 - seeded
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.support.kctl_process import KctlBroker
+from tests.support.local_cluster import LocalCluster, until
+from tests.support.queue_checker import Outcome, check
+from tests.support.queue_workload import QueueWorkload
+
+pytestmark = pytest.mark.slow
+
+SECONDS = float(os.environ.get("KCTL_QUEUE_SECONDS", "12"))
+SEED = int(os.environ.get("KCTL_QUEUE_SEED", "0")) or time.time_ns() % 1_000_000
+PARTITIONS = 3
+TOPIC = "queue"
+TOPICS = (TOPIC, "__transaction_state")
+SETTINGS = (
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+    "transaction.state.log.num.partitions=3",
+    "min.insync.replicas=1",
+)
+
+
+def arguments(*settings):
+    words = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
+    return [*words, "-t", f"{TOPIC}:{PARTITIONS}"]
+
+
+def judge(workload):
+    """No anomaly, in a run in which enough happened to say so."""
+    history = workload.finish()
+    assert [str(anomaly) for anomaly in check(history)] == [], f"seed {SEED}"
+    told = [write.outcome for write in history.writes.values()]
+    assert told.count(Outcome.OK) > 100
+    assert told.count(Outcome.ABORTED) > 10
+    assert all(reader.seen for reader in history.everybody())
+
+
+def test_a_broker_that_is_killed_shows_no_anomaly(tmp_path):
+    chance = random.Random(SEED)
+    with KctlBroker(tmp_path, *arguments()) as broker:
+        workload = QueueWorkload(broker.address, TOPIC, PARTITIONS, SEED).start()
+        try:
+            deadline = time.monotonic() + SECONDS
+            while time.monotonic() < deadline:
+                time.sleep(chance.uniform(0.3, 2.0))
+                broker.kill()
+                time.sleep(chance.choice([0, 0, 0.5]))
+                broker.start()
+            judge(workload)
+        finally:
+            workload.close()
+
+
+def test_brokers_of_a_cluster_that_are_killed_show_no_anomaly(tmp_path):
+    """One at a time, when all replicas are in sync: whoever leads or coordinates goes."""
+    chance = random.Random(SEED)
+    words = arguments("zookeeper.session.timeout.ms=3000")
+    with LocalCluster(tmp_path, "--brokers", "3", *words) as cluster:
+        workload = QueueWorkload(cluster.bootstrap, TOPIC, PARTITIONS, SEED).start()
+        try:
+            deadline = time.monotonic() + SECONDS
+            while time.monotonic() < deadline:
+                until(lambda: all(in_sync(cluster, topic) for topic in TOPICS))
+                time.sleep(chance.uniform(0.1, 1.0))
+                victim = cluster.brokers()[chance.randrange(1, 4)]["pid"]
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+                time.sleep(0.2)
+            judge(workload)
+        finally:
+            workload.close()
+
+
+def in_sync(cluster, topic):
+    return all(isr == {1, 2, 3} for isr in cluster.isr(topic).values())

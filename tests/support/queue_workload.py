@@ -1,0 +1,214 @@
+"""Producers and consumers under faults, whose History the queue checker judges.
+
+Each producer and each consumer has a thread and a client of its own. Transactions are committed and
+aborted by the draw of a seed; whoever cannot say how its transaction ended says so, and goes on as a
+new producer.
+"""
+
+import random  # noqa: TID251 - seeded
+import threading
+import time
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support.queue_checker import History, Outcome, Reader, Seen, Write
+
+TIMEOUT_S = 30
+WRITES_PER_TURN = 8
+PAUSE_S = 0.02
+CLIENT = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 20,
+    # A client that is told to end drops what it holds; what it says of that is no news.
+    "log_level": 2,
+}
+
+
+class QueueWorkload:
+    """Runs until it is closed; `history` is whole after `finish`."""
+
+    def __init__(self, address, topic, partitions, seed, *, plain=1, transactional=2, readers=2):
+        self.history = History()
+        self._address, self._topic, self._partitions = address, topic, partitions
+        self._stopping = threading.Event()
+        self.failures = []
+        roles = [(self._write_plainly, f"plain-{n}") for n in range(plain)]
+        roles += [(self._write_in_transactions, f"txn-{n}") for n in range(transactional)]
+        self._writers = [self._thread(role, name, seed) for role, name in roles]
+        self._readers_stopping = threading.Event()
+        self._readers = []
+        for number in range(readers):
+            reader = Reader(f"reader-{number}", is_committed_only=number % 2 == 0)
+            self.history.readers.append(reader)
+            self._readers.append(self._thread(self._read, reader, seed))
+
+    def start(self):
+        for thread in (*self._writers, *self._readers):
+            thread.start()
+        return self
+
+    def finish(self):
+        """Let all end what they do, and read everything once more; the history."""
+        self._stopping.set()
+        for thread in self._writers:
+            thread.join(4 * TIMEOUT_S)
+        self._readers_stopping.set()
+        for thread in self._readers:
+            thread.join(TIMEOUT_S)
+        stuck = [thread.name for thread in (*self._writers, *self._readers) if thread.is_alive()]
+        assert not self.failures + stuck, self.failures + stuck
+        self._read_all(self.history.last_of_all)
+        self._read_all(self.history.last_committed)
+        return self.history
+
+    def close(self):
+        self._stopping.set()
+        self._readers_stopping.set()
+
+    def _thread(self, role, who, seed):
+        def run():
+            try:
+                role(who, random.Random(f"{seed}-{who}"))
+            except Exception as error:  # noqa: BLE001 - told by `finish`
+                self.failures.append(f"{who}: {error!r}")
+
+        return threading.Thread(target=run, daemon=True, name=f"thread of {who}")
+
+    # --- writers -----------------------------------------------------------------------------
+
+    def _new_write(self, name, number, chance, transaction=None):
+        partition = chance.randrange(self._partitions)
+        write = Write(f"{name}:{number}", name, number, partition, transaction=transaction)
+        self.history.writes[write.value] = write
+        return write
+
+    def _write_plainly(self, name, chance):
+        producer = Producer(
+            {"bootstrap.servers": self._address, "enable.idempotence": True, "linger.ms": 1,
+             "message.timeout.ms": 4 * TIMEOUT_S * 1000, **CLIENT}
+        )  # fmt: skip
+        number = 0
+        while not self._stopping.is_set():
+            for _ in range(WRITES_PER_TURN):
+                write = self._new_write(name, number, chance)
+                producer.produce(
+                    self._topic, write.value, partition=write.partition, on_delivery=told(write)
+                )
+                number += 1
+            producer.poll(0)
+            self._stopping.wait(PAUSE_S)
+        producer.flush(4 * TIMEOUT_S)
+
+    def _write_in_transactions(self, name, chance):
+        number = turn = 0
+        producer = None
+        while not self._stopping.is_set() or producer is None:
+            turn += 1
+            transaction = f"{name} transaction {turn}"
+            writes = [
+                self._new_write(name, number + each, chance, transaction)
+                for each in range(chance.randrange(1, WRITES_PER_TURN))
+            ]
+            number += len(writes)
+            try:
+                producer = producer or self._new_producer(name)
+                outcome = self._transact(producer, writes, chance)
+            except KafkaException:
+                outcome, producer = Outcome.UNKNOWN, None
+            for write in writes:
+                write.outcome = outcome
+            self._stopping.wait(PAUSE_S)
+
+    def _new_producer(self, name):
+        """Whose first act is to end what the one before it left open."""
+        producer = Producer(
+            {"bootstrap.servers": self._address, "transactional.id": name, "linger.ms": 1, **CLIENT}
+        )
+        retried(producer.init_transactions)
+        return producer
+
+    def _transact(self, producer, writes, chance):
+        producer.begin_transaction()
+        for write in writes:
+            producer.produce(self._topic, write.value, partition=write.partition)
+        if chance.random() < 0.3:
+            if chance.random() < 0.5:
+                producer.flush(TIMEOUT_S)
+            retried(producer.abort_transaction)
+            return Outcome.ABORTED
+        try:
+            retried(producer.commit_transaction)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            retried(producer.abort_transaction)
+            return Outcome.UNKNOWN
+        return Outcome.OK
+
+    # --- readers -----------------------------------------------------------------------------
+
+    def _consumer(self, reader):
+        isolation = "read_committed" if reader.is_committed_only else "read_uncommitted"
+        consumer = Consumer(
+            {"bootstrap.servers": self._address, "group.id": reader.name, "fetch.wait.max.ms": 50,
+             "enable.auto.commit": False, "isolation.level": isolation,
+             "auto.offset.reset": "error", **CLIENT}
+        )  # fmt: skip
+        consumer.assign([TopicPartition(self._topic, n, 0) for n in range(self._partitions)])
+        return consumer
+
+    def _read(self, reader, _):
+        consumer = self._consumer(reader)
+        while not self._readers_stopping.is_set():
+            self._poll(consumer, reader)
+        consumer.close()
+
+    def _poll(self, consumer, reader):
+        for message in consumer.consume(200, 0.1):
+            if message.error() is None:
+                value = message.value().decode()
+                reader.seen.append(Seen(message.partition(), message.offset(), value))
+
+    def _read_all(self, reader):
+        """Up to where every partition ends now; open transactions must have ended."""
+        consumer = self._consumer(reader)
+        ends = {n: self._end(consumer, n) for n in range(self._partitions)}
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            self._poll(consumer, reader)
+            positions = {it.partition: it.offset for it in consumer.position(consumer.assignment())}
+            # Behind the last record there may be a marker, which moves the position too.
+            if all(positions[n] >= end for n, end in ends.items()):
+                break
+        else:
+            raise AssertionError(f"{reader.name} came to {positions} of {ends}")
+        consumer.close()
+
+    def _end(self, consumer, number):
+        end = consumer.get_watermark_offsets(TopicPartition(self._topic, number), TIMEOUT_S)[1]
+        return max(end, 0)
+
+
+def told(write):
+    """What becomes of a write outside transactions."""
+
+    def on_delivery(error, _):
+        if error is None:
+            write.outcome = Outcome.OK
+
+    return on_delivery
+
+
+def retried(call):
+    """Again while librdkafka says that the same call may be made again."""
+    deadline = time.monotonic() + 4 * TIMEOUT_S
+    while True:
+        try:
+            return call(TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+        with suppress(InterruptedError):
+            time.sleep(PAUSE_S)
