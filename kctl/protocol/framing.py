@@ -165,7 +165,7 @@ class FrameBuffer:
 
     def only_frame(self, count: int) -> bytes | None:
         """The small frame that the first `count` bytes of the last `get_buffer()` are, no more and
-        no less, as it mostly is; None: nothing is taken, go on with `buffer_updated`."""
+        no less, as it mostly is: take it instead of `buffer_updated`. None: nothing is taken."""
         if self._start != self._end or self._large is not None or self._lent is not None:
             return None
         size = count - SIZE_BYTES

@@ -20,7 +20,7 @@ def framed(*bodies):
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
 
 
-def receive(frames, data, chunk=1 << 30):
+def receive(frames, data, chunk=1 << 30, *, only_frames=False):
     """Feed `data` as a socket would, at most `chunk` bytes a read; the frames, copied."""
     received = []
     position = 0
@@ -30,6 +30,9 @@ def receive(frames, data, chunk=1 << 30):
         count = min(len(buffer), len(data) - position, chunk)
         buffer[:count] = data[position : position + count]
         position += count
+        if only_frames and (frame := frames.only_frame(count)) is not None:
+            received.append(frame)
+            continue
         frames.buffer_updated(count)
         while (frame := frames.next_frame()) is not None:
             received.append(bytes(frame))
@@ -43,9 +46,10 @@ BODIES = [bytes([number]) * size for number, size in enumerate((*SIZES, *reverse
 
 @pytest.mark.parametrize("pool", [None, BufferPool()], ids=["unpooled", "pooled"])
 @pytest.mark.parametrize("chunk", [7, 1_000, 20_000, 1 << 30])
-def test_the_same_frames_come_out_of_any_chunks(chunk, pool):
+@pytest.mark.parametrize("only_frames", [False, True])
+def test_the_same_frames_come_out_of_any_chunks(chunk, pool, only_frames):
     frames = FrameBuffer(pool=pool)
-    assert receive(frames, framed(*BODIES), chunk) == BODIES
+    assert receive(frames, framed(*BODIES), chunk, only_frames=only_frames) == BODIES
     assert frames.buffered_bytes == 0
 
 
@@ -60,6 +64,24 @@ def test_chunks_of_random_sizes():
             received += receive(frames, data[position : position + count])
             position += count
         assert received == BODIES
+
+
+def test_a_frame_that_comes_alone_is_taken_in_one_step():
+    frames = FrameBuffer(pool=BufferPool())
+    for body in BODIES:
+        data = framed(body)
+        frames.get_buffer()[: min(len(data), SCRATCH_BYTES_MIN)] = data[:SCRATCH_BYTES_MIN]
+        taken = frames.only_frame(min(len(data), SCRATCH_BYTES_MIN))
+        assert taken == (body if len(body) <= SMALL_FRAME_MAX else None)
+
+
+@pytest.mark.parametrize("data", [framed(b"a", b"b"), framed(b"ab")[:-1], b"\0\0", b"\xff" * 9])
+def test_what_is_not_one_frame_is_not_taken_as_one(data):
+    frames = FrameBuffer()
+    # What an earlier read has left behind does not count.
+    frames.get_buffer()[: len(framed(b"long ago"))] = framed(b"long ago")
+    frames.get_buffer()[: len(data)] = data
+    assert frames.only_frame(len(data)) is None
 
 
 def test_connections_share_a_scratch_buffer_without_mixing_bytes():

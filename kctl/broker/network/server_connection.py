@@ -119,10 +119,11 @@ class ServerConnection:
         frames = self._frames
         if self._current is None and not self._is_sending:
             frame = frames.only_frame(count)
-            if frame is not None and self._took_short_road(frame):
+            if frame is None:
+                frames.buffer_updated(count)
+            elif self._took_short_road(frame):
                 return
-            frames.buffer_updated(count)
-            self._serve()
+            self._serve(frame)
         else:
             frames.buffer_updated(count)
         self._settle()
@@ -188,18 +189,21 @@ class ServerConnection:
 
     # Requests
 
-    def _serve(self) -> None:
-        """Dispatch request after request, until one is in flight or nothing is whole."""
+    def _serve(self, frame: Buffer | None = None) -> None:
+        """Dispatch request after request, `frame` first if it was taken already, until one is in
+        flight or nothing is whole."""
         self._is_serving = True
         try:
             while self._may_begin_request():
-                frame = self._frames.next_frame()
+                if frame is None:
+                    frame = self._frames.next_frame()
                 if frame is None:
                     self._wait_for_bytes()
                     break
                 self._has_begun_frame = False
                 self._is_large = type(frame) is memoryview
                 self._dispatch(frame)
+                frame = None
                 if self._transport.unsent_bytes():
                     self._wait_for_reader()
                     break
