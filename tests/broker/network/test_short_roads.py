@@ -1,0 +1,105 @@
+"""Short roads: what comes alone is offered to them; what they leave is dispatched as any request."""
+
+from collections import deque
+
+import pytest
+
+from kctl.broker.network.server import SocketServer
+from kctl.broker.network.server_connection import API_KEY_BYTES
+from kctl.model import Endpoint
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.raw_requests import RequestWriter, correlation_id
+from tests.support.real_loop import connect
+
+HEARTBEAT = int(ApiKey.HEARTBEAT).to_bytes(API_KEY_BYTES, "big")
+
+
+class Broker:
+    """Answers heartbeats by a short road while it `takes` them; the others wait in `requests`."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.takes = True
+        self.offered = 0
+        self.requests = deque()
+        self.server = SocketServer(
+            loop.runtime,
+            [Endpoint("127.0.0.1", 0, "EXTERNAL")],
+            {int(ApiKey.HEARTBEAT): (0, 4)},
+            self.requests.append,
+            short_roads={HEARTBEAT: self.road},
+        )
+        self.peer = connect(loop, self.server.start()[0].port)
+        self.writer = RequestWriter()
+
+    def road(self, frame, send):
+        self.offered += 1
+        if self.takes:
+            # Size, correlation id, throttle time, error code.
+            send((10).to_bytes(4, "big") + frame[4:8] + bytes(6))
+        return self.takes
+
+    def heartbeat(self):
+        return self.writer.frame(HeartbeatRequest(group_id="g"), 1)
+
+    def dispatched(self):
+        self.loop.until(lambda: self.requests)
+        return self.requests.popleft()
+
+
+@pytest.fixture
+def broker(loop):
+    return Broker(loop)
+
+
+def test_a_request_that_comes_alone_is_answered_and_not_dispatched(broker):
+    for number in range(3):
+        broker.peer.send(broker.heartbeat())
+        assert correlation_id(broker.peer.receive_frame()) == number
+    assert not broker.requests
+    assert broker.server.counters.requests == 3
+    assert broker.server.counters.bytes_out == 3 * 14
+
+
+def test_what_the_road_leaves_is_dispatched(broker):
+    broker.takes = False
+    broker.peer.send(broker.heartbeat())
+    broker.dispatched().reply(HeartbeatResponse())
+    assert correlation_id(broker.peer.receive_frame()) == 0
+    assert broker.offered == 1
+
+
+def test_requests_that_come_together_are_dispatched_in_order(broker):
+    broker.peer.send(broker.heartbeat() + broker.heartbeat())
+    for number in range(2):
+        broker.dispatched().reply(HeartbeatResponse())
+        assert correlation_id(broker.peer.receive_frame()) == number
+    assert broker.offered == 0
+
+
+def test_nothing_overtakes_a_request_that_waits(broker, loop):
+    broker.takes = False
+    broker.peer.send(broker.heartbeat())
+    waiting = broker.dispatched()
+    broker.takes = True
+    broker.peer.send(broker.heartbeat())
+    loop.turns()
+    assert broker.offered == 1
+    waiting.reply(HeartbeatResponse())
+    assert correlation_id(broker.peer.receive_frame()) == 0
+    broker.dispatched().reply(HeartbeatResponse())
+    assert correlation_id(broker.peer.receive_frame()) == 1
+
+
+def test_a_server_that_is_about_to_stop_takes_no_short_road(broker, loop):
+    broker.takes = False
+    broker.peer.send(broker.heartbeat())
+    waiting = broker.dispatched()
+    broker.takes = True
+    broker.server.close()
+    broker.peer.send(broker.heartbeat())
+    loop.turns()
+    waiting.reply(HeartbeatResponse())
+    broker.peer.wait_for_close()
+    assert broker.offered == 1
