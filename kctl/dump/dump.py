@@ -71,8 +71,8 @@ def find_files(disk: Disk, path: str) -> list[str]:
         if classify(path) is None:
             raise UsageError(
                 f"{path}: not a file that can be dumped",
-                hint="there are .log, .kafka, .index, .timeindex, .txnindex, .snapshot, checkpoints "
-                "and meta.properties",
+                hint="there are .log, .kafka, .index, .timeindex, .txnindex, .snapshot, "
+                "checkpoints and meta.properties",
             )
         return [path]
     found = _files_in(disk, path)

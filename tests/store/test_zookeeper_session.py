@@ -1,4 +1,4 @@
-"""Conversations without a connection: what comes in, what goes out, and bytes that make no sense."""
+"""Conversations without a connection: what comes in, what goes out, bytes without sense."""
 
 import struct
 from pathlib import Path
@@ -69,10 +69,22 @@ REQUESTS = [
     request(3, OpCode.GET_DATA, text("/a") + b"\1"),
     request(4, OpCode.GET_CHILDREN2, text("/") + b"\1"),
     request(5, OpCode.SET_DATA, text("/a") + text("new") + encode_int(0)),
-    request(6, OpCode.MULTI, multi((OpCode.CREATE, create("/b")), (OpCode.DELETE, text("/b") + encode_int(-1)))),
+    request(
+        6,
+        OpCode.MULTI,
+        multi((OpCode.CREATE, create("/b")), (OpCode.DELETE, text("/b") + encode_int(-1))),
+    ),
     request(7, OpCode.MULTI_READ, multi((OpCode.GET_DATA, text("/a") + b"\0"))),
     request(-8, OpCode.SET_WATCHES, watches_again(0, ["/a"], ["/b"], ["/"])),
-    request(9, OpCode.SET_ACL, text("/a") + struct.pack(">ii", 1, 31) + text("world") + text("anyone") + encode_int(-1)),
+    request(
+        9,
+        OpCode.SET_ACL,
+        text("/a")
+        + struct.pack(">ii", 1, 31)
+        + text("world")
+        + text("anyone")
+        + encode_int(-1),
+    ),
     request(10, OpCode.REMOVE_WATCHES, text("/a") + encode_int(3)),
     request(-4, OpCode.AUTH, encode_int(0) + text("digest") + text("me:me")),
     request(11, OpCode.GET_EPHEMERALS, text("/")),
