@@ -166,7 +166,9 @@ async def carry_out(
         shown[:0] = change_rows(made, execution.results, "")
         is_going_on = _is_any_started(execution)
         if is_throttled and batch is None and is_going_on:
-            session.output.say("The throttle stays until `kctl throttle sweep`.")
+            session.output.say(
+                "The throttle stays until `kctl reassign verify` or `kctl throttle sweep` ends it."
+            )
         elif is_throttled:
             await end_throttle(session, door)
         if batch is not None and is_going_on:

@@ -131,7 +131,7 @@ def summary(plan: "ReassignmentPlan", rate: int | None) -> str:
     told += f" ({more} more than shown)" if more > 0 else ""
     if not plan.moves:
         return f"{told}, nothing is copied."
-    seconds = format_duration(plan.estimate_ms(rate))
+    seconds = format_duration(-(-plan.estimate_ms(rate) // 1000) * 1000)
     speed = f"{format_bytes(rate or ASSUMED_RATE)}/s a broker"
     size = format_bytes(plan.bytes_to_move)
     return f"{told}: {plan.moves} replicas, {size} to copy, about {seconds} at {speed}."

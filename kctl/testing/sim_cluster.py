@@ -89,7 +89,7 @@ class SimBroker:
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
         self.entropy = cluster.entropy.split(self.host)
-        self.disk = SimDisk(NameOrder.JOURNAL)
+        self.disk = SimDisk(cluster.name_order)
         self.life = Life.DOWN
         self.broker: Broker | None = None
         self.scheduler: NodeScheduler | None = None
@@ -216,10 +216,12 @@ class SimCluster:
     def __init__(
         self, seed: int, broker_count: int, settings: dict[str, str], weather: Weather,
         broker_class: type[Broker] = Broker,
+        name_order: NameOrder = NameOrder.JOURNAL,
     ) -> None:  # fmt: skip
         self.seed = seed
         self.entropy = SimEntropy(seed, "world")
         self.settings = settings
+        self.name_order = name_order
         self.world = SimScheduler()
         self.network = SimNetwork(self.entropy.split("network"), weather)
         self.counters = FaultCounters()

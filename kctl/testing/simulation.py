@@ -17,6 +17,7 @@ from kctl.broker.broker import Broker
 from kctl.broker.replication.partition import Role
 from kctl.testing.invariants import Invariants, Key, batches_between, partition_of
 from kctl.testing.sim_cluster import Life, SimBroker, SimCluster
+from kctl.testing.sim_disk import NameOrder
 from kctl.testing.sim_network import Weather
 from kctl.testing.sim_runtime import SimEntropy
 from kctl.testing.sim_store import STORE_HOST
@@ -38,6 +39,7 @@ class Plan:
     producers: int = 2
     plain_producers: int = 1
     is_durable: bool = False
+    name_order: NameOrder = NameOrder.JOURNAL
     # Milliseconds between two looks at what shall fail next, at most.
     step_ms_max: int = 400
     kill: int = 0
@@ -65,6 +67,7 @@ class Plan:
         plan.producers = entropy.between(1, 3)
         plan.plain_producers = entropy.between(0, 2)
         plan.is_durable = entropy.chance(400)
+        plan.name_order = entropy.choice(list(NameOrder))
         plan.step_ms_max = entropy.choice([100, 300, 800])
         for name in FAULTS:
             # Half of the faults are off, the others come rarely or thick.
@@ -123,7 +126,12 @@ class Simulation:
         self.plan = Plan.drawn(entropy)
         self.entropy = SimEntropy(seed, "faults")
         self.cluster = SimCluster(
-            seed, self.plan.broker_count, self.plan.settings, self.plan.weather, broker_class
+            seed,
+            self.plan.broker_count,
+            self.plan.settings,
+            self.plan.weather,
+            broker_class,
+            self.plan.name_order,
         )
         self.cluster.on_trace = self._trace_line
         self.invariants = Invariants(self.cluster)

@@ -247,6 +247,8 @@ class Workload:
             if not self.partitions:
                 continue
             key = self.partitions[0]
+            if entropy.chance(400):
+                await self._check_committed(router, key, last, unsure)
             number += 1
             self.unfinished[name] = f"commit {number}"
             while not self.is_over:
@@ -261,13 +263,14 @@ class Workload:
                     break
                 await sleep(scheduler, PAUSE_MS)
             self.unfinished.pop(name, None)
-            if entropy.chance(300):
-                try:
-                    found = await _committed_offset(router, key)
-                except KctlError:
-                    continue
-                if found is not None and found != last and found not in unsure:
-                    self.cluster.fail(f"group: offset {last} was committed, {found} is read")
+
+    async def _check_committed(self, router: Router, key: Key, last: int, unsure: set[int]) -> None:
+        try:
+            found = await _committed_offset(router, key)
+        except KctlError:
+            return
+        if found is not None and found != last and found not in unsure:
+            self.cluster.fail(f"group: offset {last} was committed, {found} is read")
 
     # --- an operator -------------------------------------------------------------------------
 

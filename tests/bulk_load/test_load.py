@@ -131,9 +131,8 @@ def test_order_by_a_column_holds_over_files(load, logs, tmp_path, order_by, key)
 def test_row_goes_to_the_partition_it_names_unless_told_otherwise(load, logs, tmp_path):
     table = table_of(tmp_path / "t.ndjson", partition=lambda n: n % 3, topic=lambda _: "orders")
     load(table)
-    assert {p: {int(it.value[1:]) % 3 for it in found} for p, found in records_in(logs).items()} == {
-        0: {0}, 1: {1}, 2: {2},
-    }  # fmt: skip
+    for partition, found in records_in(logs).items():
+        assert {int(it.value[1:]) % 3 for it in found} == {partition}
     shutil.rmtree(logs)
     load(table, keeps_partitions=False, partitions=2)
     for partition, found in records_in(logs).items():

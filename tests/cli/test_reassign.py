@@ -2,6 +2,9 @@
 brokers of Apache Kafka 2.7.2."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 
@@ -160,6 +163,29 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
     until(lambda: left() == [(setting, "7:7")], "as it was before")
     assert list(state.iterdir()) == []
     assert on("config", "alter", "topic", topic, "-d", setting, "-y").status == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_execution_that_is_stopped_leaves_no_throttle(
+    on, make_topic, tmp_path, state, address, number
+):
+    """Ctrl-C puts everything back at once; after kill -9 the next sweep does."""
+    topic = make_topic((1,), records=2000)
+    path = tmp_path / "plan.json"
+    assert on("reassign", "plan", "move", topic, 1, 2, "--out", path).status == 0
+    words = ("reassign", "execute", path, "--wait", "--throttle", "10kB", "-y", "-b", address)
+    with subprocess.Popen([sys.executable, "-m", "kctl", *map(str, words)]) as process:
+        until(lambda: len(on("reassign", "list", "-o", "json").documents) == 1, "on the move")
+        assert len(list(state.iterdir())) == 1
+        process.send_signal(number)
+        assert process.wait(PATIENCE_S) == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGKILL:
+        assert on("throttle", "show", "-o", "json").documents != []
+        assert on("throttle", "sweep", "--force").status == 0
+    until(lambda: on("throttle", "show", "-o", "json").documents == [], "throttle off")
+    assert list(state.iterdir()) == []
+    on("reassign", "cancel", "--all", "-y")
+    until(lambda: on("reassign", "list", "-o", "json").documents == [], "nothing moves")
 
 
 def test_a_cancelled_move_leaves_replicas_where_they_were(on, make_topic, tmp_path):

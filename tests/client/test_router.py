@@ -224,9 +224,7 @@ def test_a_group_one_may_not_see_is_not_asked_for_again(loop, brokers, router):
 
 def test_a_leader_that_moved_is_looked_for_again(loop, brokers, router):
     loop.run(router.refresh(["t"]))
-    brokers[0].answer(
-        ApiKey.LIST_OFFSETS, offsets_of(0, {0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-    )
+    brokers[0].answer(ApiKey.LIST_OFFSETS, offsets_of(0, {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}))
     brokers[1].answer(ApiKey.LIST_OFFSETS, offsets_of(1))
     for broker in brokers:
         broker.leaders["t", 0] = 1
@@ -238,9 +236,7 @@ def test_a_topic_made_anew_is_found_although_its_leader_epochs_start_over(loop, 
     for broker in brokers:
         broker.leader_epochs["t", 0] = 5
     loop.run(router.refresh(["t"]))
-    brokers[0].answer(
-        ApiKey.LIST_OFFSETS, offsets_of(0, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-    )
+    brokers[0].answer(ApiKey.LIST_OFFSETS, offsets_of(0, {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
     brokers[1].answer(ApiKey.LIST_OFFSETS, offsets_of(1))
     for broker in brokers:
         broker.leader_epochs["t", 0] = 0
