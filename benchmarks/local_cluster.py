@@ -4,8 +4,9 @@
 
 `kctl serve --brokers 3` beside ZooKeeper and three brokers of Apache Kafka 2.7.2, which are
 started together as soon as ZooKeeper answers, with the flags of its start scripts. Ready: every
-broker names a controller and three brokers. Memory is the sum of all processes, pages that they share counted
-once (Pss), five seconds later, idle. Rounds alternate; medians and their ratio are printed.
+broker names a controller and three brokers. Memory is the sum of all processes, pages that they
+share counted once (Pss), five seconds later, idle. Rounds alternate; medians and their ratio are
+printed.
 """
 
 import argparse

@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --null --offset --on-damage --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --set --settle --shift-by --state --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --into --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --null --offset --on-damage --order-by --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -57,6 +57,7 @@ complete -c kctl -n __kctl_needs -a dump-log -d 'Show what is in the files of a 
 complete -c kctl -n __kctl_needs -a verify-log -d 'Check the files of a log directory.'
 complete -c kctl -n __kctl_needs -a repair-log -d 'Mend the files of a log directory.'
 complete -c kctl -n __kctl_needs -a export -d 'Turn records into tables, without a broker or with.'
+complete -c kctl -n __kctl_needs -a import -d 'Turn the rows of a table into records.'
 complete -c kctl -n __kctl_needs -a completion -d 'Print the completion script of a shell.'
 complete -c kctl -n '__kctl_needs topic' -a create -d 'Create topics'
 complete -c kctl -n '__kctl_needs topic' -a list -d 'List topics'
@@ -227,6 +228,28 @@ complete -c kctl -n '__kctl_at export' -l command-config -r -F -d 'Apache Kafka\
 complete -c kctl -n '__kctl_at export' -l timeout -r -f -d 'Give up after that. [default: 30s]'
 complete -c kctl -n '__kctl_at export' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
 complete -c kctl -n '__kctl_at export' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at import' -l into -r -F -d 'Log directory of a broker that is stopped.'
+complete -c kctl -n '__kctl_at import' -l topic -s t -r -f -d '[default: the column topic]'
+complete -c kctl -n '__kctl_at import' -l partitions -s p -r -f -d 'Of a topic that is new in DIR.'
+complete -c kctl -n '__kctl_at import' -l repartition -d 'Go by the keys, not by the column partition.'
+complete -c kctl -n '__kctl_at import' -l order-by -r -f -a 'timestamp offset' -d 'Within partitions. [default: the order of the rows]'
+complete -c kctl -n '__kctl_at import' -l compression -s z -r -f -a 'none gzip snappy lz4 zstd' -d 'Codec of the batches.'
+complete -c kctl -n '__kctl_at import' -l segment-size -r -f -d 'Begin a new segment beyond it.'
+complete -c kctl -n '__kctl_at import' -l format -s f -r -f -a 'parquet orc csv ndjson' -d '[default: told by the name]'
+complete -c kctl -n '__kctl_at import' -l skip -r -f -d 'To live brokers: without the first.'
+complete -c kctl -n '__kctl_at import' -l jobs -s j -r -f -d 'Processes. [default: one a core]'
+complete -c kctl -n '__kctl_at import' -l spark -d 'Let Spark run the tasks; needs kctl[spark].'
+complete -c kctl -n '__kctl_at import' -l master -r -f -d 'Spark\'s master.'
+complete -c kctl -n '__kctl_at import' -l conf -r -f -d 'A setting of Spark\'s; may be repeated.'
+complete -c kctl -n '__kctl_at import' -l bootstrap-server -s b -r -f -d 'Brokers to ask first. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
+complete -c kctl -n '__kctl_at import' -l property -s X -r -f -d 'A setting of Apache Kafka\'s clients; may be repeated.'
+complete -c kctl -n '__kctl_at import' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
+complete -c kctl -n '__kctl_at import' -l command-config -r -F -d 'Apache Kafka\'s client.properties.'
+complete -c kctl -n '__kctl_at import' -l timeout -r -f -d 'Give up after that. [default: 30s]'
+complete -c kctl -n '__kctl_at import' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at import' -l dry-run -s n -d 'Only say what would be done.'
+complete -c kctl -n '__kctl_at import' -l yes -s y -d 'Do not ask.'
+complete -c kctl -n '__kctl_at import' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at completion' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at completion' -f -a 'bash zsh fish'
 complete -c kctl -n '__kctl_at topic create' -l partitions -s p -r -f -d '[default: the broker\'s]'

@@ -370,7 +370,8 @@ class Simulation:
             if replica is None or replica.log is None:
                 yield f"{name}: broker {replica_id} does not have it"
             elif replica.log.log_end_offset != end_offset:
-                yield f"{name}: broker {replica_id} has {replica.log.log_end_offset} of {end_offset}"
+                found = replica.log.log_end_offset
+                yield f"{name}: broker {replica_id} has {found} of {end_offset}"
             elif replica.log.high_watermark != end_offset:
                 yield (
                     f"{name}: broker {replica_id} has high watermark "

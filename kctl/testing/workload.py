@@ -157,8 +157,7 @@ class Workload:
                 return
             if code in REFUSALS:
                 self.cluster.fail(
-                    f"{router.runtime.scheduler.name}: a batch in order to {key} is refused with"  # type: ignore[attr-defined]
-                    f" {ErrorCode(code).name}"
+                    f"a batch in order to {key} is refused with {ErrorCode(code).name}"
                 )
                 return
             await sleep(router.runtime.scheduler, PAUSE_MS)

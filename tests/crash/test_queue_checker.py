@@ -8,7 +8,7 @@ from tests.support.queue_checker import History, Kind, Outcome, Reader, Seen, Wr
 
 
 def good_history():
-    """Two producers, one of them with transactions; two partitions; two readers besides the last."""
+    """Two producers, one with transactions; two partitions; two readers besides the last."""
     history = History()
     log = {0: [], 1: []}
 

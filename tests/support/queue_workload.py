@@ -1,8 +1,8 @@
 """Producers and consumers under faults, whose History the queue checker judges.
 
 Each producer and each consumer has a thread and a client of its own. Transactions are committed and
-aborted by the draw of a seed; whoever cannot say how its transaction ended says so, and goes on as a
-new producer.
+aborted by the draw of a seed; whoever cannot say how its transaction ended says so, and goes on as
+a new producer.
 """
 
 import random  # noqa: TID251 - seeded

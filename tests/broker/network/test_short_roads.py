@@ -1,4 +1,4 @@
-"""Short roads: what comes alone is offered to them; what they leave is dispatched as any request."""
+"""Short roads: what comes alone is offered to them; what they leave is dispatched as usual."""
 
 from collections import deque
 
