@@ -16,6 +16,7 @@ from kctl.broker.controller import events
 from kctl.broker.controller.channel_manager import ControllerChannelManager
 from kctl.broker.controller.events import ControllerEvent
 from kctl.broker.controller.procedures import Procedures
+from kctl.errors import CorruptDataError
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.runtime.trace import Trace
 from kctl.store import znodes
@@ -205,12 +206,24 @@ class StoreChanges:
     # --- asked for in the old way
 
     async def _on_partition_reassignment(self, _: events.PartitionReassignment) -> None:
-        targets = await self._store.get_partition_reassignment(self._on_watch)
+        try:
+            targets = await self._store.get_partition_reassignment(self._on_watch)
+        except CorruptDataError as error:
+            self._trace.warning(f"A reassignment that nobody understands is dropped: {error}")
+            fence = self.context.epoch_zk_version
+            await self._store.set_or_delete_partition_reassignment({}, fence)
+            return
         if targets:
             await self._reassignment.start_by_znode(targets)
 
     async def _on_preferred_replica_election(self, _: events.PreferredReplicaElection) -> None:
-        partitions = await self._store.get_preferred_replica_election(self._on_watch)
+        try:
+            partitions = await self._store.get_preferred_replica_election(self._on_watch)
+        except CorruptDataError as error:
+            self._trace.warning(f"An election that nobody understands is dropped: {error}")
+            fence = self.context.epoch_zk_version
+            await self._store.delete_preferred_replica_election(fence)
+            return
         if partitions:
             await self._elections.elect_by_znode(partitions)
 
@@ -224,8 +237,6 @@ def event_of(watched: WatchedEvent) -> ControllerEvent | None:
     if path == znodes.CONTROLLER:
         gone = watched.type is EventType.DELETED
         return events.Reelect() if gone else events.ControllerChange()
-    if path in _APPEARING:
-        return None if watched.type is EventType.DELETED else _APPEARING[path]
     if watched.type is EventType.DATA_CHANGED:
         parent, _, name = path.rpartition("/")
         if parent == znodes.TOPICS:
@@ -241,9 +252,7 @@ _WATCHED: dict[str, ControllerEvent] = {
     znodes.DELETE_TOPICS: events.TopicDeletion(),
     znodes.ISR_CHANGE_NOTIFICATIONS: events.IsrChangeNotification(),
     znodes.LOG_DIR_EVENTS: events.LogDirEventNotification(),
-}
-# Told when they come, not when the controller removes them.
-_APPEARING: dict[str, ControllerEvent] = {
+    # Also when they go, which uses the watch up: the next who asks must be heard.
     znodes.REASSIGN_PARTITIONS: events.PartitionReassignment(),
     znodes.PREFERRED_REPLICA_ELECTION: events.PreferredReplicaElection(),
 }

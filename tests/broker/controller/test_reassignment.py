@@ -207,6 +207,31 @@ def test_the_old_znode_starts_reassignments_and_goes_when_they_are_done(cluster)
     assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
 
 
+def test_the_old_znode_is_heard_every_time(cluster):
+    """Its removal uses the controller's watch up: another takes its place."""
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    for target in (2, 1, 2):
+        cluster.run(cluster.store.create_partition_reassignment({TP: [target]}))
+        cluster.settle()
+        in_sync(cluster, 1, 2)
+        assert assignment(cluster) == ReplicaAssignment((target,))
+        assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
+
+
+def test_nonsense_in_the_old_znode_is_removed_and_hinders_no_controller(cluster):
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1])
+    cluster.run(cluster.store.create_recursive(znodes.REASSIGN_PARTITIONS, b"{nonsense"))
+    cluster.settle()
+    assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
+    cluster.brokers[1].kill()
+    cluster.run(cluster.store.create_recursive(znodes.REASSIGN_PARTITIONS, b"{nonsense"))
+    cluster.settle()
+    assert cluster.active.broker_id == 2
+    assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
+
+
 def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])

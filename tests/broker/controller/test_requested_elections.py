@@ -105,11 +105,19 @@ def test_an_unclean_election_is_for_partitions_without_a_leader(cluster):
 def test_the_old_znode_asks_for_preferred_elections_too(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2])
-    bounced(cluster, 1)
-    join_isr(cluster, 0, 2, 1)
-    cluster.run(cluster.store.create_preferred_replica_election([TopicPartition("t", 0)]))
+    for _ in range(2):
+        bounced(cluster, 1)
+        join_isr(cluster, 0, 2, 1)
+        cluster.run(cluster.store.create_preferred_replica_election([TopicPartition("t", 0)]))
+        cluster.settle()
+        assert cluster.state("t")[0] == 1
+        assert not cluster.exists(znodes.PREFERRED_REPLICA_ELECTION)
+
+
+def test_nonsense_in_the_old_znode_is_removed(cluster):
+    cluster.start(1)
+    cluster.run(cluster.store.create_recursive(znodes.PREFERRED_REPLICA_ELECTION, b"[]"))
     cluster.settle()
-    assert cluster.state("t")[0] == 1
     assert not cluster.exists(znodes.PREFERRED_REPLICA_ELECTION)
 
 
