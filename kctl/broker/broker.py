@@ -530,9 +530,6 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
             else:
                 gone = change.role is Role.NONE
                 coordinator.on_resigned(partition, None if gone else change.leader_epoch)
-    deleted = [change.topic_partition for change in changes if change.is_deleted]
-    if deleted:
-        services.group_coordinator.on_partitions_deleted(deleted)
 
 
 def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:

@@ -5,6 +5,7 @@ import pytest
 from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
 from kctl.client.cluster_view import BrokerAddress
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -174,25 +175,44 @@ def test_who_waits_for_a_replica_waits_no_longer_than_it_is_in_the_isr(cluster):
     assert cluster.end(1, "t") == 11
 
 
-def test_a_partition_moves_with_its_records(cluster):
-    cluster.start(1, 2, 3)
-    create(cluster, "t", p0=[1, 2])
-    produce(cluster, "t", 50)
-    before = log_bytes(cluster, 1, "t")
+def move(cluster, topic, replicas):
     request = AlterPartitionReassignmentsRequest(
         topics=[
             ReassignableTopic(
-                name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[3])]
+                name=topic,
+                partitions=[ReassignablePartition(partition_index=0, replicas=replicas)],
             )
         ]
     )
     response = cluster.run(cluster.router().send_to_controller(request))
     assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_a_partition_moves_with_its_records(cluster):
+    cluster.start(1, 2, 3)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 50)
+    before = log_bytes(cluster, 1, "t")
+    move(cluster, "t", [3])
     cluster.until(lambda: cluster.state("t").isr == (3,), "only 3 is left")
     cluster.until(lambda: cluster.partition(1, "t") is None, "1 let go of it")
     assert log_bytes(cluster, 3, "t") == before
     produce(cluster, "t", 1)
     assert cluster.end(3, "t") == 51
+
+
+def test_offsets_outlive_a_move_away_from_their_coordinator_but_not_their_topic(cluster):
+    cluster.start(1, 2, offsets_topic_num_partitions=1)
+    create(cluster, "__consumer_offsets", p0=[1])
+    create(cluster, "t", p0=[1])
+    admin, tp = cluster.admin(), TopicPartition("t", 0)
+    (result,) = cluster.run(admin.offsets.commit("g", {tp: 5}))
+    assert result.error is None
+    move(cluster, "t", [2])
+    cluster.until(lambda: cluster.partition(1, "t") is None, "1 let go of it")
+    assert cluster.run(admin.offsets.committed("g"))[tp].offset == 5
+    cluster.run(admin.topics.delete(["t"]))
+    cluster.until(lambda: not cluster.run(admin.offsets.committed("g")), "it is forgotten")
 
 
 def fetch_from(cluster, broker_id, rack, version=11):

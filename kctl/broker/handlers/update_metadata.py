@@ -3,6 +3,8 @@
 Behaviour:
 - An older controller's request is STALE_CONTROLLER_EPOCH, one meant for our previous
   registration STALE_BROKER_EPOCH; neither changes anything.
+- Groups forget their offsets of partitions that are being deleted; a StopReplica does not do so,
+  as it deletes the logs of replicas that were moved elsewhere, too.
 - Requests that wait for a topic to come or go are answered by what this brings.
 
 Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible).
@@ -25,5 +27,7 @@ def update_metadata(services: Services, body: UpdateMetadataRequest) -> UpdateMe
     refusal = services.leadership.refusal(body.controller_epoch, body.broker_epoch)
     if refusal:
         return UpdateMetadataResponse(error_code=refusal)
-    services.metadata_cache.update(body)
+    deleted = services.metadata_cache.update(body)
+    if deleted:
+        services.group_coordinator.on_partitions_deleted(deleted)
     return UpdateMetadataResponse()

@@ -45,8 +45,6 @@ class RoleChange:
     topic_partition: TopicPartition
     role: Role
     leader_epoch: int
-    # Its log is gone: the topic was deleted, or the replica moved away.
-    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ class Leadership:
             tp = stop.topic_partition
             code = self._stop(stop)
             if code == ErrorCode.NONE:
-                changes.append(RoleChange(tp, Role.NONE, stop.leader_epoch, stop.delete))
+                changes.append(RoleChange(tp, Role.NONE, stop.leader_epoch))
             errors.append(
                 StopReplicaPartitionError(
                     topic_name=tp.topic, partition_index=tp.partition, error_code=code

@@ -230,7 +230,7 @@ def test_a_deleted_replica_takes_its_log_with_it(make_world):
     world.produce(batch(b"a"), acks=1)
     waiting = fetch(world, 1, max_wait_ms=10_000)
     assert stop_replica(world, delete=True).partition_errors[0].error_code == 0
-    assert world.changes[-1].is_deleted
+    assert world.changes[-1].role is Role.NONE
     assert world.logs.manager.get_log(("t", 0)) is None
     assert [r.error_code for r in waiting] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.lead(epoch=1) == 0
