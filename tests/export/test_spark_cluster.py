@@ -1,4 +1,5 @@
-"""On executors that are processes of their own: kctl is sent to them, and tasks come back."""
+"""On a standalone cluster: executors are processes of their own, which know nothing of kctl until
+it is sent to them."""
 
 import json
 import subprocess
@@ -7,33 +8,89 @@ import sys
 import pytest
 
 from tests.bulk_load.test_load import records_in, table_of
+from tests.export.log_files import rows_of
+from tests.support import spark_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-CLUSTER = "local-cluster[2,1,1024]"
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    pytest.importorskip("pyspark")
+    with spark_cluster.standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
 
 
-def kctl(*words, cwd):
-    """Run where the executors cannot find kctl beside them."""
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory):
+    """A Python of whose packages kctl is none."""
+    python = spark_cluster.python_without_kctl(tmp_path_factory.mktemp("env") / "env")
     ran = subprocess.run(
+        [python, "-c", "import numpy, kctl"], capture_output=True, check=False, cwd=python.parent
+    )
+    assert b"No module named 'kctl'" in ran.stderr
+    return python
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """orders, 1500 records in three partitions."""
+    directory = tmp_path_factory.mktemp("loaded")
+    tables = directory / "tables"
+    tables.mkdir()
+    for number in range(3):
+        table_of(tables / f"{number}.ndjson", 500, first=500 * number)
+    kctl("import", tables, "-t", "orders", "-p", "3", "-y", "--into", directory / "logs")
+    return directory / "logs"
+
+
+# The other worker has nothing to do with it.
+ONE_EXECUTOR = ("--conf", "spark.cores.max=1")
+
+
+def run(*words):
+    return subprocess.run(
         [sys.executable, "-m", "kctl", *map(str, words), "-o", "json"],
-        capture_output=True, text=True, check=False, cwd=cwd,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def kctl(*words):
+    ran = run(*words)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
 
-def test_import_and_export_on_a_cluster_are_those_without(tmp_path):
-    pytest.importorskip("pyspark")
-    tables = tmp_path / "tables"
-    tables.mkdir()
-    for number in range(3):
-        table_of(tables / f"{number}.ndjson", 500, first=500 * number)
-    words = ("import", tables, "-t", "orders", "-p", "3", "-y", "--into")
-    spark = ("--spark", "--master", CLUSTER)
-    kctl(*words, tmp_path / "here", cwd=tmp_path)
-    loaded = kctl(*words, tmp_path / "there", *spark, cwd=tmp_path)
-    assert sum(row["rows"] for row in loaded) == 1500
-    assert records_in(tmp_path / "there") == records_in(tmp_path / "here")
-    (report,) = kctl("export", tmp_path / "there", "--out", tmp_path / "t", *spark, cwd=tmp_path)
+def test_executors_are_sent_kctl(cluster, bare_python, logs, tmp_path):
+    spark = ("--spark", "--master", cluster, "--conf", f"spark.pyspark.python={bare_python}")
+    (report,) = kctl("export", logs, "--out", tmp_path / "there", *spark)
     assert (report["rows"], report["files"]) == (1500, 3)
+    kctl("export", logs, "--out", tmp_path / "here")
+    assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
+    words = ("import", tmp_path / "there", "-t", "orders", "-p", "3", "-y", "--into")
+    kctl(*words, tmp_path / "logs", *spark)
+    assert records_in(tmp_path / "logs") == records_in(logs)
+
+
+def test_executors_run_in_a_packed_environment(cluster, bare_python, logs, tmp_path):
+    archive = spark_cluster.pack(bare_python.parent.parent)
+    (report,) = kctl(
+        "export", logs, "--out", tmp_path / "table", "--spark", "--master", cluster,
+        "--conf", f"spark.archives={archive}#env", "--conf", "spark.pyspark.python=env/bin/python",
+        *ONE_EXECUTOR,
+    )  # fmt: skip
+    assert report["rows"] == 1500
+
+
+def test_executors_that_lack_a_package_are_told_how_they_get_it(
+    cluster, bare_python, logs, tmp_path
+):
+    python = spark_cluster.python_without_kctl(tmp_path / "env")
+    (python.parent.parent / "packages" / "pyarrow").unlink()
+    ran = run(
+        "export", logs, "--out", tmp_path / "table", "--spark", "--master", cluster,
+        "--conf", f"spark.pyspark.python={python}", *ONE_EXECUTOR,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "An executor lacks a package: No module named 'pyarrow'" in ran.stderr
+    assert "spark.archives=env.tar.gz#env" in ran.stderr

@@ -26,6 +26,8 @@ from kctl.errors import KctlError, UsageError
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 60
 _POLL_SECONDS = 0.02
+# Spark's scripts set it; its launcher, in `local-cluster`, looks for a source tree without it.
+_SCALA_VERSION = "2.13"
 # What the JVM says goes to a file of this name.
 _ERRORS = "errors"
 # Packages of the JDK into which Spark reaches.
@@ -97,11 +99,10 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
     ]  # fmt: skip
     for key, value in conf:
         command += ["--conf", f"{key}={value}"]
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _tell_pyspark_of_python(dict(conf))
     environment = os.environ | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(home),
-        "SPARK_CONNECT_MODE": "0",
+        "SPARK_CONNECT_MODE": "0", "SPARK_SCALA_VERSION": _SCALA_VERSION,
     }  # fmt: skip
     with (directory / _ERRORS).open("wb") as stream:
         process = subprocess.Popen(
@@ -113,6 +114,14 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
     port, secret = _read_connection(told.read_bytes())
     os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
     return gateway
+
+
+def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
+    """Executors are told which Python to start by the driver's environment alone."""
+    if "spark.pyspark.python" in conf:
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def zip_package(name: str) -> str:

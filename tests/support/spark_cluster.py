@@ -1,0 +1,82 @@
+"""A standalone Spark cluster on this machine, from pip's pyspark: a master and its workers, each a
+process, whose executors are processes too; and a Python for them that knows all but kctl."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support.apache_kafka import free_port
+
+_START_SECONDS = 60
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+@contextmanager
+def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
+    """The master's URL; each worker has a core, and its executors' logs are in `directory`."""
+    port, web = free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)]
+        stack.enter_context(_running([_MASTER, *words], directory / "master.log", "I have been"))
+        for number in range(workers):
+            words = ["-c", "1", "-m", "1g", "--host", "127.0.0.1", "--webui-port", "0",
+                     "-d", str(directory / f"work-{number}"), url]  # fmt: skip
+            log = directory / f"worker-{number}.log"
+            stack.enter_context(_running([_WORKER, *words], log, "Successfully registered"))
+        yield url
+
+
+@contextmanager
+def _running(words: list[str], log: Path, ready: str) -> Iterator[None]:
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    home = Path(spec.origin).parent
+    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            ["bash", str(home / "bin" / "spark-class"), *words], stdin=subprocess.DEVNULL,
+            stdout=stream, stderr=stream, env=environment, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while ready not in (said := log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{words[0]} did not start: {said[-2000:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def python_without_kctl(directory: Path) -> Path:
+    """An environment in `directory`, to be used or packed, whose bin/python cannot import kctl."""
+    packages = directory / "packages"
+    packages.mkdir(parents=True)
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "kctl" not in path.name and not path.name.startswith("pyspark"):
+            (packages / path.name).symlink_to(path)
+    python = directory / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(
+        '#!/bin/sh\nhome=$(dirname "$0")/..\n'
+        'export PYTHONPATH="$(realpath "$home")/packages${PYTHONPATH:+:$PYTHONPATH}"\n'
+        f'exec {sys.executable} -S "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def pack(environment: Path) -> Path:
+    """The environment as `spark.archives` takes it."""
+    return Path(shutil.make_archive(str(environment), "gztar", environment))
