@@ -187,7 +187,7 @@ def read(address, topic, isolation="read_committed"):
     """The last value of each key, and how many records there were."""
     settings = {
         "bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False,
-        "isolation.level": isolation, "enable.partition.eof": True,
+        "isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 10,
     }  # fmt: skip
     consumer = Consumer(settings)
     consumer.assign([ClientPartition(topic, 0, OFFSET_BEGINNING)])
