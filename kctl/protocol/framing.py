@@ -26,13 +26,14 @@ from kctl.protocol.primitives import Buffer
 
 # Kafka's default of socket.request.max.bytes.
 FRAME_BYTES_MAX = 104_857_600
-SMALL_FRAME_MAX = 16_384
+# Two of a producer's default batch.size.
+SMALL_FRAME_MAX = 32_768
 FIRST_BUFFER_BYTES = 65_536
 STEP_FROM_BYTES = 8 * 1024 * 1024
 STEP_BYTES = 4 * 1024 * 1024
 # Room for an unfinished small frame and a decent read behind it.
 SCRATCH_BYTES_MIN = 2 * SMALL_FRAME_MAX
-SCRATCH_BYTES = 65_536
+SCRATCH_BYTES = 131_072
 # What a pool keeps: touched pages are several times faster than new ones.
 POOLED_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 POOL_BYTES_MAX = 32 * 1024 * 1024

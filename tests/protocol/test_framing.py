@@ -178,7 +178,7 @@ def test_the_largest_size_allowed_is_taken():
 def test_frames_that_are_not_taken_stop_the_receiving():
     frames = FrameBuffer()
     buffer = frames.get_buffer()
-    data = framed(*[b"x" * 96] * 1_000)[: len(buffer)]
+    data = framed(*[b"x" * 96] * 2_000)[: len(buffer)]
     buffer[:] = data
     frames.buffer_updated(len(buffer))
     frames.release()

@@ -1,6 +1,6 @@
 """The short road of Produce: one plain batch for one partition, from bytes to bytes.
 
-Most of a busy broker's requests are a few hundred bytes for one partition, and a producer begins
+Most of a busy broker's requests are one batch for one partition, and a producer begins
 all its requests for a partition with the same bytes, but for the correlation id:
 
     api key, version | correlation id | client id ... partition index | size of the batch | batch
@@ -11,7 +11,7 @@ After that a request costs one look-up, the append, and one join.
 
 Behaviour:
 - Nothing is judged here: batches are checked by the log, as always.
-- Whatever is not plain (more partitions, compression, transactions, acks=0, an error, an append
+- Whatever is not plain (more partitions, zstd, transactions, acks=0, an error, an append
   that must wait) is left, untouched, to `handle_produce`.
 - Its answers would be the same to the last byte.
 
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 
+from kctl.broker.log.fetch_data import LogAppendInfo
 from kctl.broker.replication.replica_manager import ACKS_ALL, ReplicaManager
 from kctl.errors import CorruptDataError
 from kctl.protocol.codec import decode, encode
@@ -38,6 +39,8 @@ from kctl.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kctl.protocol.primitives import Buffer
+from kctl.records.compression import ZSTD
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 
@@ -89,7 +92,7 @@ class PlainProduce:
         # By version and bytes; None: not plain.
         self._heads: dict[tuple[int, bytes], Head | None] = {}
 
-    def answer(self, frame: bytes, send: Callable[[bytes], object]) -> bool:
+    def answer(self, frame: Buffer, send: Callable[[bytes], object]) -> bool:
         """Append, and `send` the answer's frame; False if the request is not plain."""
         try:
             version, client_id_size = _start(frame)
@@ -101,15 +104,18 @@ class PlainProduce:
         start = end + _SIZE_BYTES
         if size != len(frame) - start or size != length + LOG_OVERHEAD:
             return False
-        if size < RECORD_BATCH_OVERHEAD or magic != CURRENT_MAGIC or attributes:
+        if size < RECORD_BATCH_OVERHEAD or magic != CURRENT_MAGIC:
             return False
-        key = version, frame[HEAD_START:end]
+        # Only compressed or not, and not zstd, which not every version allows.
+        if not 0 <= attributes < ZSTD:
+            return False
+        key = version, bytes(frame[HEAD_START:end])
         head = self._heads.get(key)
         if head is None:
             if key not in self._heads:
                 self._learn(frame, key)
             return False
-        info = self._append(head.key, bytearray(frame[start:]), head.acks)
+        info = self._append_in(frame, start, head)
         if info is None:
             return False
         numbers = _ANSWER.pack(info.first_offset, info.log_append_time_ms, info.log_start_offset)
@@ -117,7 +123,19 @@ class PlainProduce:
         self._wake_readers(head.key)
         return True
 
-    def _learn(self, frame: bytes, key: tuple[int, bytes]) -> None:
+    def _append_in(self, frame: Buffer, start: int, head: Head) -> LogAppendInfo | None:
+        if type(frame) is bytes:
+            return self._append(head.key, bytearray(frame[start:]), head.acks)
+        # A large frame is a buffer of the connection's own, in whose header the log writes.
+        records = memoryview(frame)[start:]
+        header = bytes(records[:RECORD_BATCH_OVERHEAD])
+        info = self._append(head.key, records, head.acks)
+        if info is None:
+            # It may have been numbered before it was refused.
+            records[:RECORD_BATCH_OVERHEAD] = header
+        return info
+
+    def _learn(self, frame: Buffer, key: tuple[int, bytes]) -> None:
         """Remember the head at `key`, with which a request that decodes may begin, for others."""
         try:
             api, version, _, client_id, position = read_request_header(frame)

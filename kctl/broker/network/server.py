@@ -7,7 +7,7 @@ connections.max.idle.ms is closed by a sweep, of which there are SWEEPS_PER_IDLE
 What all requests take of memory is RequestMemory's affair; what is large, of `in_slices`.
 
 Short roads: for an API whose requests are mostly of one plain shape there may be a function that
-takes a whole small frame and a way to send the answer's whole frame. It answers before it returns,
+takes a whole frame and a way to send the answer's whole frame. It answers before it returns,
 and says so; or it does nothing and says that, and the request is decoded and dispatched as any.
 
 Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
@@ -24,13 +24,14 @@ from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
+from kctl.protocol.primitives import Buffer
 from kctl.runtime.future import Future
 from kctl.runtime.network import Listener, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 
 # (frame, send the answer) -> whether it was answered.
-ShortRoad = Callable[[bytes, Callable[[bytes], object]], bool]
+ShortRoad = Callable[[Buffer, Callable[[bytes], object]], bool]
 
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100

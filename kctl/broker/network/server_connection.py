@@ -10,8 +10,9 @@ that a handler finds corrupt end this connection and nothing else. The exception
 an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails
 ends the connection too. A peer that only finished speaking still gets its answers (half-close).
 
-A small request that comes alone, as nearly all do, is offered to its API's short road first (see
-`SocketServer`), which answers from the bytes, at once, or not at all: then nothing has happened.
+A request is offered to its API's short road first (see `SocketServer`), which answers from the
+bytes, at once, or not at all: then nothing has happened. A small one that comes alone, as nearly
+all do, is offered before any books are kept.
 
 Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
 until that answer; a request's bytes are charged to RequestMemory from its first byte to its answer,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 # Bytes taken while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
+
+# Requests of so few bytes are not worth cutting.
+LIGHT_FRAME_MAX = 16_384
 
 # What a frame begins with, and what the short roads are filed under.
 API_KEY_BYTES = 2
@@ -121,7 +125,9 @@ class ServerConnection:
             frame = frames.only_frame(count)
             if frame is None:
                 frames.buffer_updated(count)
-            elif self._took_short_road(frame):
+            elif self._is_at_rest and self._took_short_road(frame):
+                if self._transport.unsent_bytes():
+                    self._wait_for_reader()
                 return
             self._serve(frame)
         else:
@@ -190,9 +196,10 @@ class ServerConnection:
     # Requests
 
     def _serve(self, frame: Buffer | None = None) -> None:
-        """Dispatch request after request, `frame` first if it was taken already, until one is in
-        flight or nothing is whole."""
+        """Dispatch request after request, `frame` first if it was taken and offered already, until
+        one is in flight or nothing is whole."""
         self._is_serving = True
+        is_offered = frame is not None
         try:
             while self._may_begin_request():
                 if frame is None:
@@ -202,8 +209,9 @@ class ServerConnection:
                     break
                 self._has_begun_frame = False
                 self._is_large = type(frame) is memoryview
-                self._dispatch(frame)
-                frame = None
+                if is_offered or not self._took_short_road(frame):
+                    self._dispatch(frame)
+                frame, is_offered = None, False
                 if self._transport.unsent_bytes():
                     self._wait_for_reader()
                     break
@@ -215,18 +223,21 @@ class ServerConnection:
         finally:
             self._is_serving = False
 
-    def _took_short_road(self, frame: bytes) -> bool:
-        """Whether `frame`, all there is of this connection, was answered at once."""
-        road = self._short_roads.get(frame[:API_KEY_BYTES])
-        if road is None or self._is_over or self._is_speechless or self._is_draining:
-            return False
-        if self._is_reading_paused or not road(frame, self._post_whole):
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is to be done but to answer."""
+        return not (
+            self._is_over or self._is_speechless or self._is_draining or self._is_reading_paused
+        )
+
+    def _took_short_road(self, frame: Buffer) -> bool:
+        """Whether `frame` was answered at once."""
+        road = self._short_roads.get(bytes(frame[:API_KEY_BYTES]))
+        if road is None or not road(frame, self._post_whole):
             return False
         server = self._server
         server.counters.requests += 1
         self.last_active_ms = server.now_ms()
-        if self._transport.unsent_bytes():
-            self._wait_for_reader()
         return True
 
     def _may_begin_request(self) -> bool:
@@ -276,7 +287,7 @@ class ServerConnection:
         )  # fmt: skip
         self._current_bytes = len(frame)
         try:
-            if self._is_large:
+            if len(frame) > LIGHT_FRAME_MAX:
                 in_slices(request, server.on_request, server.scheduler)
             else:
                 server.on_request(request)

@@ -49,7 +49,7 @@ def test_all_who_wait_for_the_budget_get_their_turn(loop):
     request = broker.next_request()
     finisher.send(broker.writer.frame(produce_request(b"a" * 120_000), 7)[:50_000])
     for number, peer in enumerate([gone, *small]):
-        peer.send(broker.writer.frame(produce_request(b"b" * 20_000, topic=str(number)), 7))
+        peer.send(broker.writer.frame(produce_request(b"b" * 40_000, topic=str(number)), 7))
     # One that has finished speaking waits as patiently.
     small[-1].socket.shutdown(1)
     loop.until(lambda: broker.server.memory.waiting_count == 4)

@@ -1,4 +1,4 @@
-"""Short roads: what comes alone is offered to them; what they leave is dispatched as usual."""
+"""Short roads: whatever is next is offered to them; what they leave is dispatched as usual."""
 
 from collections import deque
 
@@ -8,6 +8,7 @@ from kctl.broker.network.server import SocketServer
 from kctl.broker.network.server_connection import API_KEY_BYTES
 from kctl.model import Endpoint
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.framing import SMALL_FRAME_MAX
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.raw_requests import RequestWriter, correlation_id
 from tests.support.real_loop import connect
@@ -70,12 +71,26 @@ def test_what_the_road_leaves_is_dispatched(broker):
     assert broker.offered == 1
 
 
-def test_requests_that_come_together_are_dispatched_in_order(broker):
+def test_requests_that_come_together_are_offered_in_order(broker):
     broker.peer.send(broker.heartbeat() + broker.heartbeat())
     for number in range(2):
+        assert correlation_id(broker.peer.receive_frame()) == number
+    assert broker.offered == 2
+    broker.takes = False
+    broker.peer.send(broker.heartbeat() + broker.heartbeat())
+    for number in (2, 3):
         broker.dispatched().reply(HeartbeatResponse())
         assert correlation_id(broker.peer.receive_frame()) == number
-    assert broker.offered == 0
+    assert broker.offered == 4
+
+
+def test_a_large_request_is_offered_too(broker):
+    group = "g" * (SMALL_FRAME_MAX - 1_000)
+    for number, size in enumerate((1, 2, 3)):
+        request = HeartbeatRequest(group_id=group, member_id="m" * 1_000 * size)
+        broker.peer.send(broker.writer.frame(request, 1))
+        assert correlation_id(broker.peer.receive_frame()) == number
+    assert (broker.offered, len(broker.requests)) == (3, 0)
 
 
 def test_nothing_overtakes_a_request_that_waits(broker, loop):
@@ -88,8 +103,8 @@ def test_nothing_overtakes_a_request_that_waits(broker, loop):
     assert broker.offered == 1
     waiting.reply(HeartbeatResponse())
     assert correlation_id(broker.peer.receive_frame()) == 0
-    broker.dispatched().reply(HeartbeatResponse())
     assert correlation_id(broker.peer.receive_frame()) == 1
+    assert broker.offered == 2
 
 
 def test_a_server_that_is_about_to_stop_takes_no_short_road(broker, loop):
