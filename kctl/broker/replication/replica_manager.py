@@ -9,6 +9,7 @@ Kafka 2.7: kafka.server.ReplicaManager.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from kctl.broker.config import BrokerConfig
@@ -49,8 +50,6 @@ ACKS_ALL = -1
 READS_PER_TURN = 1_000
 # Topics that clients must not write to.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-# An Enum takes long to look its members up.
-_CLIENT = AppendOrigin.CLIENT
 # Errors of a produce request that say nothing about the log; any other tells where it begins.
 _ERRORS_BEFORE_THE_LOG = frozenset(
     {
@@ -65,6 +64,24 @@ _ERRORS_BEFORE_THE_LOG = frozenset(
 
 Records = bytearray | memoryview
 AppendEntry = tuple[str, int, Records]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """One replica in a log directory; sizes in bytes, the lag in offsets."""
+
+    topic_partition: TopicPartition
+    size: int
+    offset_lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory."""
+
+    path: str
+    error_code: int = 0
+    replicas: list[ReplicaInfo] = field(default_factory=list)
 
 
 class ReplicaManager:
@@ -155,17 +172,12 @@ class ReplicaManager:
                     self._produces.check(key)
 
     def append_plain(
-        self,
-        key: tuple[str, int],
-        records: bytearray,
-        required_acks: int,
-        *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        self, key: tuple[str, int], records: Records, required_acks: int
     ) -> LogAppendInfo | None:
-        """`append_records` for an only partition if what comes of it is known at once and
+        """`append_records` for a client's only partition if what comes of it is known at once and
         needs no words; follow it with `wake_readers`. None: nothing was appended."""
         partition = self.partitions.get(key)
-        if partition is None or (key[0] in INTERNAL_TOPICS and origin is _CLIENT):
+        if partition is None or key[0] in INTERNAL_TOPICS:
             return None
         log = partition.log
         if (
@@ -175,7 +187,9 @@ class ReplicaManager:
         ):
             return None
         try:
-            return partition.append_as_leader(records, origin, required_acks, self._clock.wall_ms())
+            return partition.append_as_leader(
+                records, AppendOrigin.CLIENT, required_acks, self._clock.wall_ms()
+            )
         except StorageError as error:
             self.handle_storage_failure(partition, error)
         except (ApiError, CorruptDataError):
@@ -511,6 +525,23 @@ class ReplicaManager:
                 code = error.code
         return topic, number, -1, code
 
+    # --- log directories ---------------------------------------------------------------------
+
+    def describe_log_dirs(self) -> list[LogDirDescription]:
+        """Each log directory with the replicas in it; the failed ones last."""
+        manager = self.log_manager
+        found = {path: LogDirDescription(path) for path in manager.live_log_dirs}
+        for log in manager.all_logs():
+            lag = max(0, log.high_watermark - log.log_end_offset)
+            found[log.log_directory].replicas.append(
+                ReplicaInfo(log.topic_partition, log.size, lag)
+            )
+        failed = [
+            LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
+            for path in manager.offline_log_dirs
+        ]
+        return [*found.values(), *failed]
+
     # --- failures ----------------------------------------------------------------------------
 
     def handle_storage_failure(self, partition: Partition, error: StorageError) -> None:
@@ -557,6 +588,7 @@ __all__ = [
     "FetchIsolation",
     "FetchParams",
     "FetchResult",
+    "LogDirDescription",
     "ReplicaManager",
     "readable_end",
 ]
