@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kctl.cli.units import parse_duration_ms
+from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
-DEFAULT_PORT = 9092
 DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "KCTL_PROFILE"
@@ -67,24 +67,6 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     return ConnectSettings(parse_servers(servers), timeout_ms, properties)
 
 
-def parse_servers(text: str) -> list[tuple[str, int]]:
-    """`host[:port],...`; the port is 9092 if not given. IPv6 addresses in brackets."""
-    servers = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        address = item.split("://", 1)[-1]
-        if address.startswith("["):
-            host, _, rest = address[1:].partition("]")
-            port = rest.removeprefix(":")
-        else:
-            host, _, port = address.partition(":")
-        if not host or not (port or str(DEFAULT_PORT)).isdigit() or int(port or 1) not in _PORTS:
-            raise UsageError(f"Not an address: {item}", hint="e.g. localhost:9092")
-        servers.append((host, int(port or DEFAULT_PORT)))
-    if not servers:
-        raise UsageError("No bootstrap server given", hint="e.g. -b localhost:9092")
-    return servers
-
-
 def parse_pair(text: str, option: str) -> tuple[str, str]:
     """`key=value` of a repeated option."""
     key, equals, value = text.partition("=")
@@ -103,9 +85,6 @@ def config_file(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_CONFIG_HOME")
     directory = Path(base) if base else Path(environment.get("HOME", "~")).expanduser() / ".config"
     return directory / "kctl" / "config.toml"
-
-
-_PORTS = range(1, 65536)
 
 
 def _read_properties(path: str) -> dict[str, str]:

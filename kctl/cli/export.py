@@ -17,15 +17,16 @@ from kctl.cli.spark import (
     SparkOption,
     check_spark_options,
 )
-from kctl.errors import KctlError, UsageError
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kctl.admin.admin_client import AdminClient
     from kctl.export.export import ExportReport, ExportRequest, Plan
+    from kctl.export.live_plan import Ranges
     from kctl.export.manifest import ManifestRow
-    from kctl.model import Position, TopicPartition
+    from kctl.model import TopicPartition
 
 
 class OnDamage(StrEnum):
@@ -163,6 +164,7 @@ def export(
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
+      kctl export --spark -b broker1:9092 -t orders --out /tables/orders
     """
     from kctl.cli.positions import parse_range
     from kctl.export.export import ExportRequest
@@ -186,7 +188,7 @@ def export(
     request = ExportRequest(sources or [], out, options, topics or [], numbers, (start, end), run)
     check_spark_options(master, conf, is_wanted=spark)
     if spark:
-        report = _on_spark(request, master, conf or [])
+        report = _on_spark(session, request, master, conf or [])
     else:
         report = _from_files(request, jobs) if sources else _from_brokers(session, request)
     return _show(session, report, out)
@@ -216,94 +218,67 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
             bar.close()
 
 
-def _on_spark(request: "ExportRequest", master: str, conf: list[str]) -> "ExportReport":
+def _on_spark(
+    session: Session, request: "ExportRequest", master: str, conf: list[str]
+) -> "ExportReport":
     from kctl.cli.spark import spark_session
     from kctl.export.export import export_logs
     from kctl.export.spark.runner import spark_runner
 
-    if not request.sources:
-        raise UsageError("--spark needs a SOURCE of files, as yet")
-    with spark_session(master, conf) as session:
-        return export_logs(request, spark_runner(session))
+    if request.sources:
+        with spark_session(master, conf) as running:
+            return export_logs(request, spark_runner(running))
+    from kctl.export.live import export_live_by, with_live_schema
+    from kctl.export.live_plan import bytes_per_offset
+    from kctl.export.spark.brokers import Connection, WorkOnBrokers
+
+    async def look(
+        admin: "AdminClient",
+    ) -> "tuple[Ranges, dict[TopicPartition, float], ExportRequest]":
+        ranges = await _ranges(admin, request)
+        known = await with_live_schema(admin.router, ranges, request)
+        return ranges, await bytes_per_offset(admin, ranges), known
+
+    ranges, per_offset, request = session.run(look)
+    settings = session.settings
+    connection = Connection(
+        tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
+    )
+    with spark_session(master, conf) as running:
+        runner = spark_runner(running, WorkOnBrokers(connection))
+        return export_live_by(runner, ranges, request, per_offset)
 
 
 def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
     from kctl.cli.progress import ProgressBar
-    from kctl.export.live import export_live, record_count
-
-    if not request.topics:
-        raise UsageError(
-            "Nothing to export: neither SOURCE nor --topic",
-            hint="kctl export /data --out DIR, or kctl export -b HOST:PORT --topic NAME --out DIR",
-        )
-    if request.options.latest_per_key:
-        raise UsageError("--latest-per-key needs a SOURCE of files, as yet")
+    from kctl.export.live import export_live
+    from kctl.export.live_plan import offset_count
 
     async def work(admin: "AdminClient") -> "ExportReport":
         ranges = await _ranges(admin, request)
-        bar = ProgressBar(record_count(ranges))
-        total = 0
-
-        def progress(_records: int) -> None:
-            bar.update(total)
-
-        def on_row(row: "ManifestRow") -> None:
-            nonlocal total
-            total += row.end_offset - row.first_offset
-            bar.update(total)
-
+        bar = ProgressBar(offset_count(ranges))
         try:
-            return await export_live(admin.router, ranges, request, on_row, progress)
+            return await export_live(admin.router, ranges, request, progress=bar.update)
         finally:
             bar.close()
 
     return session.run(work)
 
 
-async def _ranges(
-    admin: "AdminClient", request: "ExportRequest"
-) -> "dict[TopicPartition, tuple[int, int]]":
-    """The offsets that the request means at this moment."""
-    from kctl.export.options import Isolation
+async def _ranges(admin: "AdminClient", request: "ExportRequest") -> "Ranges":
+    from kctl.export.live_plan import live_partitions, live_ranges
     from kctl.model import Position, PositionKind
 
-    partitions = await _partitions(admin, request)
-    level = int(request.options.isolation is Isolation.READ_COMMITTED)
+    if not request.topics:
+        raise UsageError(
+            "Nothing to export: neither SOURCE nor --topic",
+            hint="kctl export /data --out DIR, or kctl export -b HOST:PORT --topic NAME --out DIR",
+        )
+    partitions = await live_partitions(admin, request.topics, request.partitions)
     start, end = request.bounds
-    earliest = await _resolved(admin, partitions, Position(PositionKind.EARLIEST), level)
-    latest = await _resolved(admin, partitions, Position(PositionKind.LATEST), level)
-    starts = await _resolved(admin, partitions, start, level)
-    ends = latest if end is None else await _resolved(admin, partitions, end, level)
-    return {it: (max(starts[it], earliest[it]), min(ends[it], latest[it])) for it in partitions}
-
-
-async def _resolved(
-    admin: "AdminClient", partitions: "list[TopicPartition]", position: "Position", level: int
-) -> "dict[TopicPartition, int]":
-    found = await admin.offsets.resolve(dict.fromkeys(partitions, position), isolation_level=level)
-    for listed in found.values():
-        if listed.error is not None:
-            raise listed.error
-    return {partition: listed.offset for partition, listed in found.items()}
-
-
-async def _partitions(admin: "AdminClient", request: "ExportRequest") -> "list[TopicPartition]":
-    from kctl.cli.items import did_you_mean, matching
-    from kctl.model import TopicPartition
-
-    known = {it.name: it for it in await admin.topics.list_topics()}
-    chosen: dict[str, None] = {}
-    for topic in request.topics:
-        names = matching(known, [topic])
-        if not names:
-            raise KctlError(f"No topic {topic}", hint=did_you_mean(topic, known))
-        chosen |= dict.fromkeys(names)
-    return [
-        TopicPartition(name, item.partition)
-        for name in chosen
-        for item in known[name].partitions
-        if not request.partitions or item.partition in request.partitions
-    ]
+    stop = end or Position(PositionKind.LATEST)
+    isolation = request.options.isolation
+    return await live_ranges(admin, partitions, lambda _it: start, lambda _it: stop, isolation)
 
 
 def _show(session: Session, report: "ExportReport", out: str) -> int:

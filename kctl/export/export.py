@@ -6,8 +6,10 @@ done, in this process, in many, or on a Spark cluster.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kctl.errors import UsageError
+from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
 from kctl.export.options import ExportOptions, FieldFormat
 from kctl.export.partition_log import PartitionLog
@@ -70,7 +72,8 @@ class Task:
 class Plan:
     """The splits that are to be worked on."""
 
-    splits: list[Split]
+    # Each has a `size`, in bytes of log.
+    splits: Sequence[Split | LiveSplit]
     options: ExportOptions
     out: str
     run: str
@@ -80,7 +83,7 @@ class Plan:
         """What goes to each worker once."""
         return Task(self.options, self.out, self.run)
 
-    def items(self) -> list[tuple[int, Split]]:
+    def items(self) -> list[tuple[int, Any]]:
         """What goes to a worker each time; the number makes the attempt's name unique."""
         return list(enumerate(self.splits))
 
@@ -108,15 +111,24 @@ def export_logs(
     logs = find_logs(request.sources, request.topics, request.partitions)
     request = replace(request, options=_with_schema(request, logs))
     manifest = Manifest.open(request.out, request.options, request.run)
-    plan = plan_export(request, logs, manifest)
+    return run_plan(plan_export(request, logs, manifest), manifest, runner, on_plan, on_row)
+
+
+def run_plan(
+    plan: Plan,
+    manifest: Manifest,
+    runner: Runner,
+    on_plan: Callable[[Plan], object] | None,
+    on_row: Callable[[ManifestRow], object] | None,
+) -> ExportReport:
+    """Let the runner work, and commit what it brings."""
     if on_plan is not None:
         on_plan(plan)
     report = ExportReport(
         partitions=plan.partitions, earlier_rows=sum(row.rows for row in manifest.rows)
     )
-    replaces = request.options.latest_per_key
     for row in runner(plan):
-        manifest.commit([row], replaces=replaces)
+        manifest.commit([row], replaces=plan.options.latest_per_key)
         report.add(row)
         if on_row is not None:
             on_row(row)
@@ -147,12 +159,17 @@ def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]
 def _with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportOptions:
     """The options with the schema of JSON values: given, the table's, or inferred."""
     options = request.options
-    if options.value_format is not FieldFormat.JSON or options.value_schema is not None:
+    if not needs_sample(options):
         return options
     known = table_schema(request.out)
     if known is None:
         known = inferred_schema(_sample(request, logs))
     return replace(options, value_schema=known)
+
+
+def needs_sample(options: ExportOptions) -> bool:
+    """Whether the schema of values is yet to be inferred."""
+    return options.value_format is FieldFormat.JSON and options.value_schema is None
 
 
 def inferred_schema(values: Iterable[bytes | None]) -> str:

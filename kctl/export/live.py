@@ -1,4 +1,4 @@
-"""export_live: from live brokers to a table, over kctl's own client; ACLs and quotas apply.
+"""Records of live brokers, fetched over kctl's own client (ACLs and quotas apply), into tables.
 
 Record sets come as they are stored and go through the bulk decoder, never through records one by
 one. While one answer is encoded the next is on its way. A file is completed and committed when
@@ -7,18 +7,27 @@ enough was read for it, so a run that died goes on where its last file ends.
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98, KIP-74
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.errors import CorruptDataError, KctlError
-from kctl.export.export import ExportReport, ExportRequest, inferred_schema
-from kctl.export.manifest import Manifest, ManifestRow, table_schema
-from kctl.export.options import FieldFormat, Isolation
-from kctl.export.rows import DamagedRange
-from kctl.export.splits import gaps
+from kctl.errors import CorruptDataError, KctlError, StorageError
+from kctl.export.export import (
+    ExportReport,
+    ExportRequest,
+    Plan,
+    Runner,
+    inferred_schema,
+    needs_sample,
+    run_plan,
+)
+from kctl.export.files import Files
+from kctl.export.live_plan import LiveSplit, Ranges, plan_ranges
+from kctl.export.manifest import Manifest, ManifestRow, leave_row, table_schema
+from kctl.export.options import ExportOptions, Isolation
+from kctl.export.rows import DamagedRange, LatestPerKey
 from kctl.export.task import TableSink
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -32,12 +41,11 @@ if TYPE_CHECKING:
 
 # Bytes asked for at once: the answers are decoded best in pieces of this size.
 FETCH_BYTES = 8 * 1024 * 1024
+_FETCH_BYTES_MIN = 64 * 1024
 _MAX_WAIT_MS = 500
 # Answers without a record, one after the other, after which the partition is given up.
 _EMPTY_ANSWERS_MAX = 60
 _SAMPLE_PARTITIONS_MAX = 20
-
-Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 async def export_live(
@@ -47,82 +55,143 @@ async def export_live(
     on_row: Callable[[ManifestRow], object] | None = None,
     progress: Callable[[int], object] = lambda _records: None,
 ) -> ExportReport:
-    """Export the offset ranges (end exclusive) of partitions to the request's table.
+    """Export the offset ranges (end exclusive) of partitions to the request's table, from here;
+    `progress` is told how many offsets are done.
 
     Errors as `export_logs`; ApiError if a broker refuses a partition, UnreachableError.
     """
-    request = replace(request, options=await _with_schema(router, ranges, request))
+    request = await with_live_schema(router, ranges, request)
     manifest = Manifest.open(request.out, request.options, request.run)
-    done = manifest.done()
     report = ExportReport(
         partitions=len(ranges), earlier_rows=sum(row.rows for row in manifest.rows)
     )
+    done = 0
+    for number, split in enumerate(plan_ranges(ranges, request.options, manifest.done())):
+        attempt, before = f"{request.run}-{number}", done - split.first_offset
 
-    def commit(row: ManifestRow) -> None:
-        manifest.commit([row])
-        report.add(row)
-        if on_row is not None:
-            on_row(row)
+        def tell(position: int, before: int = before) -> None:
+            progress(before + position)
 
-    for partition, (first, end) in sorted(ranges.items()):
-        for gap_first, gap_end in gaps(first, end, done.get(partition, [])):
-            reader = _LiveReader(router, partition, gap_first, gap_end, request)
-            await _export_partition(reader, request, commit, progress)
+        async for row in write_live_split(
+            router, split, request.options, request.out, attempt, tell
+        ):
+            manifest.commit([row], replaces=request.options.latest_per_key)
+            report.add(row)
+            if on_row is not None:
+                on_row(row)
+        done += split.end_offset - split.first_offset
     manifest.close()
     return report
 
 
-async def _export_partition(
-    reader: "_LiveReader",
+def export_live_by(
+    runner: Runner,
+    ranges: Ranges,
     request: ExportRequest,
-    commit: Callable[[ManifestRow], object],
-    progress: Callable[[int], object],
-) -> None:
-    topic, partition = reader.partition
-    number = 0
-
-    def new_sink() -> TableSink:
-        attempt = f"{request.run}-{topic}-{partition}-{number}"
-        return TableSink(request.options, request.out, attempt, topic, partition)
-
-    sink = new_sink()
-    first = reader.position
-    bytes_before = 0
-    while reader.position < reader.end:
-        chunks = await reader.next()
-        for columns in chunks:
-            if len(columns):
-                sink.add(columns)
-        progress(reader.position - first)
-        is_full = sink.bytes_in >= request.options.file_bytes
-        if is_full or reader.position >= reader.end:
-            stop = min(reader.position, reader.end)
-            row = sink.finish(first, stop)
-            row.damages, reader.damages = reader.damages, []
-            row.log_bytes = reader.bytes_read - bytes_before
-            commit(row)
-            number, first, bytes_before = number + 1, stop, reader.bytes_read
-            sink = new_sink()
-    reader.close()
+    per_offset: Mapping[TopicPartition, float],
+    on_plan: Callable[[Plan], object] | None = None,
+    on_row: Callable[[ManifestRow], object] | None = None,
+) -> ExportReport:
+    """The same, its splits (made by the size of an offset) worked on by a runner."""
+    manifest = Manifest.open(request.out, request.options, request.run)
+    splits = plan_ranges(ranges, request.options, manifest.done(), per_offset)
+    plan = Plan(splits, request.options, request.out, request.run, len(ranges))
+    return run_plan(plan, manifest, runner, on_plan, on_row)
 
 
-class _LiveReader:
-    """Fetches one partition from its leader, an answer ahead."""
+async def write_live_split(
+    router: "Router",
+    split: LiveSplit,
+    options: ExportOptions,
+    out: str,
+    attempt: str,
+    progress: Callable[[int], object] = lambda _position: None,
+) -> AsyncIterator[ManifestRow]:
+    """Fetch the split and write its files below `out`: a row for each `file_bytes` of records.
 
-    def __init__(
-        self, router: "Router", partition: TopicPartition, first: int, end: int,
-        request: ExportRequest,
-    ) -> None:  # fmt: skip
-        self.partition = partition
-        self.position = first
-        self.end = end
+    Nothing is committed; `progress` is told how far it is. Errors as `export_live`.
+    """
+    wanted = await _latest(router, split, options) if options.latest_per_key else None
+    reader = LiveReader(router, split, options)
+    first, number, bytes_before = split.first_offset, 0, 0
+    sink: TableSink | None = None
+    try:
+        while reader.position < reader.end:
+            sink = sink or TableSink(
+                options, out, f"{attempt}-{number}", split.topic, split.partition
+            )
+            for columns in await reader.next():
+                chosen = columns if wanted is None else columns.take(wanted.of(columns))
+                if len(chosen):
+                    sink.add(chosen)
+            progress(reader.position)
+            is_full = sink.bytes_in >= options.file_bytes and wanted is None
+            if is_full or reader.position >= reader.end:
+                stop = min(reader.position, reader.end)
+                row = sink.finish(first, stop)
+                row.damages, reader.damages = reader.damages, []
+                row.log_bytes = reader.bytes_read - bytes_before
+                files, root = Files.of(out)
+                leave_row(files, root, f"{attempt}-{number}", row)
+                yield row
+                number, first, bytes_before, sink = number + 1, stop, reader.bytes_read, None
+    except pa.ArrowException as error:
+        raise StorageError(f"{out}: cannot write {split.topic_partition}: {error}") from None
+    finally:
+        reader.close()
+
+
+async def _latest(router: "Router", split: LiveSplit, options: ExportOptions) -> LatestPerKey:
+    """A first pass over the split."""
+    latest = LatestPerKey()
+    async for columns in LiveReader(router, split, options).chunks():
+        latest.add(columns)
+    return latest
+
+
+async def with_live_schema(
+    router: "Router", ranges: Ranges, request: ExportRequest
+) -> ExportRequest:
+    """The request with the schema of JSON values: given, the table's, or inferred."""
+    if not needs_sample(request.options):
+        return request
+    known = table_schema(request.out)
+    if known is None:
+        values: list[bytes | None] = []
+        for split in plan_ranges(ranges, request.options)[:_SAMPLE_PARTITIONS_MAX]:
+            reader = LiveReader(router, split, request.options)
+            for columns in await reader.next():
+                values += [columns.value(number) for number in range(min(1000, len(columns)))]
+            reader.close()
+        known = inferred_schema(values)
+    return replace(request, options=replace(request.options, value_schema=known))
+
+
+class LiveReader:
+    """Fetches one split from its partition's leader, an answer ahead."""
+
+    def __init__(self, router: "Router", split: LiveSplit, options: ExportOptions) -> None:
+        self.partition = split.topic_partition
+        self.position = split.first_offset
+        self.end = split.end_offset
         self.damages: list[DamagedRange] = []
         self.bytes_read = 0
         self._router = router
-        self._options = request.options
+        self._options = options
         self._bytes = FETCH_BYTES
+        self._bytes_per_offset = split.size / max(1, split.end_offset - split.first_offset)
         self._ahead: Any = None
         self._empty = 0
+
+    async def chunks(self) -> AsyncIterator[RecordColumns]:
+        """All records of the split."""
+        try:
+            while self.position < self.end:
+                for columns in await self.next():
+                    if len(columns):
+                        yield columns
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Nothing more is wanted."""
@@ -145,14 +214,17 @@ class _LiveReader:
         return chunks
 
     def _spawn(self) -> Any:
+        # What lies behind the split's end would be fetched for nothing.
+        left = int((self.end - self.position) * self._bytes_per_offset * 1.1)
+        wanted = min(self._bytes, max(left, _FETCH_BYTES_MIN)) if left else self._bytes
         request = FetchRequest(
-            replica_id=-1, max_wait_ms=_MAX_WAIT_MS, min_bytes=1, max_bytes=self._bytes,
+            replica_id=-1, max_wait_ms=_MAX_WAIT_MS, min_bytes=1, max_bytes=wanted,
             isolation_level=int(self._options.isolation is Isolation.READ_COMMITTED),
             topics=[FetchTopic(
                 topic=self.partition.topic,
                 partitions=[FetchPartition(
                     partition=self.partition.partition, fetch_offset=self.position,
-                    partition_max_bytes=self._bytes,
+                    partition_max_bytes=wanted,
                 )],
             )],
         )  # fmt: skip
@@ -179,6 +251,8 @@ class _LiveReader:
                 self.position = max(self.position, damage.last_offset + 1)
                 self._note(damage)
         self._expect_progress(before, data, chunks)
+        if self.position > before:
+            self._bytes_per_offset = len(data) / (self.position - before)
         return [
             columns.take((columns.offsets >= position) & (columns.offsets < self.end))
             for columns in chunks
@@ -202,7 +276,7 @@ class _LiveReader:
             return
         if len(data) and (not chunks or chunks[-1].end < len(data)):
             # Before Fetch v3 a batch larger than asked for comes cut: ask for more next time.
-            self._bytes = min(self._bytes * 2, 2**31 - 1)
+            self._bytes, self._bytes_per_offset = min(self._bytes * 2, 2**31 - 1), 0.0
         self._empty += 1
         if self._empty >= _EMPTY_ANSWERS_MAX:
             raise KctlError(
@@ -217,25 +291,3 @@ class _LiveReader:
                 hint="run it again: it goes on at the first that is still there",
             )
         return ApiError(code, f"Cannot read {self.partition}: {ErrorCode(code).text}")
-
-
-async def _with_schema(router: "Router", ranges: Ranges, request: ExportRequest) -> Any:
-    options = request.options
-    if options.value_format is not FieldFormat.JSON or options.value_schema is not None:
-        return options
-    known = table_schema(request.out)
-    if known is None:
-        values: list[bytes | None] = []
-        for partition, (first, end) in sorted(ranges.items())[:_SAMPLE_PARTITIONS_MAX]:
-            if first < end:
-                reader = _LiveReader(router, partition, first, end, request)
-                for columns in await reader.next():
-                    values += [columns.value(number) for number in range(min(1000, len(columns)))]
-                reader.close()
-        known = inferred_schema(values)
-    return replace(options, value_schema=known)
-
-
-def record_count(ranges: Ranges) -> int:
-    """How many offsets the ranges span, for a bar."""
-    return int(np.sum([end - first for first, end in ranges.values()], dtype=np.int64))

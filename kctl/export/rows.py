@@ -144,24 +144,38 @@ def raw_table(
     return pa.RecordBatch.from_arrays(arrays, list(names))
 
 
-def latest_per_key(reader: Callable[[], SplitReader]) -> tuple[np.ndarray[Any, Any], SplitReader]:
-    """The offsets, rising, of the last record of each key, but for keys that were deleted by a
-    null value and records without a key; `reader` is called for a pass over the split."""
-    found: pa.Table | None = None
-    parts: list[pa.Table] = []
-    passed = reader()
-    rows = 0
-    for columns in passed.chunks():
+class LatestPerKey:
+    """The last record of each key, but for keys that were deleted by a null value and records
+    without a key; all records are added first."""
+
+    def __init__(self) -> None:
+        self._found: pa.Table | None = None
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._offsets: np.ndarray[Any, Any] | None = None
+
+    def add(self, columns: RecordColumns) -> None:
+        """Records in order of their offsets."""
         part = columns.to_arrow(("key", "offset"))
         live = pa.array(columns.value_lengths >= 0)
-        parts.append(pa.table([*part.columns, live], names=["key", "offset", "live"]))
-        rows += len(columns)
-        if rows > _ROWS_BETWEEN:
-            found = _last_of_each(found, parts)
-            parts, rows = [], 0
-    found = _last_of_each(found, parts)
-    live = found.filter(found["live"])["offset"].to_numpy() if found.num_rows else []
-    return np.sort(np.asarray(live, np.int64)), passed
+        self._parts.append(pa.table([*part.columns, live], names=["key", "offset", "live"]))
+        self._rows += len(columns)
+        if self._rows > _ROWS_BETWEEN:
+            self._settle()
+
+    def of(self, columns: RecordColumns) -> Any:
+        """Which of the records are the last of their keys."""
+        if self._offsets is None:
+            self._settle()
+            found = self._found
+            assert found is not None
+            live = found.filter(found["live"])["offset"].to_numpy() if found.num_rows else []
+            self._offsets = np.sort(np.asarray(live, np.int64))
+        return np.isin(columns.offsets, self._offsets, assume_unique=True)
+
+    def _settle(self) -> None:
+        self._found = _last_of_each(self._found, self._parts)
+        self._parts, self._rows = [], 0
 
 
 def _last_of_each(found: pa.Table | None, parts: list[pa.Table]) -> pa.Table:

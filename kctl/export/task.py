@@ -15,7 +15,7 @@ from kctl.errors import StorageError
 from kctl.export.files import Files
 from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
 from kctl.export.options import ExportOptions
-from kctl.export.rows import SplitReader, latest_per_key, raw_table
+from kctl.export.rows import LatestPerKey, SplitReader, raw_table
 from kctl.export.splits import Split, range_name
 from kctl.export.values import make_decoder, raw_columns
 from kctl.export.writers import TableWriter, open_writer
@@ -43,13 +43,13 @@ def write_split(
     sink = TableSink(options, out, attempt, split.topic, split.partition)
     wanted = None
     if options.latest_per_key:
-        wanted, _ = latest_per_key(lambda: SplitReader(split, options))
+        wanted = LatestPerKey()
+        for columns in SplitReader(split, options).chunks():
+            wanted.add(columns)
     reader = SplitReader(split, options, progress)
     try:
         for columns in reader.chunks():
-            chosen = columns
-            if wanted is not None:
-                chosen = columns.take(np.isin(columns.offsets, wanted, assume_unique=True))
+            chosen = columns if wanted is None else columns.take(wanted.of(columns))
             if len(chosen):
                 sink.add(chosen)
         row = sink.finish(split.first_offset, split.end_offset)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kctl.cli.connect import ConnectOptions, parse_servers, resolve
+from kctl.cli.connect import ConnectOptions, resolve
+from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
 
 

@@ -2,13 +2,24 @@ import pytest
 
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.options import ExportOptions
-from tests.support import golden_logs
+from tests.support import golden_logs, spark_kafka
+from tests.support.spark_session import local_session
 
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory):
     """A log directory that Apache Kafka 2.7.2 shut down in good order."""
     return golden_logs.unpack("clean", tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One for all, as pyspark knows one JVM a process; with Spark's own Kafka source if its jars
+    are there."""
+    pytest.importorskip("pyspark")
+    jars = spark_kafka.jars() or []
+    with local_session(**{"spark.jars": ",".join(map(str, jars))}) as session:
+        yield session
 
 
 @pytest.fixture

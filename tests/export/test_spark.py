@@ -13,25 +13,6 @@ from tests.export.log_files import batch_of, rows_of, write_segment
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module")
-def spark():
-    pytest.importorskip("pyspark")
-    from kctl.export.spark.runner import make_session
-    from kctl.export.spark.source import KctlDataSource
-    from kctl.runtime.real.spark_gateway import start_spark_gateway
-
-    conf = [
-        ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
-        ("spark.sql.session.timeZone", "UTC"), ("spark.sql.shuffle.partitions", "2"),
-    ]  # fmt: skip
-    gateway = start_spark_gateway(conf)
-    session = make_session(conf)
-    session.dataSource.register(KctlDataSource)
-    yield session
-    session.stop()
-    gateway.close()
-
-
 @pytest.fixture
 def orders(tmp_path):
     directory = tmp_path / "logs" / "orders-0"

@@ -24,30 +24,10 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def spark():
-    pytest.importorskip("pyspark")
-    found = spark_kafka.jars()
-    if found is None:
-        pytest.skip("no jars of spark-sql-kafka: python tests/support/spark_kafka.py")
-    from kctl.export.spark.runner import make_session
-    from kctl.export.spark.source import KctlDataSource
-    from kctl.runtime.real.spark_gateway import start_spark_gateway
-
-    conf = [
-        ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
-        ("spark.sql.session.timeZone", "UTC"), ("spark.jars", ",".join(map(str, found))),
-    ]  # fmt: skip
-    gateway = start_spark_gateway(conf)
-    session = make_session(conf)
-    session.dataSource.register(KctlDataSource)
-    yield session
-    session.stop()
-    gateway.close()
-
-
-@pytest.fixture(scope="module")
 def served(golden, tmp_path_factory):
     """(address of the broker, topics that it serves)"""
+    if spark_kafka.jars() is None:
+        pytest.skip("no jars of spark-sql-kafka: python tests/support/spark_kafka.py")
     if apache_kafka.libs() is None:
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     directory = tmp_path_factory.mktemp("served")

@@ -11,7 +11,6 @@ from typing import Any
 from kctl.errors import CorruptDataError, KctlError
 from kctl.export.export import Plan, Runner, Task, work
 from kctl.export.manifest import ManifestRow
-from kctl.export.splits import Split
 
 _APP_NAME = "kctl export"
 _DAMAGE = "kctl.errors.CorruptDataError: "
@@ -42,7 +41,16 @@ def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) 
     return session
 
 
-def spark_runner(session: Any) -> Runner:
+# What a task does with a split: (what all know, (its number, the split)) to rows.
+Work = Callable[[Task, tuple[int, Any]], Iterable[ManifestRow]]
+
+
+def work_on_files(task: Task, item: tuple[int, Any]) -> Iterator[ManifestRow]:
+    """A split of files is one row."""
+    yield work(task, item)
+
+
+def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
     """A Runner that gives the plan's splits to the session's executors."""
 
     def run(plan: Plan) -> Iterator[ManifestRow]:
@@ -51,7 +59,7 @@ def spark_runner(session: Any) -> Runner:
             return
         given = session.sparkContext.parallelize(items, len(items))
         try:
-            lines = given.mapPartitionsWithIndex(_Worker(plan.task())).collect()
+            lines = given.mapPartitionsWithIndex(_Worker(plan.task(), work)).collect()
         except Exception as error:
             raise _as_ours(error) from error
         for line in lines:
@@ -88,17 +96,18 @@ class _Call:
 class _Worker:
     """Pickled to the executors; an attempt of Spark's gets a name of its own."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, work: Work) -> None:
         self._task = task
+        self._work = work
 
-    def __call__(self, _index: int, items: Iterable[tuple[int, Split]]) -> Iterator[str]:
+    def __call__(self, _index: int, items: Iterable[tuple[int, Any]]) -> Iterator[str]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context is not None else 0
         task = Task(self._task.options, self._task.out, f"{self._task.run}-{attempt}")
         for item in items:
-            yield work(task, item).to_json()
+            yield from (row.to_json() for row in self._work(task, item))
 
 
 def _as_ours(error: Exception) -> Exception:

@@ -1,14 +1,13 @@
-"""The data source `kctl`: log directories as DataFrames, batch and streaming.
+"""The data source `kctl`: log directories and brokers as DataFrames, batch and streaming.
 
     spark.dataSource.register(KctlDataSource)
     spark.read.format("kctl").option("subscribe", "orders").load("/data")
-    spark.readStream.format("kctl").option("subscribe", "orders").load("/data")
+    spark.readStream.format("kctl").option("kafka.bootstrap.servers", "broker1:9092") \
+        .option("subscribe", "orders").load()
 
-The rows are those of Spark's own Kafka source, and so are the options: subscribe,
-subscribePattern, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp,
-startingOffsetsByTimestamp, endingOffsetsByTimestamp, failOnDataLoss, includeHeaders,
-minPartitions, kafka.isolation.level. A schema with fewer columns reads fewer; besides the Kafka
-source's there are leaderEpoch, producerId, producerEpoch and position.
+The rows are those of Spark's own Kafka source, and so are the options: see `options`. A schema
+with fewer columns reads fewer; besides the Kafka source's there are leaderEpoch, producerId,
+producerEpoch and position.
 
 Ranges come from options alone: filters that Spark pushes down are cached with the relation, and
 give wrong results when one DataFrame is used twice (Spark 4.1), so none are taken.
@@ -16,10 +15,7 @@ give wrong results when one DataFrame is used twice (Spark 4.1), so none are tak
 Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import (
@@ -31,12 +27,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kctl.errors import UsageError
-from kctl.export.options import COLUMNS, EXTRA_COLUMNS, ExportOptions, Isolation
-from kctl.export.partition_log import PartitionLog
-from kctl.export.rows import SplitReader, raw_table
-from kctl.export.source import find_logs
-from kctl.export.splits import Split, plan_log
-from kctl.model import Position, PositionKind, TopicPartition
+from kctl.export.live_plan import LiveSplit
+from kctl.export.options import COLUMNS, EXTRA_COLUMNS, ExportOptions
+from kctl.export.rows import raw_table
+from kctl.export.spark.options import SourceOptions
+from kctl.export.spark.places import Offsets, chunks_of, place_of
+from kctl.export.splits import Split
 
 _TYPES = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int",
@@ -45,11 +41,6 @@ _TYPES = {
     "producerId": "bigint", "producerEpoch": "smallint", "position": "bigint",
 }  # fmt: skip
 _TIMESTAMP = pa.timestamp("us", "UTC")
-# What Spark's Kafka source writes for them in JSON.
-_LATEST, _EARLIEST = -1, -2
-_SPLIT_BYTES = 128 * 1024 * 1024
-# topic -> partition (as text) -> offset: what a streaming checkpoint holds.
-Offsets = dict[str, dict[str, int]]
 
 
 class KctlDataSource(DataSource):
@@ -62,17 +53,17 @@ class KctlDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns of Spark's Kafka source; headers if they are asked for."""
-        options = _Options(self.options)
+        options = SourceOptions(self.options)
         names = [name for name in COLUMNS if name != "headers" or options.flag("includeHeaders")]
         return ", ".join(f"{name} {_TYPES[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a range once."""
-        return KctlReader(_Options(self.options), _names(schema))
+        return KctlReader(SourceOptions(self.options), _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follows the logs."""
-        return KctlStreamReader(_Options(self.options), _names(schema))
+        return KctlStreamReader(SourceOptions(self.options), _names(schema))
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
@@ -82,84 +73,10 @@ def _names(schema: StructType) -> tuple[str, ...]:
     return tuple(schema.fieldNames())
 
 
-class _Options:
-    """The options, whose names are not case-sensitive."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-        if "path" not in self._options:
-            raise UsageError("No path: load(LOG_DIRECTORY)")
-
-    def get(self, name: str) -> str | None:
-        """One of them, if it is given."""
-        return self._options.get(name.lower())
-
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        """One that is true or false."""
-        text = self.get(name)
-        return default if text is None else text.lower() == "true"
-
-    def logs(self) -> list[PartitionLog]:
-        """The logs that the options name."""
-        path = self._options["path"]
-        topics = [it.strip() for it in (self.get("subscribe") or "").split(",") if it.strip()]
-        pattern = self.get("subscribePattern")
-        if pattern is None:
-            return find_logs([path], topics)
-        matches = re.compile(pattern).fullmatch
-        return [it for it in find_logs([path], ["*"]) if matches(it.topic_partition.topic)]
-
-    def export_options(self, names: tuple[str, ...]) -> ExportOptions:
-        """What reading needs of them."""
-        isolation = self.get("kafka.isolation.level") or Isolation.READ_UNCOMMITTED.value
-        return ExportOptions(
-            columns=names,
-            isolation=Isolation(isolation),
-            fails_on_damage=self.flag("failOnDataLoss", default=True),
-            file_bytes=_SPLIT_BYTES,
-        )
-
-    def bound(self, which: str, log: PartitionLog) -> Position:
-        """`starting` or `ending`: where that is in a log."""
-        is_start = which == "starting"
-        topic, partition = log.topic_partition
-        instant = self.get(f"{which}Timestamp")
-        if instant is not None:
-            return Position(PositionKind.TIME, int(instant))
-        for name, kind in (
-            (f"{which}OffsetsByTimestamp", PositionKind.TIME),
-            (f"{which}Offsets", PositionKind.OFFSET),
-        ):
-            text = self.get(name)
-            if text is None:
-                continue
-            if text.lower() in ("earliest", "latest"):
-                return Position(PositionKind[text.upper()])
-            value = self._of_partition(name, text, topic, partition)
-            if value is not None:
-                return _position(kind, value)
-        return Position(PositionKind.EARLIEST if is_start else PositionKind.LATEST)
-
-    def _of_partition(self, name: str, text: str, topic: str, partition: int) -> int | None:
-        try:
-            found = json.loads(text).get(topic, {}).get(str(partition))
-            return None if found is None else int(found)
-        except (ValueError, TypeError, AttributeError):
-            raise UsageError(
-                f"{name}: not offsets: {text}", hint='e.g. earliest, or {"orders": {"0": 23}}'
-            ) from None
-
-
-def _position(kind: PositionKind, value: int) -> Position:
-    if kind is PositionKind.OFFSET and value in (_LATEST, _EARLIEST):
-        return Position(PositionKind.LATEST if value == _LATEST else PositionKind.EARLIEST)
-    return Position(kind, value)
-
-
 class _Piece(InputPartition):
     """A split on its way to an executor."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: Split | LiveSplit) -> None:
         super().__init__(split)
         self.split = split
 
@@ -167,99 +84,54 @@ class _Piece(InputPartition):
 class KctlReader(DataSourceReader):
     """A batch query."""
 
-    def __init__(self, options: _Options, names: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
-        self._names = names
+        self._reading = options.export_options(names)
 
     def partitions(self) -> list[InputPartition]:
         """The splits of the range, at least `minPartitions` if there is enough to split."""
-        logs = self._options.logs()
-        options = self._options.export_options(self._names)
-        wanted = int(self._options.get("minPartitions") or 0)
-        if wanted:
-            size = sum(segment.size for log in logs for segment in log.segments)
-            options = replace(options, file_bytes=max(64 * 1024, size // wanted))
-        bounds = self._options.bound
-        return [
-            _Piece(split)
-            for log in logs
-            for split in plan_log(log, options, (bounds("starting", log), bounds("ending", log)))
-        ]
+        return [_Piece(split) for split in place_of(self._options).splits(self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        assert isinstance(partition, _Piece)
-        yield from _rows(partition.split, self._options.export_options(self._names))
+        return _rows(self._options, self._reading, partition)
 
 
 class KctlStreamReader(DataSourceStreamReader):
     """A streaming query; its offsets are those of the logs' ends, or of what is stable."""
 
-    def __init__(self, options: _Options, names: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
-        self._names = names
+        self._reading = options.export_options(names)
 
     def initialOffset(self) -> Offsets:
-        """Where a query without a checkpoint begins: startingOffsets, by default the ends."""
-        is_told = any(
-            self._options.get(name) is not None
-            for name in ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
-        )
-        offsets: Offsets = {}
-        for log in self._options.logs():
-            at = self._options.bound("starting", log)
-            start = log.resolve(at) if is_told else log.end_offset
-            _put(offsets, log.topic_partition, max(start, log.start_offset))
-        return offsets
+        """Where a query without a checkpoint begins."""
+        return place_of(self._options).first_offsets()
 
     def latestOffset(self) -> Offsets:
-        """Where the logs end now; before an open transaction if only committed records count."""
-        options = self._options.export_options(self._names)
-        offsets: Offsets = {}
-        for log in self._options.logs():
-            end = log.end_offset
-            if options.isolation is Isolation.READ_COMMITTED:
-                first_unstable = log.transactions()[1]
-                end = end if first_unstable is None else min(end, first_unstable)
-            _put(offsets, log.topic_partition, end)
-        return offsets
+        """Where the logs end now."""
+        return place_of(self._options).end_offsets(self._reading)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """The splits between two offsets; a partition that is new begins at its begin."""
-        options = self._options.export_options(self._names)
-        pieces: list[InputPartition] = []
-        for log in self._options.logs():
-            topic, number = log.topic_partition
-            stop = end.get(topic, {}).get(str(number))
-            if stop is None:
-                continue
-            first = start.get(topic, {}).get(str(number), log.start_offset)
-            if first < log.start_offset and options.fails_on_damage:
-                raise UsageError(
-                    f"{log.topic_partition} begins at {log.start_offset} now: the records from "
-                    f"{first} on are gone",
-                    hint="failOnDataLoss=false goes on at the first that is there",
-                )
-            bounds = Position(PositionKind.OFFSET, first), Position(PositionKind.OFFSET, stop)
-            pieces += [_Piece(split) for split in plan_log(log, options, bounds)]
-        return pieces
+        """The splits between two offsets."""
+        place = place_of(self._options)
+        return [_Piece(split) for split in place.splits_between(start, end, self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        assert isinstance(partition, _Piece)
-        yield from _rows(partition.split, self._options.export_options(self._names))
+        return _rows(self._options, self._reading, partition)
 
 
-def _put(offsets: Offsets, topic_partition: TopicPartition, offset: int) -> None:
-    offsets.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offset
-
-
-def _rows(split: Split, options: ExportOptions) -> Iterator[pa.RecordBatch]:
-    for columns in SplitReader(split, options).chunks():
+def _rows(
+    options: SourceOptions, reading: ExportOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, _Piece)
+    split = partition.split
+    for columns in chunks_of(options, split, reading):
         if not len(columns):
             continue
-        table = raw_table(columns, split.topic, split.partition, options.columns)
-        if "timestamp" in options.columns:
-            at = options.columns.index("timestamp")
+        table = raw_table(columns, split.topic, split.partition, reading.columns)
+        if "timestamp" in reading.columns:
+            at = reading.columns.index("timestamp")
             table = table.set_column(at, "timestamp", table.column(at).cast(_TIMESTAMP))
         yield table

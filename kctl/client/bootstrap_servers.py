@@ -1,0 +1,24 @@
+"""The addresses of brokers as Apache Kafka's clients take them: `host:port,host:port`."""
+
+from kctl.errors import UsageError
+
+DEFAULT_PORT = 9092
+_PORTS = range(1, 65536)
+
+
+def parse_servers(text: str) -> list[tuple[str, int]]:
+    """`host[:port],...`; the port is 9092 if not given. IPv6 addresses in brackets."""
+    servers = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address = item.split("://", 1)[-1]
+        if address.startswith("["):
+            host, _, rest = address[1:].partition("]")
+            port = rest.removeprefix(":")
+        else:
+            host, _, port = address.partition(":")
+        if not host or not (port or str(DEFAULT_PORT)).isdigit() or int(port or 1) not in _PORTS:
+            raise UsageError(f"Not an address: {item}", hint="e.g. localhost:9092")
+        servers.append((host, int(port or DEFAULT_PORT)))
+    if not servers:
+        raise UsageError("No bootstrap server given", hint="e.g. -b localhost:9092")
+    return servers

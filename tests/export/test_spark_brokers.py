@@ -1,0 +1,141 @@
+"""Spark fetches from live brokers: the rows are those of their files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka import Producer
+
+from kctl.cli.app import run as kctl
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.export.log_files import rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+# Later than now, the time of the markers, as brokers count these too.
+TIME = 2 * 10**12
+COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
+
+
+@pytest.fixture
+def broker():
+    with KafkaBroker(topics=["orders:3", "payments:1"]) as running:
+        fill(running, "orders", 0, 900)
+        fill(running, "payments", 0, 50)
+        yield running
+
+
+def fill(broker, topic, first, end):
+    """Transactions of 50 records, every other one aborted."""
+    producer = Producer({
+        "bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic,
+        "compression.type": "lz4",
+    })  # fmt: skip
+    producer.init_transactions(30)
+    for begin in range(first, end, 50):
+        producer.begin_transaction()
+        for number in range(begin, begin + 50):
+            producer.produce(
+                topic, b"%d" % number, key=b"k%d" % (number % 7), timestamp=TIME + number,
+                headers=[("n", b"%d" % number)] if number % 2 else None,
+            )  # fmt: skip
+        producer.flush()
+        producer.commit_transaction(30) if begin % 100 == 0 else producer.abort_transaction(30)
+
+
+def frame(spark, broker, path=None, **options):
+    """Of the broker, or with `path` of its files."""
+    read = spark.read.format("kctl").options(includeHeaders="true", **options)
+    if path is not None:
+        return read.load(str(path))
+    return read.option("kafka.bootstrap.servers", broker.bootstrap_servers).load()
+
+
+def plain(value):
+    if isinstance(value, list):
+        return [(pair["key"], plain(pair["value"])) for pair in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def rows(found):
+    return sorted(
+        (tuple(plain(row[name]) for name in COLUMNS) for row in found.collect()),
+        key=lambda row: row[:3],
+    )
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subscribe": "orders,payments"},
+        {"subscribePattern": "p.*|orders"},
+        {"assign": '{"orders": [0, 2]}', "minPartitions": "7"},
+        {"subscribe": "orders", "startingOffsets": '{"orders": {"1": 40, "0": -1}}'},
+        {"subscribe": "orders", "startingTimestamp": str(TIME + 333),
+         "endingOffsetsByTimestamp": json.dumps({"orders": {"0": TIME + 500}})},
+    ],
+)  # fmt: skip
+def test_frame_of_brokers_is_that_of_their_files(spark, broker, options, isolation):
+    options |= {"kafka.isolation.level": isolation}
+    found = rows(frame(spark, broker, **options))
+    assert found == rows(frame(spark, broker, broker.log_directory, **options)) != []
+
+
+def test_as_many_splits_as_asked_for(spark, broker):
+    assert frame(spark, broker, subscribe="orders").rdd.getNumPartitions() == 3
+    found = frame(spark, broker, subscribe="orders", minPartitions="8")
+    assert 8 <= found.rdd.getNumPartitions() <= 11
+
+
+def test_stream_of_brokers_has_every_row_once(spark, broker, tmp_path):
+    for first in (900, 1000, 1100):
+        follow(spark, broker, tmp_path)
+        fill(broker, "orders", first, first + 100)
+    follow(spark, broker, tmp_path)
+    values = [int(row.value) for row in spark.read.parquet(str(tmp_path / "sink")).collect()]
+    assert sorted(values) == [n for n in range(1200) if n % 100 < 50]
+
+
+def follow(spark, broker, tmp_path):
+    stream = (
+        spark.readStream.format("kctl").option("startingOffsets", "earliest")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers).option("subscribe", "orders")
+        .option("kafka.isolation.level", "read_committed").load().writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("path", str(tmp_path / "sink")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    stream.awaitTermination()
+
+
+def test_stream_over_a_topic_made_anew_stops(spark, broker, tmp_path):
+    follow(spark, broker, tmp_path)
+    assert kctl(["topic", "delete", "orders", "-y", "-b", broker.bootstrap_servers]) == 0
+    broker.create_topic("orders", partitions=3)
+    with pytest.raises(Exception, match="it was made anew"):
+        follow(spark, broker, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({}, "No topics"),
+        ({"subscribe": "orders", "assign": "{}"}, "not both"),
+        ({"subscribe": "orders", "maxOffsetsPerTrigger": "5"}, "cannot limit the batches"),
+        ({"assign": '{"orders": [0, 7]}'}, "there is no orders-7"),
+        ({"subscribe": "nothing"}, "No topic nothing"),
+    ],
+)
+def test_options_that_cannot_be_are_told(spark, broker, options, what):
+    with pytest.raises(Exception, match=what):
+        frame(spark, broker, **options).count()
+
+
+@pytest.mark.parametrize("more", [(), ("--latest-per-key", "--isolation", "read_committed")])
+def test_command_on_spark_makes_the_table_that_it_makes_without(broker, tmp_path, more):
+    pytest.importorskip("pyspark")
+    words = ["export", "-b", broker.bootstrap_servers, "-t", "*", "--file-size", "2k", *more]
+    assert kctl([*words, "--out", str(tmp_path / "here")]) == 0
+    words += ["--spark", "--master", "local[2]", "--out", str(tmp_path / "there")]
+    subprocess.run([sys.executable, "-m", "kctl", *words], check=True)
+    assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here") != []
