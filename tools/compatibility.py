@@ -30,7 +30,6 @@ NOT_SERVED = {
     ApiKey.DESCRIBE_ACLS: "access control: not yet",
     ApiKey.CREATE_ACLS: "access control: not yet",
     ApiKey.DELETE_ACLS: "access control: not yet",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "moves between log directories: not yet",
     ApiKey.CREATE_DELEGATION_TOKEN: "delegation tokens: not yet",
     ApiKey.RENEW_DELEGATION_TOKEN: "delegation tokens: not yet",
     ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation tokens: not yet",

@@ -43,6 +43,7 @@ from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import ShortRoad, SocketServer
 from kctl.broker.network.server_connection import API_KEY_BYTES
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.leadership import Leadership, RoleChange
 from kctl.broker.replication.partition import Role
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
@@ -267,12 +268,9 @@ class Broker:
             metadata_cache, producer_ids, lambda leader_id: self._link_to(leader_id, services),
         )  # fmt: skip
         leadership = Leadership(
-            replica_manager,
-            runtime.clock,
-            lambda topic: self._log_config(dynamic_configs, topic),
-            lambda: controller.broker_epoch,
-            config.replica_lag_time_max_ms,
-        )
+            replica_manager, runtime.clock, lambda topic: self._log_config(dynamic_configs, topic),
+            lambda: controller.broker_epoch, config.replica_lag_time_max_ms,
+        )  # fmt: skip
         services = Services(
             runtime=runtime,
             config=config,
@@ -294,6 +292,9 @@ class Broker:
                 config.max_incremental_fetch_session_cache_slots, runtime.entropy.random_below
             ),
             leadership=leadership,
+            alter_log_dirs=ReplicaAlterLogDirsManager(
+                runtime, replica_manager, metadata_cache.partition
+            ),
             served=self._served,
         )
         leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))

@@ -34,8 +34,9 @@ class ClusterMember:
         listener = config.inter_broker_listener
         cache = services.metadata_cache
         services.replica_manager.leader_quota = _quota(
-            services, "leader.replication.throttled.replicas", "leader.replication.throttled.rate"
+            services, "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
         )
+        services.alter_log_dirs.quota = _log_dirs_quota(services)
         self.fetchers = FetcherManager(
             services.runtime,
             services.replica_manager,
@@ -43,8 +44,8 @@ class ClusterMember:
             lambda broker_id: cache.broker_endpoint(broker_id, listener),
             _quota(
                 services,
-                "follower.replication.throttled.replicas",
                 "follower.replication.throttled.rate",
+                "follower.replication.throttled.replicas",
             ),
         )
         self._controller = ControllerChannel(
@@ -73,7 +74,10 @@ class ClusterMember:
 
     def start(self) -> None:
         """Follow and lead as the controller says."""
-        self._services.leadership.on_role_change(self.fetchers.on_role_change)
+        alter_log_dirs = self._services.alter_log_dirs
+        for listener in (self.fetchers.on_role_change, alter_log_dirs.on_role_change):
+            self._services.leadership.on_role_change(listener)
+        alter_log_dirs.on_log_replaced(self.fetchers.on_log_replaced)
         self._alter_isr.start()
 
     async def leave(self) -> None:
@@ -104,19 +108,40 @@ class ClusterMember:
         """Follow nobody, ask nobody."""
         self._alter_isr.shutdown()
         self._controller.close()
+        self._services.alter_log_dirs.shutdown()
         self.fetchers.shutdown()
 
 
-def _quota(services: Services, replicas_key: str, rate_key: str) -> ReplicationQuota:
-    """A bound on copying that follows these settings of topics and of brokers."""
-    configs, config = services.dynamic_configs, services.config
+def _quota(services: Services, rate_key: str, replicas_key: str) -> ReplicationQuota:
+    """A bound on copying between brokers that follows these settings of brokers and topics."""
+    config = services.config
     quota = ReplicationQuota(
         services.broker_id,
         replicas_key,
-        configs.topic,
+        services.dynamic_configs.topic,
         window_ms=config.replication_quota_window_size_seconds * 1000,
         window_count=config.replication_quota_window_num,
     )
+    _follow_rate(services, quota, rate_key)
+    return quota
+
+
+def _log_dirs_quota(services: Services) -> ReplicationQuota:
+    """A bound on copying between log directories, which holds for all replicas."""
+    config = services.config
+    quota = ReplicationQuota(
+        services.broker_id,
+        "",
+        services.dynamic_configs.topic,
+        window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
+        window_count=config.alter_log_dirs_replication_quota_window_num,
+    )
+    _follow_rate(services, quota, "replica.alter.log.dirs.io.max.bytes.per.second")
+    return quota
+
+
+def _follow_rate(services: Services, quota: ReplicationQuota, rate_key: str) -> None:
+    configs = services.dynamic_configs
 
     def take_rate(entity_type: str = BROKERS, _name: str = "") -> None:
         if entity_type == BROKERS:
@@ -125,7 +150,6 @@ def _quota(services: Services, replicas_key: str, rate_key: str) -> ReplicationQ
 
     take_rate()
     configs.on_change(take_rate)
-    return quota
 
 
 def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:

@@ -33,7 +33,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "sasl.server.callback.handler.class",
     ),
     "the controller's requests come over the ordinary listener": ("control.plane.listener.name",),
-    "moves between log directories: not yet": ("num.replica.alter.log.dirs.threads",),
+    "one replica at a time moves between log directories": ("num.replica.alter.log.dirs.threads",),
     "a broker follows each leader over one connection": ("num.replica.fetchers",),
     "connections between brokers have fixed limits as yet": (
         "socket.connection.setup.timeout.max.ms",
@@ -43,8 +43,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "quotas: not yet": (
         "max.connection.creation.rate",
-        "alter.log.dirs.replication.quota.window.num",
-        "alter.log.dirs.replication.quota.window.size.seconds",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
         "quota.consumer.default",

@@ -13,6 +13,7 @@ from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.topic_creation import TopicCreator
@@ -44,5 +45,6 @@ class Services:
     dynamic_configs: DynamicConfigs
     fetch_sessions: FetchSessionCache
     leadership: Leadership
+    alter_log_dirs: ReplicaAlterLogDirsManager
     # What ApiVersions lists: API -> (first, last) version.
     served: Mapping[ApiKey, tuple[int, int]]

@@ -46,7 +46,7 @@ CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 # Longest name of a file or directory that file systems take.
-_NAME_MAX = 255
+NAME_MAX = 255
 _OFFSET_NAME = re.compile(r"(\d{20})(\..+)", re.ASCII)
 _PARTITION = re.compile(r"(.+)-(\d+)", re.ASCII | re.DOTALL)
 _LEAVING = re.compile(r"(.+)-(\d+)\.(\w+)(-delete|-future)", re.ASCII | re.DOTALL)
@@ -79,7 +79,7 @@ def directory_name(topic_partition: TopicPartition) -> str:
 def delete_directory_name(topic_partition: TopicPartition, uuid_hex: str) -> str:
     """What the directory is renamed to until it is removed; an overlong topic is cut."""
     suffix = f"-{topic_partition.partition}.{uuid_hex}{DELETE_DIRECTORY_SUFFIX}"
-    return topic_partition.topic[: _NAME_MAX - len(suffix)] + suffix
+    return topic_partition.topic[: NAME_MAX - len(suffix)] + suffix
 
 
 def future_directory_name(topic_partition: TopicPartition, uuid_hex: str) -> str:

@@ -25,7 +25,10 @@ from kctl.broker.handlers.groups import (
 )
 from kctl.broker.handlers.leader_and_isr import handle_leader_and_isr, handle_stop_replica
 from kctl.broker.handlers.list_offsets import handle_list_offsets
-from kctl.broker.handlers.log_dirs import handle_describe_log_dirs
+from kctl.broker.handlers.log_dirs import (
+    handle_alter_replica_log_dirs,
+    handle_describe_log_dirs,
+)
 from kctl.broker.handlers.metadata import handle_metadata
 from kctl.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from kctl.broker.handlers.offsets import (
@@ -89,6 +92,7 @@ HANDLERS: dict[ApiKey, Handler] = {
     ApiKey.TXN_OFFSET_COMMIT: handle_txn_offset_commit,
     ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
     ApiKey.ALTER_CONFIGS: handle_alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: handle_alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: handle_create_partitions,
     ApiKey.DELETE_GROUPS: handle_delete_groups,

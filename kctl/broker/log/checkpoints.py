@@ -10,7 +10,7 @@ Kafka 2.7: kafka.log.LogManager (`checkpointRecoveryOffsetsAndCleanSnapshotsInDi
 kafka.server.ReplicaManager (`checkpointHighWatermarks`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kctl.broker.log.log_directory import LogDirectory, Offsets
 from kctl.broker.log.unified_log import UnifiedLog
@@ -33,13 +33,13 @@ class Checkpoints:
         self,
         scheduler: Scheduler,
         directories: Mapping[str, LogDirectory],
-        logs: Mapping[TopicPartition, UnifiedLog],
+        logs: Callable[[], Iterable[UnifiedLog]],
         damaged: Mapping[TopicPartition, tuple[str, str]],
         offline: Mapping[str, str],
         on_failure: Callable[[str, str], object],
     ) -> None:
-        """The mappings are LogManager's, as they change; `on_failure` gets the log directory
-        that failed, and why."""
+        """The mappings are LogManager's, as they change; `logs` tells all logs there are;
+        `on_failure` gets the log directory that failed, and why."""
         self._scheduler = scheduler
         self._directories = directories
         self._logs = logs
@@ -55,7 +55,7 @@ class Checkpoints:
     def write_all(self) -> None:
         """Write what changed; then drop what no recovery will ask for."""
         for path in self._directories:
-            self._write(path)
+            self.write(path)
 
     def write_high_watermarks(self) -> None:
         """Write the high watermarks that changed."""
@@ -89,11 +89,12 @@ class Checkpoints:
         self._is_rewriting = False
         for path, deleted in self._deleted.items():
             if deleted:
-                self._write(path)
+                self.write(path)
 
-    def _write(self, path: str) -> None:
+    def write(self, path: str) -> Future[None]:
+        """Write what changed in one directory; the Future fails with StorageError."""
         if path in self._offline:
-            return
+            return self._scheduler.background(lambda: None)
         logs = [(log, log.truncations) for log in self._logs_in(path)]
         deleted = list(self._deleted[path])
 
@@ -104,10 +105,10 @@ class Checkpoints:
                 if not log.is_closed:
                     log.recovery_point_saved(truncations)
 
-        self._submit(path, self._offsets_of(self._directories[path]), written)
+        return self._submit(path, self._offsets_of(self._directories[path]), written)
 
     def _logs_in(self, path: str) -> list[UnifiedLog]:
-        return [log for log in self._logs.values() if log.log_directory == path]
+        return [log for log in self._logs() if log.log_directory == path]
 
     def _offsets_of(self, directory: LogDirectory) -> dict[str, Offsets]:
         """What a directory's checkpoints should say; of damaged logs, what they said."""
@@ -140,7 +141,7 @@ class Checkpoints:
 
     def _submit(
         self, path: str, offsets: Mapping[str, Offsets], written: Callable[[], object]
-    ) -> None:
+    ) -> Future[None]:
         """Write what changed in the background, then call `written`."""
         # With nothing to write, what is on its way to the disk still has to get there.
         job = self._directories[path].checkpoint(offsets) or (lambda: None)
@@ -150,6 +151,15 @@ class Checkpoints:
             if isinstance(error, StorageError):
                 self._on_failure(path, str(error))
             elif error is None:
-                written()
+                self._note(path, written)
 
-        self._scheduler.background(job).add_done_callback(done)
+        submitted = self._scheduler.background(job)
+        submitted.add_done_callback(done)
+        return submitted
+
+    def _note(self, path: str, written: Callable[[], object]) -> None:
+        """What is on the disk now makes older files needless: they are removed."""
+        try:
+            written()
+        except StorageError as error:
+            self._on_failure(path, str(error))

@@ -242,6 +242,11 @@ class LocalLog:
         self._claimed = max(self._claimed, point)
         return point
 
+    @property
+    def claimed(self) -> int:
+        """The highest offset that a checkpoint may say."""
+        return self._claimed
+
     def claim_cleaned_offset(self) -> int:
         """What the cleaner's checkpoint is to say."""
         self._claimed = max(self._claimed, self.cleaned_offset)

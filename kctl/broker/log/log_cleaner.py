@@ -70,10 +70,12 @@ class LogCleaner:
         settings: Callable[[], CleanerSettings],
         flush: Callable[[UnifiedLog], Future[None]],
         on_failure: Callable[[str, str], object],
+        *,
+        is_held: Callable[[TopicPartition], bool],
     ) -> None:
         """`logs` is LogManager's mapping, as it changes; `settings` are asked before every log;
         `flush` makes durable what a log has; `on_failure` gets the log directory that failed, and
-        why."""
+        why; `is_held` tells which logs are to stay as they are."""
         self._disk: Disk = runtime.disk
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -82,6 +84,7 @@ class LogCleaner:
         self._settings = settings
         self._flush = flush
         self._on_failure = on_failure
+        self._is_held = is_held
         self.manager = CleanerManager()
         self._is_stopping = False
         self._running: Task[None] | None = None
@@ -128,7 +131,8 @@ class LogCleaner:
 
     async def clean_one(self) -> bool:
         """Clean the log that needs it most; False if none is due."""
-        due = self.manager.filthiest(list(self._logs.values()), self._clock.wall_ms())
+        logs = [log for tp, log in self._logs.items() if not self._is_held(tp)]
+        due = self.manager.filthiest(logs, self._clock.wall_ms())
         if due is None:
             return False
         await self._clean(due)
@@ -215,7 +219,7 @@ class LogCleaner:
         """Whether the log is not what it was when the cleaner began."""
         if self._logs.get(log.topic_partition) is not log or log.is_closed:
             return True
-        if not log.config.is_compacted:
+        if not log.config.is_compacted or self._is_held(log.topic_partition):
             return True
         if work is None:
             return False

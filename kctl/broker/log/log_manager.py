@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kctl.broker.log.checkpoints import Checkpoints
+from kctl.broker.log.future_logs import FutureLogs, longer_of
 from kctl.broker.log.group_commit import GroupCommit
-from kctl.broker.log.local_log import LocalLog
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
-from kctl.broker.log.log_config import LONG_MAX, LogConfig
+from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
 from kctl.broker.log.log_directory import LogDirectory
-from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadRequest, LogLoader
-from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX, OpenSegments
+from kctl.broker.log.log_factory import LogFactory
+from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import CorruptDataError, StorageError
@@ -40,6 +40,8 @@ from kctl.storage.layout import (
     parse_directory_name,
 )
 
+# Replicas to come for which somebody chose a directory; the oldest choices are forgotten.
+PREFERRED_DIRS_MAX = 100_000
 # Index files made by one background job, so that a flush need not wait long.
 _FILES_PER_JOB = 32
 
@@ -91,12 +93,25 @@ class LogManager:
         self._topic_config = topic_config
         self._options = options or LogManagerOptions()
         self.failure_channel = failure_channel or LogDirFailureChannel()
-        self._open_segments = OpenSegments(self._options.open_segments_max)
+        self._factory = LogFactory(
+            runtime,
+            self._remove_later,
+            self._rolled,
+            open_segments_max=self._options.open_segments_max,
+            producer_expiration_ms=self._options.producer_expiration_ms,
+        )
         self._directories = {
             path: LogDirectory(runtime.disk, runtime.trace, path) for path in log_dirs
         }
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._log_counts = dict.fromkeys(log_dirs, 0)
+        # Replicas that move to another directory.
+        self.futures = FutureLogs(
+            runtime, self._logs, self._directories, self._factory, self._retire,
+            self.handle_log_dir_failure,
+        )  # fmt: skip
+        # Where replicas are to lie that are not here yet.
+        self._preferred_dirs: dict[TopicPartition, str] = {}
         # Index files of new segments that are still to be made.
         self._index_files: list[str] = []
         # Partitions whose logs cannot be served, by directory, with the reason.
@@ -108,18 +123,18 @@ class LogManager:
         self._checkpoints = Checkpoints(
             self._scheduler,
             self._directories,
-            self._logs,
+            lambda: [*self._logs.values(), *self.futures.all()],
             self.damaged,
             self.failure_channel.offline,
             self.handle_log_dir_failure,
         )
-
         self.cleaner = LogCleaner(
             runtime,
             self._logs,
             self._options.cleaner,
             self.flush_soon,
             self.handle_log_dir_failure,
+            is_held=self.futures.__contains__,
         )
 
     # --- directories -------------------------------------------------------------------------
@@ -141,6 +156,7 @@ class LogManager:
         for log in gone:
             self._forget(log)
             log.abandon()
+        self.futures.log_dir_failed(log_dir)
         if is_news:
             self._trace.warning(f"log directory {log_dir} is offline: {reason}")
             self._trace.event("log_dir_failure", log_dir=log_dir, logs=len(gone))
@@ -160,6 +176,8 @@ class LogManager:
                 self._load_all(self._directories[path])
             except StorageError as error:
                 self.handle_log_dir_failure(path, str(error))
+        self.futures.agree_with_current()
+        self._promote_futures()
         if not self.live_log_dirs:
             reasons = "; ".join(self.failure_channel.offline.values())
             raise StorageError(f"none of the log directories can be used: {reasons}")
@@ -196,75 +214,60 @@ class LogManager:
             if parsed.is_delete:
                 self._remove_later([path], self._default_config.file_delete_delay_ms)
             elif parsed.is_future:
-                self._trace.warning(f"{path}: a copy that never took its place is ignored")
+                tp = parsed.topic_partition
+                self.futures.load(directory, tp, path, self._config_of(tp.topic))
             else:
                 self._load(directory, parsed.topic_partition, path)
 
+    def _config_of(self, topic: str) -> LogConfig:
+        return self._topic_config(topic) if self._topic_config else self._default_config
+
     def _load(self, directory: LogDirectory, tp: TopicPartition, path: str) -> None:
-        if tp in self._logs:
-            raise StorageError(
-                f"{tp} is in two log directories: {self._logs[tp].directory} and {path}",
-                hint="remove one of them",
-            )
-        config = self._topic_config(tp.topic) if self._topic_config else self._default_config
         try:
-            log = self._make_log(directory, tp, path, config, is_new=False)
+            log = self._factory.load(directory, tp, path, self._config_of(tp.topic))
         except CorruptDataError as error:
             self.damaged[tp] = (directory.path, str(error))
             self._trace.warning(f"{tp} is not served: {error}")
             self._trace.event("log_damaged", partition=tp, message=str(error))
             return
         log.update_high_watermark(directory.high_watermarks.get(tp, 0))
+        twin = self._logs.get(tp)
+        if twin is None:
+            self._take(log)
+        else:
+            self._keep_longer(twin, log)
 
-    def _make_log(
-        self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig,
-        *, is_new: bool,
-    ) -> UnifiedLog:  # fmt: skip
-        is_clean = is_new or directory.had_clean_shutdown
-        cleaned_offset = 0 if is_new else directory.cleaned_offsets.get(tp, 0)
-        request = LoadRequest(
-            tp,
-            path,
-            config,
-            recovery_point=0 if is_new else directory.recovery_points.get(tp, 0),
-            log_start_offset=(
-                UNKNOWN_OFFSET if is_new else directory.log_start_offsets.get(tp, UNKNOWN_OFFSET)
-            ),
-            had_clean_shutdown=is_clean,
-            now_ms=self._clock.wall_ms(),
-            gaps_allowed_below=self._gaps_allowed_below(directory, tp, config),
-            producer_expiration_ms=self._options.producer_expiration_ms,
+    def _keep_longer(self, one: UnifiedLog, other: UnifiedLog) -> None:
+        """A crash while a log moved between directories leaves two of its name."""
+        longer = longer_of(one, other)
+        if longer is None:
+            other.abandon()
+            raise StorageError(
+                f"{one.topic_partition} is in two log directories, and each has records that the "
+                f"other has not: {one.directory} and {other.directory}",
+                hint="remove one of them",
+            )
+        shorter = other if longer is one else one
+        self._trace.warning(
+            f"{shorter.directory} is removed: {longer.directory} has all that it has"
         )
-        loaded = LogLoader(self._disk, self._trace, self._open_segments, request).load()
-        local = LocalLog(
-            self._disk,
-            self._runtime.entropy,
-            self._open_segments,
-            path,
-            config,
-            loaded.segments,
-            log_end_offset=loaded.log_end_offset,
-            recovery_point=loaded.recovery_point,
-            remove_files=self._remove_later,
-            is_durable=is_clean and not is_new,
-            claimed=max(request.recovery_point, cleaned_offset),
-            announced=loaded.announced,
-            cleaned_offset=cleaned_offset,
-        )
-        log = UnifiedLog(tp, directory.path, local, loaded, self._clock)
-        log.on_rolled = self._rolled
-        self._logs[tp] = log
-        self._log_counts[directory.path] += 1
-        return log
+        if longer is other:
+            self._forget(one)
+            self._take(other)
+        self._give_up(shorter)
 
-    def _gaps_allowed_below(
-        self, directory: LogDirectory, tp: TopicPartition, config: LogConfig
-    ) -> int:
-        """Up to where missing offsets are no sign of loss: nobody knows that of a compacted log,
-        nor of a directory that was copied here without its checkpoints."""
-        if config.is_compacted or not directory.has_recovery_points:
-            return LONG_MAX
-        return directory.cleaned_offsets.get(tp, 0)
+    def _promote_futures(self) -> None:
+        """With all directories there, what moves without being anywhere has lost its current log
+        to a crash."""
+        for tp in self.futures.orphans():
+            if not self.offline_log_dirs and tp not in self.damaged:
+                log = self.futures.promote(tp, self._config_of(tp.topic))
+                self._trace.warning(f"{log.directory} is used: no other log of {tp} is left")
+                self._take(log)
+
+    def _take(self, log: UnifiedLog) -> None:
+        self._logs[log.topic_partition] = log
+        self._log_counts[log.log_directory] += 1
 
     def _forget(self, log: UnifiedLog) -> None:
         del self._logs[log.topic_partition]
@@ -305,7 +308,8 @@ class LogManager:
                 f"{', '.join(self.offline_log_dirs)}"
             )
         while live := self.live_log_dirs:
-            directory = self._directories[self._emptiest(live)]
+            preferred = self._preferred_dirs.pop(topic_partition, None)
+            directory = self._directories[preferred if preferred in live else self._emptiest(live)]
             try:
                 return self._create(directory, topic_partition, config or self._default_config)
             except StorageError as error:
@@ -313,12 +317,12 @@ class LogManager:
         raise StorageError(f"no log directory is left for {topic_partition}")
 
     def _emptiest(self, live: Sequence[str]) -> str:
-        return min(live, key=lambda path: self._log_counts[path])
+        return min(live, key=lambda path: self._log_counts[path] + self.futures.count_in(path))
 
     def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
         path = f"{directory.path}/{directory_name(tp)}"
-        self._disk.make_directory(path)
-        log = self._make_log(directory, tp, path, config, is_new=True)
+        log = self._factory.create(directory, tp, path, config)
+        self._take(log)
         if self._checkpoints.may_speak_of(directory.path, tp):
             log.ignore_checkpoints()
         self._make_index_files(log)
@@ -357,15 +361,59 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Take the log out of use at once and remove its files after `file.delete.delay.ms`;
         fine if there is none. StorageError if the directory cannot be renamed."""
+        self._preferred_dirs.pop(topic_partition, None)
+        self.futures.delete(topic_partition)
         log = self._logs.get(topic_partition)
         if log is None:
             self._delete_damaged(topic_partition)
             return
         self._forget(log)
+        self._retire(log)
+
+    def _retire(self, log: UnifiedLog) -> None:
+        """Nobody uses the log any more: its files go."""
         log.abandon()
         delay_ms = log.config.file_delete_delay_ms
-        self._remove_later([self._rename_away(topic_partition, log.directory)], delay_ms)
+        self._remove_later([self._rename_away(log.topic_partition, log.directory)], delay_ms)
         self._checkpoints.log_deleted(log)
+
+    # --- moves between directories -----------------------------------------------------------
+
+    def prefer_directory(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Where the log is to be made, should it come."""
+        preferred = self._preferred_dirs
+        preferred.pop(topic_partition, None)
+        while len(preferred) >= PREFERRED_DIRS_MAX:
+            del preferred[next(iter(preferred))]
+        preferred[topic_partition] = log_dir
+
+    def begin_move(self, topic_partition: TopicPartition, log_dir: str) -> UnifiedLog:
+        """The future log of a partition that is to lie in `log_dir`. StorageError."""
+        may_be_known = self._checkpoints.may_speak_of(log_dir, topic_partition)
+        return self.futures.create(topic_partition, log_dir, may_be_known=may_be_known)
+
+    def checkpoint_move(self, future: UnifiedLog) -> Future[None]:
+        """Have the checkpoints of its directory say how far a future log is durable and
+        compacted; the Future fails with StorageError."""
+        self.futures.take_cleaned_offset(future.topic_partition)
+        return self._checkpoints.write(future.log_directory)
+
+    def complete_move(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """The future log takes the current one's place; the log from now on. StorageError if the
+        directory where it is to lie failed."""
+        before = self._logs[topic_partition]
+        log = self.futures.take_place(topic_partition)
+        self._forget(before)
+        self._take(log)
+        self._give_up(before)
+        return log
+
+    def _give_up(self, log: UnifiedLog) -> None:
+        """Another log has taken its place; its directory fails alone."""
+        try:
+            self._retire(log)
+        except StorageError as error:
+            self.handle_log_dir_failure(log.log_directory, str(error))
 
     def _delete_damaged(self, topic_partition: TopicPartition) -> None:
         found = self.damaged.pop(topic_partition, None)
@@ -412,7 +460,9 @@ class LogManager:
 
     def _is_deleted(self, log: UnifiedLog) -> bool:
         is_offline = log.log_directory in self.failure_channel.offline
-        return self._logs.get(log.topic_partition) is not log and not is_offline
+        tp = log.topic_partition
+        is_used = self._logs.get(tp) is log or self.futures.get(tp) is log
+        return not is_used and not is_offline
 
     def _rolled(self, log: UnifiedLog) -> None:
         self._make_index_files(log)
@@ -466,7 +516,7 @@ class LogManager:
         await self.cleaner.stop()
         # Jobs run in order: after this one nothing is under way.
         await self._scheduler.background(lambda: None)
-        for log in self.all_logs():
+        for log in [*self.all_logs(), *self.futures.all()]:
             if log.log_directory in self.live_log_dirs:
                 try:
                     log.close()

@@ -101,6 +101,13 @@ class FetcherManager:
         if loop is not None:
             loop.fetcher.remove(tp)
 
+    def on_log_replaced(self, partition: Partition) -> None:
+        """The partition's log moved to another directory (a listener of the moves)."""
+        leader = self._leader_of.get(partition.topic_partition)
+        loop = None if leader is None else self._loops.get(leader)
+        if loop is not None and partition.log is not None:
+            loop.fetcher.replace_log(partition.topic_partition, partition.log)
+
     def _drop_idle(self) -> None:
         for leader in [leader for leader, loop in self._loops.items() if not len(loop.fetcher)]:
             self._loops.pop(leader).close()
@@ -228,6 +235,7 @@ class FetcherLoop:
 
     def _carry_out(self, action: Action, partition: Partition) -> None:
         log, trace = partition.log, self._runtime.trace
+        futures = self._replicas.log_manager.futures
         assert log is not None
         tp = action.topic_partition
         match action:
@@ -238,9 +246,11 @@ class FetcherLoop:
                     self._replicas.wake_fetches(tp)
             case Truncate():
                 if log.truncate_to(action.offset):
+                    futures.current_truncated(tp, action.offset)
                     trace.info(f"{tp}: cut to {action.offset} as leader {self._leader_id} has it")
             case StartOver():
                 log.truncate_fully_and_start_at(action.offset)
+                futures.current_started_over(tp, action.offset)
                 trace.info(f"{tp}: begins anew at {action.offset}, where the leader's log begins")
             case GiveUp():
                 trace.info(f"{tp}: not fetched from {self._leader_id} any more: {action.why}")

@@ -188,6 +188,12 @@ class ReplicaFetcher:
         """Follow no more; an answer under way will not count."""
         self._partitions.pop(tp, None)
 
+    def replace_log(self, tp: TopicPartition, log: FollowerLog) -> None:
+        """The same records are in another log now."""
+        followed = self._partitions.get(tp)
+        if followed is not None:
+            followed.log = log
+
     def delay(self, tp: TopicPartition, now_ms: int) -> None:
         """Leave the partition alone for replica.fetch.backoff.ms."""
         followed = self._partitions.get(tp)

@@ -9,7 +9,6 @@ Kafka 2.7: kafka.server.ReplicaManager.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from kctl.broker.config import BrokerConfig
@@ -64,24 +63,6 @@ _ERRORS_BEFORE_THE_LOG = frozenset(
 
 Records = bytearray | memoryview
 AppendEntry = tuple[str, int, Records]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaInfo:
-    """One replica in a log directory; sizes in bytes, the lag in offsets."""
-
-    topic_partition: TopicPartition
-    size: int
-    offset_lag: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirDescription:
-    """One log directory."""
-
-    path: str
-    error_code: int = 0
-    replicas: list[ReplicaInfo] = field(default_factory=list)
 
 
 class ReplicaManager:
@@ -525,23 +506,6 @@ class ReplicaManager:
                 code = error.code
         return topic, number, -1, code
 
-    # --- log directories ---------------------------------------------------------------------
-
-    def describe_log_dirs(self) -> list[LogDirDescription]:
-        """Each log directory with the replicas in it; the failed ones last."""
-        manager = self.log_manager
-        found = {path: LogDirDescription(path) for path in manager.live_log_dirs}
-        for log in manager.all_logs():
-            lag = max(0, log.high_watermark - log.log_end_offset)
-            found[log.log_directory].replicas.append(
-                ReplicaInfo(log.topic_partition, log.size, lag)
-            )
-        failed = [
-            LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
-            for path in manager.offline_log_dirs
-        ]
-        return [*found.values(), *failed]
-
     # --- failures ----------------------------------------------------------------------------
 
     def handle_storage_failure(self, partition: Partition, error: StorageError) -> None:
@@ -588,7 +552,6 @@ __all__ = [
     "FetchIsolation",
     "FetchParams",
     "FetchResult",
-    "LogDirDescription",
     "ReplicaManager",
     "readable_end",
 ]

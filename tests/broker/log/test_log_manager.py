@@ -52,11 +52,14 @@ def test_logs_spread_over_directories(make_world):
 
 
 def test_partition_in_two_directories_takes_the_second_offline(make_world):
+    """Each has what the other has not: a human must say which one counts."""
     world = make_world(log_dirs=2)
-    world.log(tp(0))
-    world.log(tp(1))
+    append(world.log(tp(0)), b"ours", epoch=1)
+    append(world.log(tp(1)), b"theirs", epoch=2)
+    append(world.log(tp(1)), b"theirs", epoch=3)
     world.close()
-    (Path(world.log_dirs[1]) / "topic-0").mkdir()
+    second = Path(world.log_dirs[1])
+    (second / "topic-1").rename(second / "topic-0")
     world.start()
     assert world.manager.offline_log_dirs == [world.log_dirs[1]]
     assert any("two log directories" in warning for warning in world.warnings)

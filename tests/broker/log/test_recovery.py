@@ -5,7 +5,7 @@ from hashlib import shake_256
 
 import pytest
 
-from kctl.broker.log import log_manager
+from kctl.broker.log import log_factory
 from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.storage.checkpoint import write_offsets
@@ -389,7 +389,7 @@ def test_crash_while_loading_is_an_unclean_stop(world, directory, monkeypatch):
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_manager, "LogLoader", crash)
+        patch.setattr(log_factory, "LogLoader", crash)
         with pytest.raises(Crash):
             world.start()
     for held in world.manager._directories.values():

@@ -358,5 +358,5 @@ def test_open_files_are_bounded_and_slices_outlive_them(make_world):
 
     assert len(values_of(log)) == 30
 
-    assert len(world.manager._open_segments) <= 3
+    assert len(world.manager._factory.open_segments) <= 3
     assert next(batches(bytes_of(first))).base_offset == 0

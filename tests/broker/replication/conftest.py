@@ -23,10 +23,10 @@ BROKER_EPOCH = 7
 class ReplicationWorld:
     """Broker 1's replicas over real files in virtual time; the test plays the controller."""
 
-    def __init__(self, runtime, directory, **settings):
+    def __init__(self, runtime, directory, log_dirs=1, config=None, **settings):
         self.runtime = runtime
-        self.logs = LogWorld(runtime, directory, LogConfig(**settings))
-        self.manager = ReplicaManager(runtime, BrokerConfig({}), ME, self.logs.manager)
+        self.logs = LogWorld(runtime, directory, LogConfig(**settings), log_dirs)
+        self.manager = ReplicaManager(runtime, BrokerConfig(config or {}), ME, self.logs.manager)
         self.leadership = Leadership(
             self.manager, runtime.clock, lambda _: self.logs.config, lambda: BROKER_EPOCH
         )
@@ -60,7 +60,7 @@ class ReplicationWorld:
 
 @pytest.fixture
 def make_world(tmp_path):
-    """Makes a ReplicationWorld; keyword arguments are topic settings."""
+    """Makes a ReplicationWorld; keyword arguments are topic settings, or `log_dirs`, `config`."""
 
     def make(**settings):
         runtime = dataclasses.replace(virtual_runtime(), disk=RealDisk())

@@ -1,0 +1,150 @@
+"""LogFactory: opens logs: new ones, those found in a log directory, and one that was renamed.
+
+Kafka 2.7: kafka.log.LogManager (`loadLog`, `getOrCreateLog`), kafka.log.Log (`apply`)
+"""
+
+from collections.abc import Callable
+
+from kctl.broker.log.local_log import LocalLog, RemoveFiles
+from kctl.broker.log.log_config import LONG_MAX, LogConfig
+from kctl.broker.log.log_directory import LogDirectory
+from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadedLog, LoadRequest, LogLoader
+from kctl.broker.log.open_segments import OpenSegments
+from kctl.broker.log.unified_log import UnifiedLog
+from kctl.model import TopicPartition
+from kctl.runtime.runtime import Runtime
+
+
+class LogFactory:
+    """What all logs of a broker share."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        remove_files: RemoveFiles,
+        on_rolled: Callable[[UnifiedLog], object],
+        *,
+        open_segments_max: int,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self.open_segments = OpenSegments(open_segments_max)
+        self._producer_expiration_ms = producer_expiration_ms
+        self._remove_files = remove_files
+        self._on_rolled = on_rolled
+
+    def create(
+        self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig
+    ) -> UnifiedLog:
+        """Make a log in a new directory. StorageError."""
+        self._runtime.disk.make_directory(path)
+        request = self._request(tp, path, config, had_clean_shutdown=True)
+        loaded = self._load(request)
+        return self._log(directory.path, request, loaded, is_durable=False)
+
+    def load(
+        self,
+        directory: LogDirectory,
+        tp: TopicPartition,
+        path: str,
+        config: LogConfig,
+        *,
+        is_future: bool = False,
+    ) -> UnifiedLog:
+        """Open what is there, recovered if the stop was unclean. CorruptDataError, StorageError."""
+        cleaned_offset = directory.cleaned_offsets.get(tp, 0)
+        # Missing offsets are no sign of loss in a compacted log, nor in a directory that was
+        # copied here without its checkpoints. What was copied of a log has the gaps that it had.
+        may_have_gaps = is_future or config.is_compacted or not directory.has_recovery_points
+        request = self._request(
+            tp,
+            path,
+            config,
+            had_clean_shutdown=directory.had_clean_shutdown,
+            recovery_point=directory.recovery_points.get(tp, 0),
+            log_start_offset=directory.log_start_offsets.get(tp, UNKNOWN_OFFSET),
+            gaps_allowed_below=LONG_MAX if may_have_gaps else cleaned_offset,
+        )
+        loaded = self._load(request)
+        return self._log(
+            directory.path,
+            request,
+            loaded,
+            is_durable=request.had_clean_shutdown,
+            claimed=max(request.recovery_point, cleaned_offset),
+            cleaned_offset=cleaned_offset,
+        )
+
+    def reopen(self, closed: UnifiedLog, path: str, config: LogConfig) -> UnifiedLog:
+        """The log that was closed, and whose directory is now called `path`. StorageError."""
+        request = self._request(
+            closed.topic_partition,
+            path,
+            config,
+            had_clean_shutdown=True,
+            log_start_offset=closed.log_start_offset,
+        )
+        loaded = self._load(request)
+        # To close it was to make it durable, whatever truncations are still announced.
+        loaded.recovery_point = loaded.log_end_offset
+        claimed = closed.local.claimed
+        log = self._log(closed.log_directory, request, loaded, is_durable=True, claimed=claimed)
+        log.update_high_watermark(closed.high_watermark)
+        log.maybe_increment_log_start_offset(closed.log_start_offset)
+        return log
+
+    def _request(
+        self,
+        tp: TopicPartition,
+        path: str,
+        config: LogConfig,
+        *,
+        had_clean_shutdown: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = UNKNOWN_OFFSET,
+        gaps_allowed_below: int = 0,
+    ) -> LoadRequest:
+        return LoadRequest(
+            tp,
+            path,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            had_clean_shutdown=had_clean_shutdown,
+            now_ms=self._runtime.clock.wall_ms(),
+            gaps_allowed_below=gaps_allowed_below,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+
+    def _load(self, request: LoadRequest) -> LoadedLog:
+        runtime = self._runtime
+        return LogLoader(runtime.disk, runtime.trace, self.open_segments, request).load()
+
+    def _log(
+        self,
+        log_dir: str,
+        request: LoadRequest,
+        loaded: LoadedLog,
+        *,
+        is_durable: bool,
+        claimed: int = 0,
+        cleaned_offset: int = 0,
+    ) -> UnifiedLog:
+        local = LocalLog(
+            self._runtime.disk,
+            self._runtime.entropy,
+            self.open_segments,
+            request.directory,
+            request.config,
+            loaded.segments,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+            remove_files=self._remove_files,
+            is_durable=is_durable,
+            claimed=claimed,
+            announced=loaded.announced,
+            cleaned_offset=cleaned_offset,
+        )
+        log = UnifiedLog(request.topic_partition, log_dir, local, loaded, self._runtime.clock)
+        log.on_rolled = self._on_rolled
+        return log

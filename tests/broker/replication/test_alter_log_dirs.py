@@ -1,0 +1,253 @@
+"""Replicas move between the log directories of a broker while they are led and followed."""
+
+import pytest
+
+from kctl.broker.quotas import ReplicationQuota
+from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
+from kctl.broker.replication.log_dirs import ReplicaInfo, describe_log_dirs
+from kctl.broker.replication.partition import Role
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from tests.support.log_world import TP, batch, values_of
+
+CONFIG = {"replica.fetch.max.bytes": "500"}
+
+
+class Mover:
+    """A world of two log directories, and what moves replicas in it."""
+
+    def __init__(self, make_world, rate=None, **settings):
+        self.world = make_world(log_dirs=2, config=CONFIG, **settings)
+        self.logs = self.world.logs.manager
+        self.first, self.second = self.world.logs.log_dirs
+        self.replaced = []
+        self.moves = ReplicaAlterLogDirsManager(
+            self.world.runtime,
+            self.world.manager,
+            {TopicPartition("known", 0): "what is known"}.get,
+        )
+        self.moves.quota = ReplicationQuota(1, "", lambda _: {}, window_ms=1000, window_count=11)
+        self.moves.quota.rate = rate
+        self.moves.on_log_replaced(self.replaced.append)
+        self.world.leadership.on_role_change(self.moves.on_role_change)
+        self.written = 0
+
+    def lead(self, **state):
+        assert self.world.lead(**state) == 0
+        return self
+
+    def produce(self, count=20):
+        for _ in range(count):
+            (result,) = self.world.produce(batch(b"%d" % self.written), acks=1)
+            assert result.error_code == 0
+            self.written += 1
+
+    def alter(self, log_dir, tp=TP):
+        return self.moves.alter(tp, log_dir)
+
+    def settle(self):
+        self.world.runtime.scheduler.settle()
+
+    @property
+    def future(self):
+        return self.logs.futures.get(TP)
+
+    def is_at(self, log_dir):
+        log = self.world.partition.log
+        assert log is self.logs.get_log(TP)
+        assert values_of(log) == [(n, b"%d" % n) for n in range(self.written)]
+        return log.log_directory == log_dir and self.future is None
+
+
+@pytest.fixture
+def mover(make_world):
+    mover = Mover(make_world).lead()
+    mover.produce()
+    return mover
+
+
+def test_a_replica_moves_while_it_is_written_to(mover):
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.produce(5)
+    assert mover.is_at(mover.first) is False
+    mover.settle()
+    assert mover.is_at(mover.second)
+    assert mover.replaced == [mover.world.partition]
+    mover.produce(5)
+    assert mover.world.partition.log.high_watermark == 30
+    assert mover.alter(mover.first) == ErrorCode.NONE
+    mover.settle()
+    assert mover.is_at(mover.first)
+
+
+def test_what_cannot_be_is_refused(mover):
+    assert mover.alter("/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert (
+        mover.alter(mover.second, TopicPartition("unknown", 0))
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert mover.alter(mover.second, TopicPartition("known", 0)) == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (
+        mover.alter(mover.second, TopicPartition("x" * 249, 0)) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    assert mover.alter(mover.first) == ErrorCode.NONE, "it is there"
+    mover.logs.handle_log_dir_failure(mover.second)
+    assert mover.alter(mover.second) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert mover.is_at(mover.first)
+
+
+def test_a_replica_to_come_is_made_in_the_directory_that_was_named(make_world):
+    mover = Mover(make_world)
+    assert mover.alter(mover.second) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert mover.lead().is_at(mover.second)
+
+
+def test_the_lag_of_a_copy_is_told(make_world):
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    first, second = describe_log_dirs(mover.logs)
+    log, future = mover.world.partition.log, mover.future
+    assert first.replicas == [ReplicaInfo(TP, log.size, 0)]
+    lag = 20 - future.log_end_offset
+    assert second.replicas == [ReplicaInfo(TP, future.size, lag, is_future=True)]
+    assert 0 < lag < 20
+
+
+def test_a_throttle_holds_the_copy_up_and_can_be_loosened(make_world):
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.world.runtime.scheduler.advance(5_000)
+    assert not mover.is_at(mover.second)
+    mover.moves.quota.rate = None
+    mover.world.runtime.scheduler.advance(200)
+    assert mover.is_at(mover.second)
+
+
+def test_naming_where_it_is_ends_a_move_and_a_third_directory_begins_another(make_world):
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    assert mover.alter(mover.first) == ErrorCode.NONE
+    assert mover.is_at(mover.first)
+    mover.moves.quota.rate = None
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.world.runtime.scheduler.advance(200)
+    assert mover.is_at(mover.second)
+
+
+def test_a_follower_that_is_cut_cuts_its_copy(make_world):
+    """The copy never has what the log has lost."""
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    mover.lead(leader=2, epoch=5, replicas=(1, 2), isr=(1, 2))
+    log, end = mover.world.partition.log, 2
+    assert mover.future.log_end_offset > end
+    log.truncate_to(end)
+    mover.logs.futures.current_truncated(TP, end)
+    records = batch(b"2")
+    log.append_as_follower(records.replace(records[:8], (end).to_bytes(8, "big"), 1))
+    mover.written = 3
+    mover.moves.quota.rate = None
+    mover.world.runtime.scheduler.advance(200)
+    assert mover.is_at(mover.second)
+
+
+def test_records_deleted_before_they_were_copied_are_left_out(make_world):
+    mover = Mover(make_world, rate=1, segment_bytes=200).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    mover.world.partition.delete_records(15)
+    mover.moves.quota.rate = None
+    mover.world.runtime.scheduler.advance(200)
+    log = mover.world.partition.log
+    assert (log.log_directory, log.log_start_offset, log.log_end_offset) == (mover.second, 15, 20)
+    assert [n for n, _ in values_of(log)] == list(range(15, 20))
+
+
+def test_a_move_goes_on_after_a_stop_of_the_broker(make_world):
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    mover.moves.shutdown()
+    copied = mover.future.log_end_offset
+    mover.world.logs.close()
+    again = Mover(make_world)
+    again.written = mover.written
+    assert again.future.log_end_offset == copied
+    again.lead()
+    again.settle()
+    assert again.is_at(again.second)
+
+
+def test_a_deleted_replica_takes_its_copy_along(make_world):
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    state = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
+    topic = StopReplicaTopicState(topic_name="t", partition_states=[state])
+    mover.world.leadership.stop_replicas(
+        StopReplicaRequest(controller_epoch=1, broker_epoch=7, topic_states=[topic])
+    )
+    assert mover.future is None
+    mover.moves.quota.rate = None
+    mover.world.runtime.scheduler.advance(200)
+    assert mover.logs.all_logs() == []
+
+
+@pytest.mark.parametrize("failing", ["first", "second"])
+def test_either_directory_may_fail_in_the_middle(make_world, failing):
+    """Where it is going: it stays where it is. Where it is: it is offline, the copy is kept."""
+    mover = Mover(make_world, rate=1).lead()
+    mover.produce()
+    mover.alter(mover.second)
+    mover.settle()
+    mover.logs.handle_log_dir_failure(getattr(mover, failing))
+    mover.moves.quota.rate = None
+    mover.world.runtime.scheduler.advance(200)
+    if failing == "second":
+        assert mover.is_at(mover.first)
+    else:
+        assert mover.world.partition.role is Role.OFFLINE
+        assert mover.alter(mover.second) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert mover.future is not None
+
+
+def test_a_rotten_record_ends_the_move_and_nothing_else(mover):
+    segment = mover.world.partition.log.segments[-1]
+    segment.records.file.pwrite(b"\xff", 70)
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert mover.world.partition.log.log_directory == mover.first
+    assert any("cannot be moved" in warning for warning in mover.world.runtime.trace.warnings)
+    assert mover.logs.offline_log_dirs == []
+
+
+def test_every_record_on_the_disk_before_is_on_the_disk_after(make_world):
+    """flush.messages=1: what is acknowledged is durable, in the new directory as well."""
+    mover = Mover(make_world, flush_messages=1).lead()
+    answered = mover.world.produce(batch(b"0"), acks=-1)
+    mover.settle()
+    assert len(answered) == 1
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    answered = mover.world.produce(batch(b"1"), acks=-1)
+    mover.written = 2
+    mover.settle()
+    assert len(answered) == 1
+    assert mover.is_at(mover.second)
+    assert mover.world.partition.log.recovery_point == 2
+    assert mover.world.partition.log.is_write_through
