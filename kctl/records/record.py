@@ -15,6 +15,9 @@ from kctl.records.varint import read_varint, read_varlong, write_varint
 
 Header = tuple[str, bytes | None]
 
+# Zigzag varints from 0 to below this have one byte.
+_SHORT = 64
+
 
 class Record(NamedTuple):
     """One record as readers see it, whatever format it was stored in."""
@@ -134,6 +137,23 @@ def encode_record(
     headers: Iterable[Header] = (),
 ) -> None:
     """Append one v2 record to `out`."""
+    if (
+        key is not None
+        and value is not None
+        and not headers
+        and len(key) < _SHORT
+        and len(value) < _SHORT
+        and 0 <= timestamp_delta < _SHORT
+        and 0 <= offset_delta < _SHORT
+    ):
+        # All numbers but the record's size have one byte.
+        write_varint(out, len(key) + len(value) + 6)
+        out += bytes((0, timestamp_delta << 1, offset_delta << 1, len(key) << 1))
+        out += key
+        out.append(len(value) << 1)
+        out += value
+        out.append(0)
+        return
     body = bytearray(1)  # The attributes.
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)

@@ -22,6 +22,13 @@ def test_layout_of_a_record():
     assert data == bytes([22, 0, 4, 2, 2]) + b"k" + bytes([1, 2, 2]) + b"h" + bytes([2]) + b"x"
 
 
+@given(st.integers(0, 130), st.integers(-1, 130), st.integers(0, 130), st.integers(0, 130))
+def test_what_is_short_is_encoded_as_what_is_long(key_size, value_size, offset, timestamp):
+    key, value = bytes(key_size), None if value_size < 0 else bytes(value_size)
+    (record,) = decode_records(encoded((offset, timestamp, key, value)), 1, 0, 0)
+    assert record == Record(offset, timestamp, key, value)
+
+
 def test_deltas_are_added_to_the_base():
     data = encoded((0, 0, b"a", b"b"), (200, -70_000, None, b""))
     assert list(decode_records(data, 2, 1000, 500_000)) == [

@@ -14,7 +14,8 @@ from kctl.broker.config import BrokerConfig
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.group.group_coordinator import GroupCoordinator
 from kctl.broker.coordinator.group.membership import JoinAttempt
-from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit
+from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit, PlainCommit
+from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH
 from kctl.broker.coordinator.group.rebalance import join_error
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.java_hash import abs_java_hash
@@ -32,6 +33,8 @@ from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 
+# The inter-broker protocol from which on every coordinator keeps instance ids (KIP-345).
+STATIC_MEMBERS_SINCE = "2.3-IV0"
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 # Bytes of the log decoded per turn of the loop while a partition is loaded: a few milliseconds.
 LOAD_BYTES_PER_TURN_MAX = 128 * 1024
@@ -59,6 +62,7 @@ class GroupCoordinatorService:
         self._runtime = runtime
         self._clock = runtime.clock
         self._settings = group_settings(config)
+        self.knows_static_members = config.is_at_least(STATIC_MEMBERS_SINCE)
         self._partition_count = partition_count
         self._count_cached = 0
         self._partitions: dict[str, int] = {}
@@ -208,6 +212,16 @@ class GroupCoordinatorService:
             return
         host.run(host.shard.commits.commit(commit, host.moment()))
 
+    def commit_plain(
+        self, commit: PlainCommit, offset: int, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> bool:
+        """OffsetCommit of one offset, if it is done at once and well; else nothing was done."""
+        host, _ = self._find(commit.group_id, may_be_empty=True)
+        if host is None:
+            return False
+        record = host.shard.commits.plain_record(commit, offset, leader_epoch, host.moment())
+        return record is not None and host.write_now(record)
+
     def commit_offsets_in_transaction(self, commit: OffsetCommit, connection_number: int) -> None:
         """TxnOffsetCommit; `commit` has the producer's id and epoch. Its reply is given None if
         the request came late: its connection is to be closed then."""
@@ -324,7 +338,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
     if not config.is_at_least("2.1-IV1"):
         offset_version = 2 if config.is_at_least("2.1-IV0") else 1
     group_version = GROUP_VALUE_VERSION
-    if not config.is_at_least("2.3-IV0"):
+    if not config.is_at_least(STATIC_MEMBERS_SINCE):
         group_version = 2 if config.is_at_least("2.1-IV0") else 1
     if not config.is_at_least("0.10.1-IV0"):
         group_version = 0

@@ -6,7 +6,8 @@ it is done nothing may be asked of the shard.
 Writes that are asked for in one turn of the loop go into one batch, as an append costs the same
 for one record and for a hundred: under load many clients' commits are in one system call. Each
 Write keeps its own fate: a batch ends before a Write that would make it too large for a part of
-it to be blamed on another, and a transaction's Write has a batch of its own.
+it to be blamed on another, and a transaction's Write has a batch of its own. Where nothing waits,
+a lone record may be written at once instead (`write_now`).
 
 Invariants: writes reach the log in the order in which they were asked for, and are replayed in the
 order of the log; a Write's `on_settled` is called once, after its records were replayed; a closed
@@ -16,18 +17,32 @@ say NOT_COORDINATOR.
 Kafka trunk: CoordinatorRuntime.CoordinatorContext; Kafka 2.7: GroupMetadataManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from kctl.broker.coordinator.outcome import NO_PRODUCER_ID, Moment, Outcome, Write
+from kctl.broker.coordinator.outcome import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    CoordinatorRecord,
+    Moment,
+    Outcome,
+    Write,
+)
 from kctl.broker.coordinator.timers import NEVER
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
-from kctl.records.builder import RecordBatchBuilder
+from kctl.records.builder import assemble
+from kctl.records.compression import compress
 from kctl.records.memory_records import Batch, batches
+from kctl.records.record import encode_record
+from kctl.records.record_batch import (
+    NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+)
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 
@@ -49,6 +64,11 @@ class PartitionWriter(Protocol):
         """Append one batch with acks=all; `on_committed(error code, base offset)` exactly once,
         in the order of the appends, when the high watermark has passed it or it failed (then
         the offset is -1). May be called before `append` returns."""
+        ...
+
+    def append_now(self, topic_partition: TopicPartition, records: bytearray) -> int:
+        """Append one batch if that commits it: its base offset. -1: nothing was appended, as it
+        would have to wait for replicas or for the disk, or would fail; `append` tells more."""
         ...
 
     def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes | None:
@@ -268,23 +288,50 @@ class ShardHost(Generic[S]):
             self._append(writes)
 
     def _append(self, writes: list[Write]) -> None:
-        producer_id = writes[0].producer_id
-        is_transactional = producer_id != NO_PRODUCER_ID
-        builder = RecordBatchBuilder(
-            compression_type=self._compression_type,
-            producer_id=producer_id,
-            producer_epoch=writes[0].producer_epoch,
-            base_sequence=0 if is_transactional else -1,
-            is_transactional=is_transactional,
+        batch = self._batch(
+            [record for write in writes for record in write.records],
+            writes[0].producer_id,
+            writes[0].producer_epoch,
         )
-        now_ms = self._clock.wall_ms()
-        for write in writes:
-            for record in write.records:
-                builder.append(timestamp=now_ms, key=record.key, value=record.value)
         self._batch_number += 1
         number = self._batch_number
         self._in_flight[number] = writes
-        self._writer.append(self.topic_partition, builder.build(), partial(self._committed, number))
+        self._writer.append(self.topic_partition, batch, partial(self._committed, number))
+
+    def _batch(
+        self, records: Sequence[CoordinatorRecord], producer_id: int, producer_epoch: int
+    ) -> bytearray:
+        """The records as one batch of now; a producer's is transactional."""
+        body = bytearray()
+        for number, record in enumerate(records):
+            encode_record(body, number, 0, record.key, record.value)
+        codec, now_ms = self._compression_type, self._clock.wall_ms()
+        is_transactional = producer_id != NO_PRODUCER_ID
+        return assemble(
+            compress(codec, body) if codec else body,
+            0,
+            NO_PARTITION_LEADER_EPOCH,
+            codec | TRANSACTIONAL_MASK if is_transactional else codec,
+            len(records) - 1,
+            now_ms,
+            now_ms,
+            producer_id,
+            producer_epoch,
+            0 if is_transactional else NO_SEQUENCE,
+            len(records),
+        )
+
+    def write_now(self, record: CoordinatorRecord) -> bool:
+        """Write and replay a record that nothing follows from; False, and nothing was done, if
+        others wait or it would have to."""
+        if self._gathered or self._in_flight:
+            return False
+        batch = self._batch((record,), NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        base_offset = self._writer.append_now(self.topic_partition, batch)
+        if base_offset < 0:
+            return False
+        self.shard.replay(record, base_offset, NO_PRODUCER_ID)
+        return True
 
     def _committed(self, number: int, code: int, base_offset: int) -> None:
         writes = self._in_flight.pop(number, None)

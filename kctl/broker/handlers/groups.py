@@ -34,8 +34,6 @@ from kctl.protocol.messages.leave_group import (
 from kctl.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-# The inter-broker protocol from which on every coordinator keeps instance ids (KIP-345).
-STATIC_MEMBERS_SINCE = "2.3-IV0"
 # What a group's authorized_operations are without an authorizer: read, delete, describe.
 _ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
@@ -139,4 +137,4 @@ def handle_delete_groups(services: Services, request: Request) -> None:
 
 
 def _may_be_static(services: Services, instance_id: str | None) -> bool:
-    return instance_id is None or services.config.is_at_least(STATIC_MEMBERS_SINCE)
+    return instance_id is None or services.group_coordinator.knows_static_members

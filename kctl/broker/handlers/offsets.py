@@ -47,7 +47,6 @@ from kctl.store.consumer_znodes import (
     encode_consumer_offset,
 )
 
-STATIC_MEMBERS_SINCE = "2.3-IV0"
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -56,7 +55,8 @@ def handle_offset_commit(services: Services, request: Request) -> None:
     """Remember how far a group has read; answered when that is in the log."""
     body: OffsetCommitRequest = request.body
     offsets = _offsets(services, body)
-    if body.group_instance_id is not None and not services.config.is_at_least(STATIC_MEMBERS_SINCE):
+    coordinator = services.group_coordinator
+    if body.group_instance_id is not None and not coordinator.knows_static_members:
         request.reply(_commit_response(body, [int(ErrorCode.UNSUPPORTED_VERSION)] * len(offsets)))
         return
     known = [offset for offset in offsets if offset is not None]
@@ -76,7 +76,7 @@ def handle_offset_commit(services: Services, request: Request) -> None:
     if request.api_version == 0:
         services.runtime.scheduler.spawn(_commit_to_store(services, commit), "offset-commit-v0")
     else:
-        services.group_coordinator.commit_offsets(commit)
+        coordinator.commit_offsets(commit)
 
 
 def _offsets(

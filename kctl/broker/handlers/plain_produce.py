@@ -28,8 +28,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 
-from kctl.broker.log.fetch_data import LogAppendInfo
-from kctl.broker.replication.replica_manager import ACKS_ALL, ReplicaManager
+from kctl.broker.replication.replica_manager import ACKS_ALL, LogAppendInfo, ReplicaManager
 from kctl.errors import CorruptDataError
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.connection import read_request_header, response_frame

@@ -40,6 +40,17 @@ class ReplicatedPartitionWriter:
             origin=AppendOrigin.COORDINATOR,
         )
 
+    def append_now(self, topic_partition: TopicPartition, records: bytearray) -> int:
+        """Append if that commits it: the base offset; -1: nothing was appended."""
+        replicas = self._replicas
+        info = replicas.append_plain(
+            topic_partition, records, ACKS_ALL, origin=AppendOrigin.COORDINATOR
+        )
+        if info is None:
+            return -1
+        replicas.wake_readers(topic_partition)
+        return info.first_offset
+
     def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes | None:
         """Whole batches from `offset` on, at least one if there is any; None at the log's end."""
         log = self._replicas.partition(*topic_partition).leader_log()

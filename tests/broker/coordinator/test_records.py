@@ -16,6 +16,8 @@ from kctl.broker.coordinator.group.records import (
 from kctl.broker.coordinator.timers import Timer
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
+from kctl.protocol.internal.consumer_offsets import OffsetCommitValue
+from kctl.protocol.internal.versioned import encode_versioned
 from kctl.records.memory_records import batches
 from tests.support.golden import golden_segments
 
@@ -83,6 +85,16 @@ def test_older_versions_of_an_offset_lack_its_leader_epoch(version, kept):
     made = offset_record("g", TopicPartition("t", 1), CommittedOffset(5, 7, "note", 1_000), version)
     assert made.value[:2] == version.to_bytes(2)
     assert read_record(made.key, made.value).committed == kept
+
+
+def test_an_offset_without_metadata_has_the_bytes_of_its_message():
+    committed = CommittedOffset(2**40, 7, "", 1_700_000_000_000)
+    message = OffsetCommitValue(
+        offset=2**40, leader_epoch=7, metadata="", commit_timestamp=1_700_000_000_000
+    )
+    for version in range(4):
+        made = offset_record("g", TopicPartition("t", 0), committed, version)
+        assert made.value == encode_versioned(message, version)
 
 
 def test_an_offset_with_an_expiry_is_written_in_the_version_that_has_one():

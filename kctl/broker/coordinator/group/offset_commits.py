@@ -13,7 +13,7 @@ from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
 from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH, CommittedOffset
 from kctl.broker.coordinator.group.rebalance import Rebalance
-from kctl.broker.coordinator.group.records import offset_record
+from kctl.broker.coordinator.group.records import OffsetRecord, offset_record
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.outcome import (
     NO_PRODUCER_EPOCH,
@@ -51,6 +51,17 @@ class OffsetCommit:
     def fail(self, code: int, outcome: Outcome) -> Outcome:
         """Refuse it whole."""
         return outcome.reply(self.reply, [int(code)] * len(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class PlainCommit:
+    """What requests of one consumer for one partition have in common."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +115,27 @@ class OffsetCommits:
         outcome.writes.append(self._write(group, commit, accepted, settled))
         return outcome
 
-    def _check(self, group: Group | None, commit: OffsetCommit) -> int:
+    def plain_record(
+        self, commit: PlainCommit, offset: int, leader_epoch: int, moment: Moment
+    ) -> OffsetRecord | None:
+        """The record of a commit that nothing speaks against, of an offset without metadata that
+        is not the partition's first; None if `commit` is to be asked. Nothing else follows."""
+        group = self._groups.get(commit.group_id)
+        if group is None or self._check(group, commit):
+            return None
+        logged = group.offsets.committed.get(commit.topic_partition)
+        if logged is None:
+            return None
+        member = group.members.get(commit.member_id)
+        if member is not None:
+            self._rebalance.renew_session(member, moment.monotonic_ms)
+        committed = CommittedOffset(offset, leader_epoch, NO_METADATA, moment.wall_ms)
+        version = self._settings.offset_value_version
+        return offset_record(
+            commit.group_id, commit.topic_partition, committed, version, logged.key
+        )
+
+    def _check(self, group: Group | None, commit: "OffsetCommit | PlainCommit") -> int:
         if group is None:
             return _NONE if commit.generation_id < 0 else int(ErrorCode.ILLEGAL_GENERATION)
         if group.is_fenced(commit.member_id, commit.group_instance_id):

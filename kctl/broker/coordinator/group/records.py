@@ -8,6 +8,7 @@ Kafka 2.7: kafka.coordinator.group.GroupMetadataManager (offsetCommitKey, groupM
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from struct import Struct
 
 from kctl.broker.coordinator.group.group import Group
 from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
@@ -27,6 +28,9 @@ from kctl.protocol.internal.consumer_offsets import (
     encode_key,
 )
 from kctl.protocol.internal.versioned import decode_versioned, encode_versioned, stored_version
+
+# Version, offset, leader epoch, size of the metadata, timestamp: OffsetCommitValue v3.
+_plain_value = Struct(">hqihq").pack
 
 
 @dataclass(slots=True)
@@ -70,18 +74,25 @@ def offset_record(
         key = offset_key(group_id, topic_partition)
     value = None
     if committed is not None:
-        offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
-        if expire_timestamp_ms != NO_EXPIRY:
-            value_version = EXPIRING_OFFSET_VALUE_VERSION
-        message = OffsetCommitValue(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata,
-            commit_timestamp=commit_timestamp_ms,
-            expire_timestamp=expire_timestamp_ms,
-        )
-        value = encode_versioned(message, value_version)
+        value = _offset_value(committed, value_version)
     return OffsetRecord(key, value, group_id, topic_partition, committed)
+
+
+def _offset_value(committed: CommittedOffset, version: int) -> bytes:
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
+    if version == OFFSET_VALUE_VERSION and not metadata and expire_timestamp_ms == NO_EXPIRY:
+        # Most of all values, by far; a message and its encoding take ten times as long.
+        return _plain_value(version, offset, leader_epoch, 0, commit_timestamp_ms)
+    message = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp_ms,
+        expire_timestamp=expire_timestamp_ms,
+    )
+    if expire_timestamp_ms != NO_EXPIRY:
+        version = EXPIRING_OFFSET_VALUE_VERSION
+    return encode_versioned(message, version)
 
 
 def group_record(

@@ -1,0 +1,161 @@
+"""The short road of OffsetCommit: one offset of one partition, from bytes to bytes.
+
+A consumer's commits for a partition differ in their last bytes only:
+
+    api key, version | correlation id | client id, group, member ... partition index | offset ...
+                                      |------------------- head --------------------|-- tail --|
+
+So a head is decoded once, and remembered with what it says and with the answer. After that a commit
+costs one look-up, the checks, and the append of a batch with one record.
+
+Behaviour:
+- The group is asked every time: a head says who commits, not that it may.
+- Whatever is not plain (more partitions, metadata, an expiry, a first commit, an error, an append
+  that must wait) is left, untouched, to `handle_offset_commit`.
+- Its answers would be the same to the last byte.
+
+Versions: 2-8; older ones are left to `handle_offset_commit`.
+
+Invariants: a head's facts follow from its bytes and the version alone; an answer's bytes come from
+the codec, and only the correlation id is put in here.
+
+Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+
+from kctl.broker.coordinator.group.offset_commits import PlainCommit
+from kctl.broker.services import Services
+from kctl.errors import CorruptDataError
+from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.codec import decode, encode
+from kctl.protocol.connection import read_request_header, response_frame
+from kctl.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kctl.protocol.primitives import Buffer
+
+# Heads remembered; beyond it they are learnt anew.
+HEADS_MAX = 16_384
+HEAD_START = 8
+_VERSION = slice(2, 4)
+_CORRELATION_ID = slice(4, HEAD_START)
+# After the answer's size.
+_ANSWER_CORRELATION_ID = 4
+_NO_RETENTION_MS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """How requests of some versions end: with offset and, maybe, leader epoch, then `end`."""
+
+    numbers: Callable[[bytes, int], tuple[int, ...]]
+    size: int
+    # No metadata; no tags, where there may be any.
+    end: bytes
+    # What stands before the partition index if that is the topic's only one.
+    one_partition: bytes
+
+
+_OLD = _Tail(Struct(">q").unpack_from, 10, b"\0\0", b"\0\0\0\1")
+_WITH_EPOCH = _Tail(Struct(">qi").unpack_from, 14, b"\0\0", b"\0\0\0\1")
+_FLEXIBLE = _Tail(Struct(">qi").unpack_from, 16, b"\1\0\0\0", b"\2")
+_TAILS = {
+    2: _OLD, 3: _OLD, 4: _OLD, 5: _OLD, 6: _WITH_EPOCH, 7: _WITH_EPOCH, 8: _FLEXIBLE,
+}  # fmt: skip
+_INDEX_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    commit: PlainCommit
+    # The answer, without its correlation id.
+    size: bytes
+    rest: bytes
+
+
+class PlainCommits:
+    """See the module; one for a broker."""
+
+    def __init__(self, services: Services, version_max: int) -> None:
+        self._commit = services.group_coordinator.commit_plain
+        self._state_of = services.metadata_cache.partition
+        self._may_be_static = services.group_coordinator.knows_static_members
+        self._tails = {
+            version.to_bytes(2, "big"): tail
+            for version, tail in _TAILS.items()
+            if version <= version_max
+        }
+        # By version and bytes.
+        self._heads: dict[tuple[bytes, bytes], _Head] = {}
+
+    def answer(self, frame: Buffer, send: Callable[[bytes], object]) -> bool:
+        """Commit, and `send` the answer's frame; False if the request is not plain."""
+        if type(frame) is not bytes:
+            return False  # too large for one offset
+        version = frame[_VERSION]
+        tail = self._tails.get(version)
+        if tail is None or not frame.endswith(tail.end):
+            return False
+        start = len(frame) - tail.size
+        key = version, frame[HEAD_START:start]
+        head = self._heads.get(key)
+        if head is None:
+            if frame.endswith(tail.one_partition, 0, start - _INDEX_BYTES):
+                self._learn(frame, key)
+            return False
+        commit = head.commit
+        if self._state_of(commit.topic_partition) is None:
+            return False
+        if not self._commit(commit, *tail.numbers(frame, start)):
+            return False
+        send(b"".join((head.size, frame[_CORRELATION_ID], head.rest)))
+        return True
+
+    def _learn(self, frame: bytes, key: tuple[bytes, bytes]) -> None:
+        """Remember the head at `key`, if the request is plain, for those that begin like it."""
+        try:
+            api, version, _, _, position = read_request_header(frame)
+            body = decode(api.request_class, version, frame, position)
+        except CorruptDataError:
+            return
+        if not isinstance(body, OffsetCommitRequest) or not self._is_plain(body):
+            return
+        # Whatever else it has (tags, bytes behind its end) is not for here.
+        if b"".join(encode(body, version)) != frame[position:]:
+            return
+        if len(self._heads) >= HEADS_MAX:
+            self._heads.clear()
+        self._heads[key] = _head(api, version, body)
+
+    def _is_plain(self, body: OffsetCommitRequest) -> bool:
+        if len(body.topics) != 1 or len(body.topics[0].partitions) != 1:
+            return False
+        if body.group_instance_id is not None and not self._may_be_static:
+            return False
+        return body.retention_time_ms == _NO_RETENTION_MS
+
+
+def _head(api: ApiKey, version: int, body: OffsetCommitRequest) -> _Head:
+    (topic,) = body.topics
+    (asked,) = topic.partitions
+    partition = OffsetCommitResponsePartition(partition_index=asked.partition_index)
+    response = OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name=topic.name, partitions=[partition])]
+    )
+    header_version = api.response_header_version(version)
+    frame = b"".join(response_frame(0, header_version, encode(response, version)))
+    commit = PlainCommit(
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id,
+        TopicPartition(topic.name, asked.partition_index),
+    )
+    return _Head(commit, frame[:_ANSWER_CORRELATION_ID], frame[_ANSWER_CORRELATION_ID + 4 :])
