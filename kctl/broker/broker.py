@@ -34,6 +34,7 @@ from kctl.broker.coordinator.transaction_coordinator_service import (
 from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
+from kctl.broker.handlers.plain_commits import PlainCommits
 from kctl.broker.handlers.plain_produce import PlainProduce
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
@@ -339,9 +340,12 @@ class Broker:
         services = self.services
         if services is None or self._interceptor is not None:
             return {}
-        _, version_max = self._served[ApiKey.PRODUCE]
-        produce = PlainProduce(services.replica_manager, version_max)
-        return {int(ApiKey.PRODUCE).to_bytes(API_KEY_BYTES, "big"): produce.answer}
+        produce = PlainProduce(services.replica_manager, self._served[ApiKey.PRODUCE][1])
+        commit = PlainCommits(services, self._served[ApiKey.OFFSET_COMMIT][1])
+        return {
+            int(ApiKey.PRODUCE).to_bytes(API_KEY_BYTES, "big"): produce.answer,
+            int(ApiKey.OFFSET_COMMIT).to_bytes(API_KEY_BYTES, "big"): commit.answer,
+        }
 
     async def _until_ready(self, services: Services) -> None:
         """Wait for the first UpdateMetadata that names a controller and this broker."""

@@ -49,6 +49,8 @@ ACKS_ALL = -1
 READS_PER_TURN = 1_000
 # Topics that clients must not write to.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+# An Enum takes long to look its members up.
+_CLIENT = AppendOrigin.CLIENT
 # Errors of a produce request that say nothing about the log; any other tells where it begins.
 _ERRORS_BEFORE_THE_LOG = frozenset(
     {
@@ -153,12 +155,17 @@ class ReplicaManager:
                     self._produces.check(key)
 
     def append_plain(
-        self, key: tuple[str, int], records: Records, required_acks: int
+        self,
+        key: tuple[str, int],
+        records: Records,
+        required_acks: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo | None:
-        """`append_records` for a client's only partition if what comes of it is known at once and
+        """`append_records` for an only partition if what comes of it is known at once and
         needs no words; follow it with `wake_readers`. None: nothing was appended."""
         partition = self.partitions.get(key)
-        if partition is None or key[0] in INTERNAL_TOPICS:
+        if partition is None or (key[0] in INTERNAL_TOPICS and origin is _CLIENT):
             return None
         log = partition.log
         if (
@@ -168,9 +175,7 @@ class ReplicaManager:
         ):
             return None
         try:
-            return partition.append_as_leader(
-                records, AppendOrigin.CLIENT, required_acks, self._clock.wall_ms()
-            )
+            return partition.append_as_leader(records, origin, required_acks, self._clock.wall_ms())
         except StorageError as error:
             self.handle_storage_failure(partition, error)
         except (ApiError, CorruptDataError):
@@ -552,6 +557,7 @@ __all__ = [
     "FetchIsolation",
     "FetchParams",
     "FetchResult",
+    "LogAppendInfo",
     "ReplicaManager",
     "readable_end",
 ]
