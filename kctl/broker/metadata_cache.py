@@ -66,7 +66,7 @@ class MetadataCache:
         deleted: list[TopicPartition] = []
         topics = dict(old.topics)
         updated: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
-        for topic, state in _partition_states(request):
+        for topic, state in partition_states(request):
             partitions = updated.get(topic)
             if partitions is None:
                 partitions = updated[topic] = dict(topics.get(topic, ()))
@@ -193,9 +193,10 @@ def _brokers(
     return brokers, endpoints
 
 
-def _partition_states(
+def partition_states(
     request: UpdateMetadataRequest,
 ) -> Iterable[tuple[str, UpdateMetadataPartitionState]]:
+    """(topic, state) of a request of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, state
     for topic in request.topic_states:

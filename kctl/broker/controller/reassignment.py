@@ -102,14 +102,14 @@ class Reassignment:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
         if context.is_to_be_deleted(tp.topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
-        if target is None:
-            if tp in context.reassigning:
-                return None
+        if target is not None:
+            return self._bad_target(tp, target) or self._loss(tp, target)
+        if tp not in context.reassigning:
             return (
                 ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
                 "No partition reassignment is in progress.",
             )
-        return self._bad_target(tp, target)
+        return self._loss(tp, context.assignment(tp).origin)
 
     def _bad_target(self, tp: TopicPartition, target: tuple[int, ...]) -> Refusal | None:
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -127,6 +127,20 @@ class Reassignment:
             named = list(target[:NAMED_BROKERS_MAX])
             return code, f"{dead} Replica list: {named}, live broker IDs: {alive}"
         return None
+
+    def _loss(self, tp: TopicPartition, target: tuple[int, ...]) -> Refusal | None:
+        """Refuses to delete the last replica in sync.
+
+        One that an earlier target brought may be the only one that has all records. (Apache Kafka
+        2.7.2 deletes it.)
+        """
+        state = self._context.leadership.get(tp)
+        left = list(self._context.assignment(tp).reassign_to(target).replicas)
+        if state is None or any(broker in left for broker in state.leader_and_isr.isr):
+            return None
+        in_sync = list(state.leader_and_isr.isr)
+        words = f"Records would be lost: of replicas {left} none is in sync, only {in_sync}."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, words
 
     # --- U: what is to be --------------------------------------------------------------------
 

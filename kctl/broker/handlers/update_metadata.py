@@ -5,6 +5,7 @@ Behaviour:
   registration STALE_BROKER_EPOCH; neither changes anything.
 - Groups forget their offsets of partitions that are being deleted; a StopReplica does not do so,
   as it deletes the logs of replicas that were moved elsewhere, too.
+- What this broker leads in an older epoch than the one told is led by it no more.
 - Requests that wait for a topic to come or go are answered by what this brings.
 
 Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible).
@@ -12,6 +13,7 @@ Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible
 Kafka 2.7: kafka.server.KafkaApis.handleUpdateMetadataRequest.
 """
 
+from kctl.broker.metadata_cache import partition_states
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -28,6 +30,7 @@ def update_metadata(services: Services, body: UpdateMetadataRequest) -> UpdateMe
     if refusal:
         return UpdateMetadataResponse(error_code=refusal)
     deleted = services.metadata_cache.update(body)
+    services.leadership.resign_outdated(partition_states(body))
     if deleted:
         services.group_coordinator.on_partitions_deleted(deleted)
     return UpdateMetadataResponse()

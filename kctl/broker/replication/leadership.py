@@ -9,7 +9,7 @@ Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`
 KIP-570 (leader epoch in StopReplica).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kctl.broker.log.log_config import LogConfig
@@ -29,6 +29,7 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from kctl.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kctl.runtime.clock import Clock
 from kctl.runtime.turns import Work
 
@@ -191,6 +192,31 @@ class Leadership:
                 replicas.handle_storage_failure(partition, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
+
+    # --- UpdateMetadata ----------------------------------------------------------------------
+
+    def resign_outdated(self, states: Iterable[tuple[str, UpdateMetadataPartitionState]]) -> None:
+        """Cease to lead what somebody else leads in a newer epoch.
+
+        The request to stop may be lost with the controller that sent it, and the next one does not
+        know of a replica that is in no assignment any more: it would lead for ever, and let its
+        clients wait. (In Apache Kafka 2.7.2 it does, until its broker is restarted.)
+        """
+        replicas = self._replicas
+        changes = []
+        for topic, state in states:
+            partition = replicas.partitions.get((topic, state.partition_index))
+            if (
+                partition is not None
+                and partition.role is Role.LEADER
+                and state.leader != replicas.broker_id
+                and state.leader_epoch > partition.leader_epoch
+            ):
+                partition.resign()
+                changes.append(
+                    RoleChange(partition.topic_partition, Role.NONE, partition.leader_epoch)
+                )
+        self._announce(changes)
 
     # --- both --------------------------------------------------------------------------------
 

@@ -120,6 +120,13 @@ class Partition:
         self.followers = {}
         return is_new
 
+    def resign(self) -> None:
+        """Lead no more, and follow nobody yet."""
+        self.role = Role.NONE
+        self.leader_id = NO_LEADER
+        self.isr_state = IsrState.committed(self.isr)
+        self.followers = {}
+
     def mark_offline(self) -> None:
         """The log directory failed: answer KAFKA_STORAGE_ERROR from now on."""
         self.role = Role.OFFLINE
@@ -238,6 +245,14 @@ class Partition:
     ) -> FetchDataInfo:
         """Records from `fetch_offset` as a slice of the file; ApiError."""
         log = self.readable_log(current_leader_epoch, only_leader=only_leader)
+        if (
+            self.role is _FOLLOWER
+            and current_leader_epoch == NO_EPOCH
+            and fetch_offset > log.log_end_offset
+        ):
+            # Who does not say which epoch it knows of may take this broker for the leader still,
+            # and would begin anew if its offset were called out of range.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log.read(
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
         )

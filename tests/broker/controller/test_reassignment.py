@@ -130,6 +130,23 @@ def test_a_cancelled_reassignment_goes_back_and_stops_what_it_had_started(cluste
     assert reassign(cluster, None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+def test_the_last_replica_in_sync_is_not_given_up_with_a_reassignment(cluster):
+    """Found by simulation: broker 1 alone has all records when the move to it is cancelled."""
+    cluster.start(1, 2, 3, 4)
+    cluster.create_topic("t", [2, 3])
+    reassign(cluster, [1, 4])
+    in_sync(cluster, 2, 1)
+    cluster.brokers[2].kill()
+    cluster.settle()
+    for target in (None, [2, 3]):
+        code, words = reassign(cluster, target)
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "none is in sync" in words
+    assert assignment(cluster) == ReplicaAssignment((1, 4, 2, 3), (1, 4), (2, 3))
+    in_sync(cluster, 1, 3)
+    assert reassign(cluster, None) == (ErrorCode.NONE, None)
+
+
 def test_another_target_replaces_the_first(cluster):
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1])

@@ -1,7 +1,7 @@
 """All logs of a broker: directories, flushing, checkpoints, deletion, failures."""
 
 import dataclasses
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -10,7 +10,9 @@ from kctl.broker.log.log_manager import LogManager
 from kctl.errors import StorageError, UsageError
 from kctl.model import TopicPartition
 from kctl.runtime.real.disk import RealDisk
-from tests.support.log_world import CLUSTER_ID, TP, append, values_of
+from kctl.testing.sim_disk import SimDisk
+from tests.support.log_world import CLUSTER_ID, TP, LogWorld, append, values_of
+from tests.support.virtual_runtime import virtual_runtime
 
 
 def tp(number):
@@ -324,3 +326,17 @@ def test_retention_runs_by_itself(make_world):
     assert log.log_start_offset == 0
     world.runtime.scheduler.advance(1)
     assert log.log_start_offset == 5
+
+
+def test_disk_that_fails_behind_a_checkpoint_takes_the_directory_offline():
+    """Found by simulation: old snapshots that could not be removed were nobody's error."""
+    runtime = dataclasses.replace(virtual_runtime(), disk=SimDisk())
+    world = LogWorld(runtime, PurePosixPath("/"), LogConfig(segment_bytes=200))
+    log = world.log()
+    for number in range(9):
+        append(log, b"v", producer_id=1, producer_epoch=0, base_sequence=number)
+    log.flush()
+    snapshots = [path for path in runtime.disk.contents() if path.endswith(".snapshot")]
+    runtime.disk.fail.update(dict.fromkeys(snapshots, "Input/output error"))
+    runtime.scheduler.advance(60_001)
+    assert world.manager.offline_log_dirs == [log.log_directory]

@@ -12,12 +12,14 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from kctl.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from tests.support.log_world import batch
 
 
 def fetch(
-    world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1, last_epoch=-1
-):
+    world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1, last_epoch=-1,
+    rack=None,
+):  # fmt: skip
     """Results of a fetch of t-0, in a list that fills when it is answered."""
     is_follower = replica_id >= 0
     params = FetchParams(
@@ -26,6 +28,7 @@ def fetch(
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         isolation=FetchIsolation.LOG_END if is_follower else FetchIsolation.HIGH_WATERMARK,
+        client_rack=rack,
     )
     request = FetchPartition(
         partition=0,
@@ -69,6 +72,22 @@ def test_a_follower_sends_clients_away(make_world):
     assert world.partition.role is Role.FOLLOWER
     (result,) = world.produce(batch(b"a"), acks=1)
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_follower_tells_only_who_knows_its_epoch_that_an_offset_is_out_of_range(make_world):
+    """Found by simulation: who still took for the leader what had come back as an empty replica
+    was told that its offset is out of range."""
+    world = make_world()
+    world.lead(leader=2, epoch=3, isr=(2,), replicas=(1, 2))
+    for leader_epoch, code in (
+        (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (2, ErrorCode.FENCED_LEADER_EPOCH),
+        (3, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ):
+        (result,) = fetch(world, 7, leader_epoch=leader_epoch, rack="")
+        assert result.error_code == code
+    (result,) = fetch(world, 0, rack="")
+    assert result.error_code == 0
 
 
 def test_acks_all_waits_until_every_in_sync_replica_has_fetched(make_world):
@@ -209,6 +228,29 @@ def test_old_controllers_and_old_leader_epochs_are_not_obeyed(make_world):
     assert world.partition.leader_epoch == 3
     assert world.lead(epoch=4, controller_epoch=5) == 0
     assert [change.role for change in world.changes] == [Role.LEADER]
+
+
+def metadata(leader, leader_epoch):
+    state = UpdateMetadataPartitionState(
+        partition_index=0, leader=leader, leader_epoch=leader_epoch
+    )
+    return [("t", state), ("unknown", state)]
+
+
+def test_who_hears_of_a_newer_leader_leads_no_more(make_world):
+    """Found by simulation: the order to stop had been lost with the controller that gave it."""
+    world = make_world()
+    world.lead(isr=(1, 2), replicas=(1, 2))
+    waiting = world.produce(batch(b"a"), acks=-1)
+    world.leadership.resign_outdated(metadata(leader=1, leader_epoch=5))
+    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=0))
+    assert world.partition.role is Role.LEADER
+    assert waiting == []
+    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=2))
+    assert [result.error_code for result in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert world.changes[-1].role is Role.NONE
+    assert world.lead(leader=3, epoch=2, isr=(3,), replicas=(1, 3)) == 0
+    assert world.partition.role is Role.FOLLOWER
 
 
 def stop_replica(world, *, delete, leader_epoch=9, broker_epoch=7):
