@@ -11,7 +11,7 @@ _kctl() {
             continue
         fi
         case "$word" in
-            --acks|--append|--backup|--batch|--bootstrap-server|--broker-list|--brokers|--by|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--every|--extract|--file|--file-size|--files|--format|--from-file|--group|--header|--input|--interval|--into|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--max-moves|--null|--offset|--on-damage|--order-by|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--racks|--ready-file|--reassignment-json-file|--rebuild|--replica-alter-log-dirs-throttle|--replica-assignment|--replication-factor|--schema|--seed-topic|--segment-size|--set|--settle|--shift-by|--skip|--state|--subtract|--tail|--throttle|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--topics-to-move-json-file|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
+            --acks|--append|--backup|--batch|--bootstrap-server|--broker-list|--brokers|--by|--by-duration|--codec|--columns|--command-config|--compare|--compression|--conf|--config|--coordinator-epoch|--cut|--data-dir|--delete-config|--every|--extract|--file|--file-size|--files|--format|--from-file|--group|--header|--input|--interval|--into|--isolation|--jobs|--key|--key-as|--key-pattern|--key-separator|--leader-epoch|--limit|--listener|--master|--max-message-size|--max-messages|--max-moves|--message|--null|--offset|--on-damage|--order-by|--out|--output|--partition|--partition-by|--partitions|--port|--producer-id|--profile|--property|--racks|--ready-file|--reassignment-json-file|--rebuild|--registry|--replica-alter-log-dirs-throttle|--replica-assignment|--replication-factor|--schema|--seed-topic|--segment-size|--set|--settle|--shift-by|--skip|--state|--subject|--subtract|--tail|--throttle|--timeout|--timestamp|--to-datetime|--to-offset|--topic|--topics-to-move-json-file|--transactional-id|--truncate-to|--value|--value-as|--zookeeper|--zookeeper-port|-C|-D|-H|-O|-S|-X|-b|-c|-d|-f|-g|-i|-j|-k|-l|-m|-o|-p|-r|-t|-z) skip="$word";;
             -*) ;;
             *) case "$path" in ""|topic|config|group|txn|elect|reassign|throttle|cluster|broker) path="${path:+$path }$word";;
                 *) (( count++ ));; esac;;
@@ -32,7 +32,7 @@ _kctl() {
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "dump-log:--key-as"|"dump-log:--value-as") offer="string json int hex";;
             "export:--format"|"export:-f"|"import:--format"|"import:-f") offer="parquet orc csv ndjson";;
-            "export:--value") offer="raw string json avro";;
+            "export:--value") offer="raw string json avro protobuf";;
             "export:--key") offer="raw string";;
             "export:--on-damage") offer="skip fail";;
             "import:--order-by") offer="timestamp offset";;
@@ -47,7 +47,7 @@ _kctl() {
             "dump-log") offer="--deep-iteration --files --follow --format --group --header --help --hex --index-sanity-check --key --key-as --key-pattern --leader-epoch --limit --max-message-size --offset --offsets-decoder --only-aborted --only-control --print-data-log --producer-id --raw --stats --tail --transaction-log-decoder --transactional-id --value-as --verify-index-only --where";;
             "verify-log") offer="--bootstrap-server --command-config --compare --explain --help --jobs --output --profile --property --quick --replicas --timeout";;
             "repair-log") offer="--apply --backup --codec --cut --drop-recovery-point --extract --help --key --key-pattern --offset --output --rebuild --truncate-to";;
-            "export") offer="--bootstrap-server --columns --command-config --conf --file-size --format --help --isolation --jobs --key --latest-per-key --master --offset --on-damage --out --output --partition --partition-by --profile --property --schema --spark --timeout --topic --value";;
+            "export") offer="--bootstrap-server --columns --command-config --conf --file-size --format --help --isolation --jobs --key --latest-per-key --master --message --offset --on-damage --out --output --partition --partition-by --profile --property --registry --schema --spark --subject --timeout --topic --value";;
             "import") offer="--bootstrap-server --command-config --compression --conf --dry-run --format --help --into --jobs --master --order-by --output --partitions --profile --property --repartition --segment-size --skip --spark --timeout --topic --yes";;
             "completion") offer="--help";;
             "topic create") offer="--bootstrap-server --command-config --config --dry-run --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;

@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --into --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --null --offset --on-damage --order-by --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --into --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --message --null --offset --on-damage --order-by --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --registry --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --subject --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -208,9 +208,12 @@ complete -c kctl -n '__kctl_at export' -l topic -s t -r -f -d 'Topic or pattern;
 complete -c kctl -n '__kctl_at export' -l partition -s p -r -f -d 'Only these partitions.'
 complete -c kctl -n '__kctl_at export' -l offset -s O -r -f -d 'N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.'
 complete -c kctl -n '__kctl_at export' -l format -s f -r -f -a 'parquet orc csv ndjson' -d 'What the files are.'
-complete -c kctl -n '__kctl_at export' -l value -r -f -a 'raw string json avro' -d 'What values hold.'
+complete -c kctl -n '__kctl_at export' -l value -r -f -a 'raw string json avro protobuf' -d 'What values hold.'
 complete -c kctl -n '__kctl_at export' -l key -r -f -a 'raw string' -d 'What keys hold.'
-complete -c kctl -n '__kctl_at export' -l schema -r -F -d 'Avro\'s, or fields of JSON; else inferred.'
+complete -c kctl -n '__kctl_at export' -l schema -r -F -d 'Avro\'s, .proto, or fields of JSON.'
+complete -c kctl -n '__kctl_at export' -l registry -r -f -d 'Schema registry; of avro and protobuf.'
+complete -c kctl -n '__kctl_at export' -l subject -r -f -d 'In the registry. [default: TOPIC-value]'
+complete -c kctl -n '__kctl_at export' -l message -r -f -d 'Of protobuf. [default: the first]'
 complete -c kctl -n '__kctl_at export' -l columns -r -f -d 'Only these columns.'
 complete -c kctl -n '__kctl_at export' -l partition-by -r -f -d 'Of topic, date, hour.'
 complete -c kctl -n '__kctl_at export' -l isolation -r -f -a 'read_uncommitted read_committed' -d 'Whether transactions must be committed.'

@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.cli.command import READS, remote_command
+from kctl.cli.export_schema import (
+    MessageOption,
+    RegistryOption,
+    SchemaOption,
+    SchemaWords,
+    SubjectOption,
+    value_schema,
+)
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
@@ -52,6 +60,7 @@ class FieldName(StrEnum):
     STRING = "string"
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 class KeyName(StrEnum):
@@ -93,10 +102,6 @@ OffsetOption = Annotated[
 TableFormatOption = Annotated[TableName, typer.Option("--format", "-f", help="What the files are.")]
 ValueOption = Annotated[FieldName, typer.Option("--value", help="What values hold.")]
 KeyOption = Annotated[KeyName, typer.Option("--key", help="What keys hold.")]
-SchemaOption = Annotated[
-    str | None,
-    typer.Option("--schema", metavar="FILE", help="Avro's, or fields of JSON; else inferred."),
-]
 ColumnsOption = Annotated[
     str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
 ]
@@ -138,6 +143,9 @@ def export(
     value: ValueOption = FieldName.RAW,
     key: KeyOption = KeyName.RAW,
     schema: SchemaOption = None,
+    registry: RegistryOption = None,
+    subject: SubjectOption = None,
+    message: MessageOption = None,
     columns: ColumnsOption = None,
     partition_by: PartitionByOption = None,
     isolation: IsolationOption = IsolationName.READ_UNCOMMITTED,
@@ -162,6 +170,7 @@ def export(
       kctl export /data -t 'orders*' --partition-by topic,date --value json --out /tables/orders
       kctl export -b broker1:9092 -t orders --offset @-1h --out /tables/last-hour
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
+      kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
       kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
       kctl export --spark -b broker1:9092 -t orders --out /tables/orders
@@ -170,28 +179,32 @@ def export(
     from kctl.export.export import ExportRequest
     from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
 
+    words = SchemaWords(value.value, schema, registry, subject, message)
+    known, writers = value_schema(words, topics or [], out)
     options = ExportOptions(
         TableFormat(table_format.value),
         columns=_names(columns, "--columns") or COLUMNS,
         partition_by=_names(partition_by, "--partition-by"),
         key_format=FieldFormat(key.value),
         value_format=FieldFormat(value.value),
-        value_schema=_schema(schema, value),
+        value_schema=known,
+        value_writers=writers,
         isolation=Isolation(isolation.value),
         latest_per_key=latest_per_key,
         fails_on_damage=on_damage is OnDamage.FAIL,
         file_bytes=parse_size(file_size),
     )
-    start, end = parse_range(offset or "earliest", session.now_ms())
-    numbers = _numbers(partition)
-    run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
-    request = ExportRequest(sources or [], out, options, topics or [], numbers, (start, end), run)
+    request = ExportRequest(sources or [], out, options, topics or [], _numbers(partition))
+    request.bounds = parse_range(offset or "earliest", session.now_ms())
+    request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     check_spark_options(master, conf, is_wanted=spark)
     if spark:
-        report = _on_spark(session, request, master, conf or [])
-    else:
-        report = _from_files(request, jobs) if sources else _from_brokers(session, request)
-    return _show(session, report, out)
+        return _show(session, _on_spark(session, request, master, conf or []), out)
+    return _show(session, _here(session, request, jobs), out)
+
+
+def _here(session: Session, request: "ExportRequest", jobs: int | None) -> "ExportReport":
+    return _from_files(request, jobs) if request.sources else _from_brokers(session, request)
 
 
 def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
@@ -327,25 +340,3 @@ def parse_size(text: str) -> int:
     if not number.strip().isdigit() or unit not in _SIZE_UNITS:
         raise UsageError(f"Not a size: {text}", hint="e.g. 256MiB, 1GB")
     return int(number) * _SIZE_UNITS[unit]
-
-
-def _schema(path: str | None, value: FieldName) -> str | None:
-    if path is None:
-        return None
-    if value not in (FieldName.JSON, FieldName.AVRO):
-        raise UsageError("--schema goes with --value json or avro")
-    from pathlib import Path
-
-    from kctl.export.values import json_type
-
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path}: {error}") from None
-    if value is FieldName.JSON:
-        json_type(text)
-    else:
-        from kctl.export.avro import avro_decoder
-
-        avro_decoder(text)
-    return text

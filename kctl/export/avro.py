@@ -1,19 +1,21 @@
 """Avro values: a schema's columns, and a decoder that asks fastavro for each value.
 
-Confluent's five bytes before a value (a NUL and the schema's number in a registry) are skipped if
-they are there; the schema is always the one given. Logical types that have a column of their own
-are date, timestamp-millis, timestamp-micros and decimal; of others the plain value is kept.
+Confluent's five bytes before a value (a NUL and the schema's number in a registry) tell the one
+that it was written by, if the registry's are known; it is then resolved to the one given, as
+Avro defines it. Otherwise they are skipped if they are there, and the schema is the one given.
+Logical types that have a column of their own are date, timestamp-millis, timestamp-micros and
+decimal; of others the plain value is kept.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError
+from kctl.export.schema_registry import CONFLUENT_BYTES
 
-_CONFLUENT_BYTES = 5
 _PLAIN: dict[str, pa.DataType] = {
     "string": pa.string(), "bytes": pa.binary(), "int": pa.int32(), "long": pa.int64(),
     "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_(), "null": pa.null(),
@@ -26,16 +28,20 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 def avro_decoder(
-    text: str,
+    text: str, writers: Iterable[tuple[int, str]] = ()
 ) -> tuple[Callable[[pa.Array], tuple[pa.Array, pa.Array | None]], pa.DataType]:
     """A function from binary values to (decoded values, which of them are not decoded or None),
-    and the type of what it makes. UsageError for a schema that is none or has no columns."""
+    and the type of what it makes; `writers` are schemas by their numbers in a registry.
+
+    UsageError for a schema that is none or has no columns.
+    """
     try:
         import fastavro  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         raise UsageError("Avro values need fastavro", hint="pip install 'kctl[avro]'") from None
     try:
-        schema = fastavro.parse_schema(_without_odd_types(json.loads(text)))
+        schema = _parsed(fastavro, text)
+        by_id = {number: _parsed(fastavro, writer) for number, writer in writers}
     except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
         raise UsageError(f"Not an Avro schema: {error}") from None
     kind = _Columns().of(schema)
@@ -45,7 +51,7 @@ def avro_decoder(
         failed: list[bool] = []
         for data in column.to_pylist():
             try:
-                documents.append(None if data is None else _read(fastavro, schema, data))
+                documents.append(None if data is None else _read(fastavro, schema, data, by_id))
                 failed.append(False)
             except _UNREADABLE:
                 documents.append(None)
@@ -62,17 +68,22 @@ _UNREADABLE = (
 )  # fmt: skip
 
 
-def _read(fastavro: Any, schema: Any, data: bytes) -> Any:
+def _parsed(fastavro: Any, text: str) -> Any:
+    return fastavro.parse_schema(_without_odd_types(json.loads(text)))
+
+
+def _read(fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any]) -> Any:
     """One value, all of whose bytes it takes."""
-    starts = [0]
-    if data[:1] == b"\0" and len(data) >= _CONFLUENT_BYTES:
+    starts = [(0, schema)]
+    if data[:1] == b"\0" and len(data) >= CONFLUENT_BYTES:
         # Perhaps a value of its own that begins with a NUL.
-        starts.insert(0, _CONFLUENT_BYTES)
-    for start in starts:
+        number = int.from_bytes(data[1:CONFLUENT_BYTES], "big")
+        starts.insert(0, (CONFLUENT_BYTES, by_id.get(number, schema)))
+    for start, writer in starts:
         stream = pa.BufferReader(data)
         stream.seek(start)
         try:
-            found = fastavro.schemaless_reader(stream, schema)
+            found = fastavro.schemaless_reader(stream, writer, schema)
         except _UNREADABLE:
             continue
         if stream.tell() == len(data):

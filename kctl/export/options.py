@@ -29,6 +29,7 @@ class FieldFormat(StrEnum):
     STRING = "string"
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
 
 
 class Isolation(StrEnum):
@@ -56,11 +57,13 @@ class ExportOptions:
     key_format: FieldFormat = FieldFormat.RAW
     value_format: FieldFormat = FieldFormat.RAW
     # Of json: field names to types, as text of JSON; None: to be inferred before the tasks run.
-    # Of avro: the schema as it is.
+    # Of avro: the schema as it is. Of protobuf: as `protobuf_schema` makes it.
     value_schema: str | None = None
+    # Of avro: the schemas by which values were written, by their numbers in a registry.
+    value_writers: tuple[tuple[int, str], ...] = ()
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
-    # Not part of what the table is, so a later run may choose others.
+    # Not part of what the table is, so a later run may choose others; nor are value_writers.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
 
@@ -75,9 +78,15 @@ class ExportOptions:
                 raise UsageError(
                     f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_KEYS)}"
                 )
-        if self.value_format is FieldFormat.AVRO and self.value_schema is None:
-            raise UsageError("Avro values need their schema", hint="--schema FILE.avsc")
-        if self.key_format in (FieldFormat.JSON, FieldFormat.AVRO):
+        if self.value_format in (FieldFormat.AVRO, FieldFormat.PROTOBUF):
+            kind = self.value_format.value.capitalize()
+            if self.value_schema is None:
+                raise UsageError(
+                    f"{kind} values need their schema", hint="--schema FILE, or --registry URL"
+                )
+            if self.table_format.is_text:
+                raise UsageError(f"{kind} values go to Parquet or ORC")
+        if self.key_format not in (FieldFormat.RAW, FieldFormat.STRING):
             raise UsageError("Keys are exported raw or as string")
         if self.file_bytes < 1024:
             raise UsageError("Files of less than 1 KiB make no table")
@@ -85,6 +94,6 @@ class ExportOptions:
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for two runs to add to one table."""
         facts = asdict(self)
-        del facts["fails_on_damage"], facts["file_bytes"]
+        del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
         plain: dict[str, Any] = json.loads(json.dumps(facts))
         return plain

@@ -21,6 +21,7 @@ from pyarrow import compute as pc
 from kctl.errors import UsageError
 from kctl.export.options import ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
+from kctl.export.schema_registry import CONFLUENT_BYTES
 
 # Values that inference looks at.
 SAMPLE_VALUES_MAX = 20_000
@@ -111,9 +112,11 @@ def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataTyp
     if kind is FieldFormat.AVRO:
         from kctl.export.avro import avro_decoder
 
-        if options.table_format.is_text:
-            raise UsageError("Avro values go to Parquet or ORC")
-        return avro_decoder(options.value_schema or "")
+        return avro_decoder(options.value_schema or "", options.value_writers)
+    if kind is FieldFormat.PROTOBUF:
+        from kctl.export.protobuf import protobuf_decoder
+
+        return protobuf_decoder(options.value_schema or "")
     return None, RAW_TYPES[name]
 
 
@@ -205,7 +208,7 @@ def infer_json_schema(values: Iterable[bytes | None]) -> str:
         if value is None:
             continue
         try:
-            document = json.loads(value)
+            document = json.loads(value[CONFLUENT_BYTES:] if value[:1] == b"\0" else value)
         except ValueError:
             continue
         if isinstance(document, dict):
@@ -277,7 +280,7 @@ def _json_decoder(struct: pa.DataType) -> Decode:
         return pa.concat_arrays(table.to_struct_array().chunks).cast(struct)
 
     def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        present = column.drop_null()
+        present = _without_confluents_bytes(column.drop_null())
         if not len(present):
             return pa.nulls(len(column), struct), None
         try:
@@ -290,6 +293,14 @@ def _json_decoder(struct: pa.DataType) -> Decode:
         return _spread(whole, column), failed
 
     return decode
+
+
+def _without_confluents_bytes(values: pa.Array) -> pa.Array:
+    """The values without what Confluent's serializer puts before them; no JSON begins so."""
+    has_them = pc.starts_with(values, b"\0")
+    if not pc.any(has_them).as_py():
+        return values
+    return pc.if_else(has_them, pc.binary_slice(values, CONFLUENT_BYTES), values)
 
 
 def _spread(whole: pa.Array, column: pa.Array) -> pa.Array:

@@ -1,0 +1,73 @@
+"""Where schemas come from outside: a registry's HTTP, and protoc, which compiles .proto files."""
+
+import base64
+import json
+import tempfile
+import urllib.error
+import urllib.request
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from kctl.errors import KctlError, UnreachableError, UsageError
+
+_SECONDS_MAX = 30
+
+
+def get_json(url: str, path: str) -> Any:
+    """The JSON document at `path` below `url`, which may name user and password.
+
+    UsageError if it is not there; UnreachableError if nobody answers; KctlError for a refusal.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise UsageError(
+            f"Not the address of a schema registry: {url}", hint="e.g. http://host:8081"
+        )
+    host = parts.netloc.rpartition("@")[2]
+    target = urlunsplit((parts.scheme, host, parts.path.rstrip("/") + path, "", ""))
+    request = urllib.request.Request(target, headers={"Accept": "application/json"})
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        word = base64.b64encode(pair.encode()).decode()
+        request.add_header("Authorization", f"Basic {word}")
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS_MAX) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise UsageError(f"{target}: {_said(error)}") from None
+        raise KctlError(f"{target}: {_said(error)}") from None
+    except OSError as error:
+        raise UnreachableError(f"{target}: {getattr(error, 'reason', error)}") from None
+    except ValueError:
+        raise KctlError(f"{target}: the answer is not JSON") from None
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {error.code}"
+
+
+def compile_proto(text: str, directory: str | None = None) -> bytes:
+    """A FileDescriptorSet of a .proto file's text with all that it imports, from `directory` or
+    protobuf's own; UsageError in protoc's words."""
+    try:
+        protoc: Any = import_module("grpc_tools.protoc")
+        tools: Any = import_module("grpc_tools")
+    except ImportError:
+        raise UsageError(
+            "A .proto file is compiled by grpcio-tools", hint="pip install 'kctl[protobuf]'"
+        ) from None
+    with tempfile.TemporaryDirectory(prefix="kctl-proto-") as name:
+        source, target = Path(name) / "schema.proto", Path(name) / "schema.desc"
+        source.write_text(text, encoding="utf-8")
+        words = ["protoc", f"-I{name}", f"-I{Path(tools.__file__).parent / '_proto'}"]
+        words += [f"-I{directory}"] if directory else []
+        words += ["--include_imports", f"--descriptor_set_out={target}", str(source)]
+        if protoc.main(words) != 0:
+            raise UsageError("protoc does not take the schema: see its words above")
+        return target.read_bytes()
