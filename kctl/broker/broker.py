@@ -70,6 +70,8 @@ CLUSTER_ID_BYTES = 16
 NO_ID = -1
 READY_TIMEOUT_MS = 60_000
 READY_POLL_MS = 5
+# How long topics that were asked for wait for the brokers that shall hold them.
+OTHERS_TIMEOUT_MS = 5_000
 SEED_TOPIC_TIMEOUT_MS = 30_000
 
 # Gets a request and what handles it: calls that, now or later, or answers itself.
@@ -471,6 +473,7 @@ class Broker:
         """Create those of `topics` (name, partitions) that are not there; KctlError."""
         services = self.services
         assert services is not None
+        await self._until_alive(services, self.config.default_replication_factor)
         wanted = []
         for name, partitions in topics:
             count = partitions
@@ -491,6 +494,14 @@ class Broker:
             lambda: all(not cache.missing_leader_count(name, come) for name, come in wanted),
             SEED_TOPIC_TIMEOUT_MS,
         )
+
+    async def _until_alive(self, services: Services, brokers: int) -> None:
+        """Wait until this broker knows of so many that live; in vain is found out later."""
+        clock = self.runtime.clock
+        deadline_ms = clock.monotonic_ms() + OTHERS_TIMEOUT_MS
+        cache = services.metadata_cache
+        while len(cache.alive_brokers()) < brokers and clock.monotonic_ms() < deadline_ms:
+            await self._sleep(READY_POLL_MS)
 
     async def _partitions_there(self, services: Services, topic: str) -> int:
         found = await services.cluster_store.get_topic_assignments([topic])

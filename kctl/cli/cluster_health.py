@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.cli.failures import DONE, FAILED, UNREACHABLE
+from kctl.cli.items import counted
 from kctl.cli.output import Document, OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.errors import CorruptDataError, KctlError
@@ -85,8 +86,10 @@ def _health(session: Session, nagios: bool, settle: str) -> int:
     if session.output.format is OutputFormat.CSV:
         tables = [Table(("check", "severity", "subject", "detail"), documents)]
     session.output.show(documents, name="subject", tables=tables)
-    total = f"{len(facts.brokers)} brokers, {len(facts.partitions)} partitions"
-    session.output.say(f"{total}: {'healthy' if not findings else f'{len(findings)} findings'}.")
+    brokers = counted(len(facts.brokers), "broker")
+    total = f"{brokers}, {counted(len(facts.partitions), 'partition')}"
+    found = counted(len(findings), "finding") if findings else "healthy"
+    session.output.say(f"{total}: {found}.")
     return FAILED if findings else DONE
 
 

@@ -57,6 +57,7 @@ def describe(
       kctl group describe billing --by-topic --watch
       kctl group describe -o ndjson
     """
+    from kctl.cli.interrupt import Interrupt
     from kctl.cli.units import parse_duration_ms
     from kctl.runtime.future import sleep
 
@@ -77,18 +78,21 @@ def describe(
         await found.look_up(admin, names or [])
         return _show(session, found, columns, is_watched=watch)
 
-    async def work(admin: "AdminClient") -> int:
-        status = await look(admin)
-        while watch:
+    async def keep_looking(admin: "AdminClient") -> None:
+        await look(admin)
+        while True:
             await sleep(session.runtime.scheduler, every_ms)
             try:
                 await look(admin)
             except UnreachableError as error:
                 # Brokers come back: whoever watches wants to see that too.
                 session.output.say(f"error: {error}")
-        return status
 
-    return session.run(work)
+    if not watch:
+        return session.run(look)
+    interrupt = Interrupt(session.runtime.scheduler)
+    interrupt.run(lambda: session.run(keep_looking, interrupt.guard))
+    return interrupt.status
 
 
 class _Described:
