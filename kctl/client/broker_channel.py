@@ -111,6 +111,9 @@ class BrokerChannel:
         try:
             await self._runtime.network.connect(self.host, self.port, self._attach, limit_ms)
             await self._negotiate(deadline_ms)
+            if self._closing_error is not None:
+                # Lost right behind the last answer, before it was this coroutine's turn.
+                raise self._closing_error
         except KctlError as error:
             self._close(error)
             raise

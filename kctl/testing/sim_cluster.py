@@ -79,6 +79,7 @@ class FaultCounters:
     store_cuts: int = 0
     failed_starts: int = 0
     disk_failures: int = 0
+    pauses: int = 0
 
 
 class SimBroker:
@@ -175,6 +176,16 @@ class SimBroker:
         cluster.network.process_ended(scheduler, silently=by_power_loss)
         cluster.tell(self.host, "power_lost" if by_power_loss else "killed", "")
 
+    def pause(self, duration_us: int) -> None:
+        """Let the process stand still; its session may end meanwhile, and it does not know."""
+        scheduler = self.scheduler
+        if self.life is Life.DOWN or scheduler is None or scheduler.held is not None:
+            return
+        self.cluster.counters.pauses += 1
+        self.cluster.tell(self.host, "paused", f"for_ms={duration_us // 1000}")
+        scheduler.pause()
+        self.cluster.store.scheduler.call_later_us(duration_us, scheduler.resume)
+
     def die_at_change(self, count: int, *, by_power_loss: bool) -> None:
         """Die in the middle of the event that changes the disk for the `count`th time."""
         self.dies_at_change = count
@@ -190,12 +201,14 @@ class SimBroker:
 
     def stop(self) -> None:
         """Stop the process in good order; it takes its time."""
-        if self.life is not Life.UP or self.broker is None or self.scheduler is None:
+        broker, scheduler = self.broker, self.scheduler
+        if self.life is not Life.UP or broker is None or scheduler is None:
+            return
+        if scheduler.held is not None:
             return
         self.life = Life.STOPPING
         self.cluster.counters.stops += 1
         self.cluster.tell(self.host, "stop", "")
-        broker, scheduler = self.broker, self.scheduler
 
         async def stop() -> None:
             await broker.shutdown()

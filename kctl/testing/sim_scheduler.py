@@ -2,7 +2,9 @@
 
 Every process of the simulation (a broker, a client, the store) has a `NodeScheduler`, its door to
 this one. A process that dies takes its events with it: they are dropped when their turn comes, so
-a crash may happen between any two events, and, by `ProcessDied`, in the middle of one.
+a crash may happen between any two events, and, by `ProcessDied`, in the middle of one. A process
+that is paused (as by SIGSTOP, or a machine that does not come round to it) keeps its events, in
+their order, until it is resumed.
 
 Time is kept in microseconds, so that deliveries of one millisecond have an order of their own;
 clocks show whole milliseconds. It passes only when nothing is left to do at the present instant.
@@ -42,6 +44,12 @@ class SimTimer:
     def __init__(self, callback: Callback, arguments: tuple[object, ...]) -> None:
         self.callback: Callback | None = callback
         self.arguments = arguments
+
+    def fire(self) -> None:
+        """Run the callback, unless it was cancelled."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(*self.arguments)
 
     def cancel(self) -> None:
         """Forget the callback; harmless once it ran."""
@@ -94,6 +102,9 @@ class SimScheduler:
         node, callback, args = event
         if node.is_dead:
             return True
+        if node.held is not None:
+            node.held.append((node, callback, args))
+            return True
         self.events_run += 1
         self.on_event(node, callback)
         try:
@@ -106,10 +117,14 @@ class SimScheduler:
     def _next_timer(self) -> tuple["NodeScheduler", Callback, tuple[object, ...]] | None:
         while self._timers:
             when_us, _, node, timer = heapq.heappop(self._timers)
+            if timer.callback is None or node.is_dead:
+                continue
+            self.now_us = when_us
+            if node.held is not None:
+                # Whatever comes before it when the process is resumed may cancel it.
+                return node, timer.fire, ()
             callback, timer.callback = timer.callback, None
-            if callback is not None and not node.is_dead:
-                self.now_us = when_us
-                return node, callback, timer.arguments
+            return node, callback, timer.arguments
         return None
 
     def run_until(self, condition: Callable[[], bool], deadline_ms: int) -> bool:
@@ -135,11 +150,24 @@ class NodeScheduler:
         self.name = name
         # Set once, by a crash: nothing of this process runs any more.
         self.is_dead = False
+        # Events that wait for the process to be resumed; None while it runs.
+        self.held: deque[tuple[NodeScheduler, Callback, tuple[object, ...]]] | None = None
         # What nobody awaited failed: told with the task's name.
         self.on_unseen_error: Callable[[str, BaseException], object] = _nobody_asks
         self._entropy = entropy
         # When the background thread is done with what it was given, in microseconds.
         self._busy_until_us = 0
+
+    def pause(self) -> None:
+        """Run nothing until `resume`."""
+        if self.held is None:
+            self.held = deque()
+
+    def resume(self) -> None:
+        """Run what came in the meantime, in its order, at this instant."""
+        held, self.held = self.held or (), None
+        for event in held:
+            self.world.add_ready(*event)
 
     def call_soon(self, callback: Callback, *args: object) -> None:
         """Run `callback(*args)` at this instant, after what is ready already."""

@@ -21,6 +21,7 @@ from kctl.errors import KctlError
 from kctl.runtime.entropy import Entropy
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.store import znodes
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import ConnectionLossError, SessionExpiredError
@@ -91,6 +92,11 @@ class SimStoreServer:
         if timer is not None:
             timer.cancel()
         self._timers[session] = self.scheduler.call_later(timeout_ms, self.expire, session)
+
+    def controller_id(self) -> int:
+        """Who is the controller, as the tree says; -1: nobody."""
+        node = self.database.tree.nodes.get(znodes.CONTROLLER)
+        return -1 if node is None else znodes.decode_controller(node.data)
 
     def forget(self, session: _Session) -> None:
         """The session was closed."""

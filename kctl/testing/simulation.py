@@ -51,6 +51,9 @@ class Plan:
     expire: int = 0
     reset: int = 0
     disk_failure: int = 0
+    pause: int = 0
+    # Chance that a fault strikes the controller or a leader, whom it hurts most.
+    chase: int = 0
     # How long a process stays down, and a link cut, at most.
     down_ms_max: int = 3_000
     cut_ms_max: int = 3_000
@@ -73,6 +76,7 @@ class Plan:
             # Half of the faults are off, the others come rarely or thick.
             if entropy.chance(500):
                 setattr(plan, name, entropy.choice([20, 80, 250]))
+        plan.chase = entropy.choice([0, 300, 800])
         plan.down_ms_max = entropy.choice([200, 1_500, 4_000])
         plan.cut_ms_max = entropy.choice([300, 1_500, 5_000])
         weather = plan.weather
@@ -100,7 +104,7 @@ class Plan:
 
 FAULTS = (
     "kill", "kill_inside", "stop", "cut", "one_way_cut", "store_cut", "expire", "reset",
-    "disk_failure",
+    "disk_failure", "pause",
 )  # fmt: skip
 
 
@@ -240,11 +244,20 @@ class Simulation:
 
     def _break_something(self) -> None:
         plan, entropy = self.plan, self.entropy
-        brokers = list(self.cluster.brokers.values())
         for name in FAULTS:
-            if not entropy.chance(getattr(plan, name)):
-                continue
-            self._break(name, entropy.choice(brokers))
+            if entropy.chance(getattr(plan, name)):
+                self._break(name, self._victim())
+
+    def _victim(self) -> SimBroker:
+        entropy, brokers = self.entropy, self.cluster.brokers
+        if entropy.chance(self.plan.chase):
+            controller_id = self.cluster.store.controller_id()
+            leaders = [it for it in self.invariants.leaders.values() if it in brokers]
+            if controller_id in brokers and (not leaders or entropy.chance(500)):
+                return brokers[controller_id]
+            if leaders:
+                return brokers[entropy.choice(leaders)]
+        return entropy.choice(list(brokers.values()))
 
     def _break(self, name: str, broker: SimBroker) -> None:
         entropy, network = self.entropy, self.cluster.network
@@ -263,6 +276,8 @@ class Simulation:
                 self._heal_later()
             case "expire":
                 self._expire(broker)
+            case "pause":
+                broker.pause(entropy.random_below(self.plan.cut_ms_max * 1000) + 1)
             case "reset":
                 network.reset_some(entropy.random_below(1_000))
             case "disk_failure":

@@ -178,6 +178,20 @@ def test_a_broker_that_is_silent_in_the_handshake_times_out(loop, broker):
     assert channel.state is ChannelState.CLOSED
 
 
+def test_a_broker_that_is_lost_right_behind_its_last_answer_is_unreachable(loop, broker):
+    """Found by simulation: a process that was paused hears of both in one turn."""
+
+    class LostAtOnce(BrokerChannel):
+        def buffer_updated(self, count):
+            super().buffer_updated(count)
+            self.connection_lost(None)
+
+    channel = LostAtOnce(loop.runtime, broker.host, broker.port)
+    with pytest.raises(UnreachableError, match="closed by the peer"):
+        loop.run(channel.connect())
+    assert channel.state is ChannelState.CLOSED
+
+
 def test_nobody_there_is_unreachable(loop, broker):
     broker.stop()
     with pytest.raises(UnreachableError, match="refused"):
