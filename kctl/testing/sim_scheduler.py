@@ -28,8 +28,11 @@ Callback = Callable[..., object]
 
 # The wall of a simulated world begins here, far from the monotonic clock: mixing them up shows.
 WALL_START_MS = 1_600_000_000_000
-# How long a background job may take to begin, in microseconds.
+# How long a background job may take to begin, in microseconds; and how long the few (per thousand)
+# that a disk makes wait.
 JOB_DELAY_US_MAX = 3_000
+SLOW_JOB_DELAY_US_MAX = 150_000
+SLOW_JOBS = 20
 
 
 class ProcessDied(BaseException):
@@ -201,7 +204,10 @@ class NodeScheduler:
         """Run `job` a little later, after those given before it; its outcome a little after."""
         future: Future[T] = Future(self.call_soon)
         start_us = max(self._busy_until_us, self.world.now_us)
-        start_us += self._entropy.random_below(JOB_DELAY_US_MAX)
+        is_slow = self._entropy.random_below(1000) < SLOW_JOBS
+        start_us += self._entropy.random_below(
+            SLOW_JOB_DELAY_US_MAX if is_slow else JOB_DELAY_US_MAX
+        )
         self._busy_until_us = start_us + 1
         self.world.add_timer(start_us, self, self._run_job, (job, future))
         return future
