@@ -6,6 +6,7 @@ were not asked for are stubs with a line of help, so that `kctl --help` imports 
 """
 
 import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
@@ -161,6 +162,8 @@ def spell_out(words: Sequence[str]) -> list[str]:
 
 def run(words: Sequence[str]) -> int:
     """Run the command line `words`; the exit status."""
+    # NumPy's threads for matrices, of which there are none here, take longer to start than NumPy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return _run(words)
     except OSError as error:  # commands report their own; this is the help, unprinted

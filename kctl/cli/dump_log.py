@@ -184,7 +184,9 @@ def _watched(
         yield item
 
 
-def _rendered(items: "Iterable[DumpItem]", request: DumpRequest) -> Iterator[str | bytes]:
+def _rendered(
+    items: "Iterable[DumpItem]", request: DumpRequest
+) -> Iterator[str | bytes | memoryview]:
     with_data = request.print_data_log
     if request.is_hex:
         from kctl.dump.hex_format import hex_lines

@@ -94,7 +94,7 @@ class Output:
         self.write_buffered(data)
         self.flush()
 
-    def write_buffered(self, data: str | bytes) -> None:
+    def write_buffered(self, data: str | bytes | memoryview) -> None:
         """Data as it is, when the buffer is full or at `flush`: for streams of records."""
         self._data.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
 

@@ -47,7 +47,9 @@ class Contents(Enum):
     DECODED = "decoded"
 
 
-def kafka_lines(items: Iterable[DumpItem], contents: Contents) -> Iterator[str | bytes]:
+def kafka_lines(
+    items: Iterable[DumpItem], contents: Contents
+) -> Iterator[str | bytes | memoryview]:
     """The lines, each with its end, that kafka-dump-log would print."""
     file: DumpedFile | None = None
     entries = 0

@@ -11,13 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.dump.control_records import decode_control_record
-from kctl.dump.segment_walk import Window, walk
 from kctl.dump.values import (
     BulkStyle,
     DumpDamage,
     DumpedBatch,
     DumpedRecord,
-    DumpedText,
     DumpItem,
     TrailingBytes,
 )
@@ -32,11 +30,14 @@ from kctl.storage.file_records import FileRecords
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decode, Decoded
 
+# What is shown of a batch at a position.
+Show = Callable[[int, Batch], Iterator[DumpItem]]
+
 _PADDING_STEP_BYTES = 1024 * 1024
 # From this size on it pays to load numpy.
 _BULK_BYTES = 512 * 1024
-# Text of larger windows leaves the caches, and its pages are made anew each time.
-_BULK_WINDOW_BYTES = 2 * 1024 * 1024
+# Behind damage this much is dumped one batch at a time, then lines are laid out in bulk again.
+_SLOW_BYTES = 1024 * 1024
 
 
 def dump_log(
@@ -51,61 +52,53 @@ def dump_log(
 ) -> Iterator[DumpItem]:
     """Every batch of the file in order, each followed by its records if they are wanted;
     `decode` tells what a record says that is not a control record. With `bulk`, a big file comes
-    as lines, up to the first damage. `position` is where a batch begins; of batches that
-    `wants` does not want the records are left out."""
+    as lines where it has no damage. `position` is where a batch begins; of batches that `wants`
+    does not want the records are left out."""
     next_offset = base_offset
-    if bulk is not None and with_records and decode is None and records.size >= _BULK_BYTES:
-        position, next_offset = yield from _dump_lines(records, base_offset, bulk)
+
+    def show(at: int, batch: Batch) -> Iterator[DumpItem]:
+        is_wanted = with_records and (wants is None or wants(batch))
+        return _dump_batch(records.path, at, batch, is_wanted, decode)
+
     while position < records.size:
+        end = records.size
+        if bulk is not None and decode is None and records.size - position >= _BULK_BYTES:
+            from kctl.dump.bulk_lines import dump_lines
+
+            position, next_offset = yield from dump_lines(
+                records, position, next_offset, bulk, with_records=with_records
+            )
+            end = min(end, position + _SLOW_BYTES)
+        position, next_offset = yield from _dump_stretch(records, position, end, next_offset, show)
+
+
+def _dump_stretch(
+    records: FileRecords, position: int, end: int, next_offset: int, show: Show
+) -> Generator[DumpItem, None, tuple[int, int]]:
+    """Batches that begin before `end`, over damage; where the next begins, or the file's end, and
+    what its offset should be."""
+    while position < end:
         damage = None
         try:
             for at, batch in records.batches(position):
-                is_wanted = wants is None or wants(batch)
-                yield from _dump_batch(records.path, at, batch, with_records and is_wanted, decode)
+                if at >= end:
+                    break
+                yield from show(at, batch)
                 position = at + batch.size
                 next_offset = max(next_offset, batch.next_offset)
         except CorruptDataError as error:
             damage = DumpDamage.of(records.path, position, error)
-        if position >= records.size:
-            return
+        if position >= end:
+            break
         if _is_padding(records, position):
             yield TrailingBytes(position, records.size - position, is_padding=True)
-            return
+            return records.size, next_offset
         found = find_valid_batch(records, position + 1, next_offset)
         if found is None and damage is None:
             yield TrailingBytes(position, records.size - position, is_padding=False)
             damage = DumpDamage(records.path, position, "the last batch is cut")
         yield damage or DumpDamage(records.path, position, "a batch that ends behind the file")
-        if found is None:
-            return
-        position = found[0]
-
-
-def _dump_lines(
-    records: FileRecords, base_offset: int, bulk: BulkStyle
-) -> Generator[DumpItem, None, tuple[int, int]]:
-    """Lines up to the first damage; its position, and the offset that should be there."""
-    from kctl.dump.bulk_lines import KafkaLines, TextLines, UnreadableBatchError, window_lines
-    from kctl.dump.kafka_format import Contents
-
-    style: KafkaLines | TextLines
-    if bulk in (BulkStyle.KAFKA, BulkStyle.KAFKA_WITH_DATA):
-        is_full = bulk is BulkStyle.KAFKA_WITH_DATA
-        style = KafkaLines(Contents.AS_TEXT if is_full else Contents.NOTHING)
-    else:
-        style = TextLines(with_data=bulk is BulkStyle.TEXT_WITH_DATA)
-    position, next_offset = 0, base_offset
-    for window in walk(records, base_offset, window_bytes=_BULK_WINDOW_BYTES):
-        if not isinstance(window, Window):
-            break
-        try:
-            lines = window_lines(style, window.buffer, window.position)
-            text = b"".join(it.encode() if isinstance(it, str) else it for it in lines)
-        except UnreadableBatchError:
-            break
-        yield DumpedText(text)
-        position = window.position + len(window.buffer)
-        next_offset = max(next_offset, window.batches[-1].last_offset + 1)
+        position = records.size if found is None else found[0]
     return position, next_offset
 
 

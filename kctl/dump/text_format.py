@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def text_lines(
     items: Iterable[DumpItem], *, with_data: bool, shapes: Shapes | None = None
-) -> Iterator[str | bytes]:
+) -> Iterator[str | bytes | memoryview]:
     """The lines, each with its end; keys, values and headers only `with_data`."""
     is_first = True
     for item in items:

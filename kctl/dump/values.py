@@ -119,7 +119,7 @@ class DumpedOldMessage:
 class DumpedText:
     """Lines of batches and records that are laid out already."""
 
-    text: bytes
+    text: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,223 @@
+"""Text by the column: what stands in a line, for many lines at once.
+
+A Column is bytes where all lines have the same there, else an Arrow binary array with an element
+per line. Whatever is rare and odd (text that is not UTF-8, or moves a cursor) goes through the very
+functions of text_format and kafka_format, so there is one truth about how it is shown.
+
+numpy and pyarrow are loaded with this module: only for files that are worth it.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from kctl.dump.kafka_format import java_text
+from kctl.dump.text_format import iso, shown
+
+Column = Any
+
+_MS = 1000
+# The first millisecond of the year 10000, whose ISO form is longer than the others.
+_YEAR_10000_MS = 253_402_300_800_000
+# Between values that are decoded together: ASCII, so that no sequence goes on behind it.
+_SEPARATOR = b"\x00\x1e\x01\x1f\x02\x1d\x00"
+
+
+class Line:
+    """Columns side by side; neighbours that are bytes are merged, as each column costs every
+    line."""
+
+    def __init__(self, *columns: Column) -> None:
+        self._columns: list[Column] = []
+        self.add(*columns)
+
+    def add(self, *columns: Column) -> None:
+        for column in columns:
+            if isinstance(column, bytes) and self._columns and isinstance(self._columns[-1], bytes):
+                self._columns[-1] += column
+            else:
+                self._columns.append(column)
+
+    def prepend(self, choices: Column, which: Column) -> None:
+        """Begin with one of `choices`, for each line by its number in `which`."""
+        if self._columns and isinstance(self._columns[0], bytes):
+            # Joined to the few before there are many: a column less.
+            choices = Line(choices, self._columns.pop(0)).joined(len(choices))
+        self._columns.insert(0, choices.take(which))
+
+    def joined(self, count: int) -> Column:
+        """An array of the lines; `count` of them, if all are the same."""
+        columns = [it for it in self._columns if it != b""]
+        if all(isinstance(column, bytes) for column in columns):
+            return pa.array([b"".join(columns)] * count, pa.binary())
+        parts = [constant(it) if isinstance(it, bytes) else it for it in columns]
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, constant(b""))
+
+
+def constant(text: bytes) -> Column:
+    """What all lines have, as Arrow wants it."""
+    return pa.scalar(text, pa.binary())
+
+
+def text_of(lines: Column) -> memoryview:
+    """All lines in one."""
+    offsets = np.frombuffer(lines.buffers()[1], np.int32, len(lines) + 1, lines.offset * 4)
+    return memoryview(lines.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
+
+
+def chosen(which: Any, texts: list[bytes]) -> Column:
+    """For each line one of `texts`, by its number."""
+    first = int(which[0])
+    if (which == first).all():
+        return texts[first]
+    return pa.array(texts, pa.binary()).take(pa.array(which))
+
+
+def if_any(mask: Any, *columns: Column) -> Column:
+    """The columns where `mask` has it, else nothing."""
+    if not mask.any():
+        return b""
+    joined = Line(*columns).joined(len(mask))
+    return joined if mask.all() else pc.if_else(pa.array(mask), joined, constant(b""))
+
+
+def _small_numbers() -> Column:
+    return pc.cast(pa.array(np.arange(10_000)), pa.string()).cast(pa.binary())
+
+
+_SMALL_NUMBERS = _small_numbers()
+
+
+def numbers(values: Any) -> Column:
+    """Integers in decimal."""
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return b"%d" % low
+    if low >= 0 and high < len(_SMALL_NUMBERS):
+        return _SMALL_NUMBERS.take(pa.array(values))
+    return pc.cast(pa.array(values), pa.string()).cast(pa.binary())
+
+
+def padded(column: Column, width: int) -> tuple[Column, ...]:
+    """Filled up with spaces; they are one part for all where all are equally long."""
+    if isinstance(column, bytes):
+        return (column.ljust(width),)
+    if not _is_ascii(column):
+        return (pc.utf8_rpad(column.cast(pa.string()), width).cast(pa.binary()),)
+    _, lengths = _bytes_of(column)
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest == longest or shortest >= width:
+        return column, b" " * (width - shortest)
+    return (pc.ascii_rpad(column.cast(pa.string()), width).cast(pa.binary()),)
+
+
+def padded_left(column: Column, width: int) -> Column:
+    """ASCII behind as many spaces as it takes."""
+    if isinstance(column, bytes):
+        return column.rjust(width)
+    return pc.ascii_lpad(column.cast(pa.string()), width).cast(pa.binary())
+
+
+def trimmed(lines: Column) -> Column:
+    """ASCII without the spaces at its end."""
+    return pc.ascii_rtrim(lines.cast(pa.string()), " ").cast(pa.binary())
+
+
+def times(timestamps: Any) -> Column:
+    """ISO 8601 and padded, as text_format has it; each second is written once."""
+    if timestamps.min() < 0 or timestamps.max() >= _YEAR_10000_MS:
+        return pa.array([f"{iso(it):<24}".encode() for it in timestamps.tolist()], pa.binary())
+    seconds = timestamps // _MS
+    changes = np.flatnonzero(np.diff(seconds)) + 1
+    which = np.zeros(len(seconds), np.int32)
+    which[changes] = 1
+    which = np.cumsum(which)
+    firsts = seconds[np.concatenate(([0], changes))].astype("M8[s]")
+    heads = pa.array(np.datetime_as_string(firsts).tolist(), pa.string()).cast(pa.binary())
+    return pc.binary_join_element_wise(
+        heads.take(pa.array(which)), _TAILS.take(pa.array(timestamps - seconds * _MS)),
+        constant(b""),
+    )  # fmt: skip
+
+
+_TAILS = pa.array([f".{ms:03d}Z".encode() for ms in range(_MS)], pa.binary())
+
+
+def named(name: bytes, data: Column) -> tuple[Column, ...]:
+    """A name and what it names; nothing for a null."""
+    if not data.null_count:
+        return name, data
+    return (pc.fill_null(pc.binary_join_element_wise(constant(name), data, constant(b"")), b""),)
+
+
+def sizes(lengths: Any) -> tuple[Column, ...]:
+    """In bytes, with the unit; a length of -1 is a null."""
+    is_null = lengths < 0
+    if not is_null.any():
+        return numbers(lengths), b" B"
+    with_unit = Line(numbers(lengths), b" B").joined(len(lengths))
+    return (pc.if_else(pa.array(is_null), constant(b"null"), with_unit),)
+
+
+def java(data: Column) -> Column:
+    """What Java makes of bytes that should be UTF-8."""
+    if _is_utf8(data):
+        return data
+    # All at once, with what belongs to no value between them.
+    whole = _SEPARATOR.join(data.fill_null(b"").to_pylist())
+    texts = java_text(whole).encode().split(_SEPARATOR)
+    if len(texts) != len(data):
+        return pa.array(
+            [None if it is None else java_text(it).encode() for it in data.to_pylist()], pa.binary()
+        )
+    found = pa.array(texts, pa.binary())
+    return pc.if_else(data.is_valid(), found, pa.scalar(None, pa.binary()))
+
+
+def shown_texts(data: Column) -> Column:
+    """As text_format shows keys and values."""
+    which = _odd_ones(data)
+    if len(which):
+        texts = [shown(it).encode() for it in data.take(pa.array(which)).to_pylist()]
+        mask = np.zeros(len(data), np.bool_)
+        mask[which] = True
+        data = pc.replace_with_mask(data, pa.array(mask), pa.array(texts, pa.binary()))
+    return pc.fill_null(data, b"null") if data.null_count else data
+
+
+def _odd_ones(data: Column) -> Any:
+    """Which are not shown as the text they are; a null is not among them."""
+    every, lengths = _bytes_of(data)
+    is_odd = lengths == 0
+    if data.null_count:
+        is_odd &= data.is_valid().to_numpy(zero_copy_only=False)
+    is_plain = not len(every) or (every.min() >= 0x20 and every.max() < 0x7F)
+    if not is_plain and not (_is_utf8(data) and every.tobytes().decode().isprintable()):
+        places = np.flatnonzero((every < 0x20) | (every >= 0x7F))
+        is_odd[np.searchsorted(np.cumsum(lengths), places, side="right")] = True
+    return np.flatnonzero(is_odd)
+
+
+def _bytes_of(data: Column) -> tuple[Any, Any]:
+    """All bytes of a column, and the length of each element."""
+    _, offset_buffer, byte_buffer = data.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32, len(data) + 1, data.offset * 4)
+    every = np.frombuffer(byte_buffer or b"", np.uint8)[int(offsets[0]) : int(offsets[-1])]
+    return every, np.diff(offsets)
+
+
+def _is_ascii(data: Column) -> bool:
+    every, _ = _bytes_of(data)
+    return not len(every) or bool(every.max() < 0x80)
+
+
+def _is_utf8(data: Column) -> bool:
+    if _is_ascii(data):
+        return True
+    try:
+        data.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
