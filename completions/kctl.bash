@@ -31,11 +31,12 @@ _kctl() {
             "consume:--isolation"|"export:--isolation") offer="read_uncommitted read_committed";;
             "dump-log:--format"|"dump-log:-o") offer="text json ndjson kafka";;
             "dump-log:--key-as"|"dump-log:--value-as") offer="string json int hex";;
-            "export:--format"|"export:-f"|"import:--format"|"import:-f") offer="parquet orc csv ndjson";;
+            "export:--format"|"export:-f") offer="parquet orc csv ndjson delta iceberg";;
             "export:--value") offer="raw string json avro protobuf";;
             "export:--key") offer="raw string";;
             "export:--on-damage") offer="skip fail";;
             "import:--order-by") offer="timestamp offset";;
+            "import:--format"|"import:-f") offer="parquet orc csv ndjson";;
             "group reset-offsets:--topic"|"group reset-offsets:-t"|"group export-offsets:--topic"|"group export-offsets:-t"|"group clone-offsets:--topic"|"group clone-offsets:-t"|"group delete-offsets:--topic"|"group delete-offsets:-t"|"txn hanging:--topic"|"txn abort:--topic"|"reassign plan:--topic"|"reassign plan:-t") offer="@topics";;
             "reassign plan:--by") offer="size count leaders";;
         esac

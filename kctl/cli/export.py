@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kctl.export.export import ExportReport, ExportRequest, Plan
     from kctl.export.live_plan import Ranges
     from kctl.export.manifest import ManifestRow
+    from kctl.export.options import TableFormat
     from kctl.model import TopicPartition
 
 
@@ -51,6 +52,8 @@ class TableName(StrEnum):
     ORC = "orc"
     CSV = "csv"
     NDJSON = "ndjson"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
 
 
 class FieldName(StrEnum):
@@ -157,7 +160,7 @@ def export(
     master: MasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> int:
-    """Turn records into a table: files of Parquet, ORC, CSV or JSON lines.
+    """Turn records into a table: Parquet, ORC, CSV, JSON lines, Delta or Iceberg.
 
     SOURCE is read without a broker, be it a local path or a URL (s3://, gs://, hdfs://); without
     SOURCE the records are fetched from the brokers of -b. Columns are those of Spark's Kafka
@@ -194,7 +197,8 @@ def export(
         fails_on_damage=on_damage is OnDamage.FAIL,
         file_bytes=parse_size(file_size),
     )
-    request = ExportRequest(sources or [], out, options, topics or [], _numbers(partition))
+    place = _place(out, options.table_format)
+    request = ExportRequest(sources or [], place, options, topics or [], _numbers(partition))
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     check_spark_options(master, conf, is_wanted=spark)
@@ -313,6 +317,19 @@ def _show(session: Session, report: "ExportReport", out: str) -> int:
         document["damages"] = [str(damage) for damage in report.damages]
     output.show([document], list(document), name="out")
     return FAILED if report.damages else DONE
+
+
+def _place(out: str, table_format: "TableFormat") -> str:
+    """The table's directory: that of a lake whole, as its log names files so. UsageError if the
+    lake's library is not there."""
+    if not table_format.is_lake:
+        return out
+    from pathlib import Path
+
+    from kctl.export.lake import check_lake
+
+    check_lake(table_format)
+    return out if "://" in out else str(Path(out).resolve())
 
 
 def _names(text: str | None, option: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
 from kctl.export.options import ExportOptions, FieldFormat
@@ -132,6 +133,7 @@ def run_plan(
         report.add(row)
         if on_row is not None:
             on_row(row)
+    publish(plan.out, plan.options, manifest)
     manifest.close()
     return report
 

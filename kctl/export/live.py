@@ -24,6 +24,7 @@ from kctl.export.export import (
     run_plan,
 )
 from kctl.export.files import Files
+from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit, Ranges, plan_ranges
 from kctl.export.manifest import Manifest, ManifestRow, leave_row, table_schema
 from kctl.export.options import ExportOptions, Isolation
@@ -80,6 +81,7 @@ async def export_live(
             if on_row is not None:
                 on_row(row)
         done += split.end_offset - split.first_offset
+    publish(request.out, request.options, manifest)
     manifest.close()
     return report
 

@@ -137,7 +137,7 @@ class Manifest:
             self._place(row)
 
     def close(self) -> None:
-        """The run is over: nothing is left below tmp."""
+        """Nothing is left below tmp."""
         self._files.delete_tree(f"{self._root}/{_TMP}")
 
     def _load(self) -> list[ManifestRow]:

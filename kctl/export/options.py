@@ -15,11 +15,24 @@ class TableFormat(StrEnum):
     ORC = "orc"
     CSV = "csv"
     NDJSON = "ndjson"
+    # Files of Parquet, and a lake's own log beside them.
+    DELTA = "delta"
+    ICEBERG = "iceberg"
 
     @property
     def is_text(self) -> bool:
         """Whether bytes must become text before they can be written."""
         return self in (TableFormat.CSV, TableFormat.NDJSON)
+
+    @property
+    def is_lake(self) -> bool:
+        """Whether there is a log of the table's versions: see `lake`."""
+        return self in (TableFormat.DELTA, TableFormat.ICEBERG)
+
+    @property
+    def suffix(self) -> str:
+        """What the names of files end with."""
+        return TableFormat.PARQUET.value if self.is_lake else self.value
 
 
 class FieldFormat(StrEnum):
@@ -88,8 +101,21 @@ class ExportOptions:
                 raise UsageError(f"{kind} values go to Parquet or ORC")
         if self.key_format not in (FieldFormat.RAW, FieldFormat.STRING):
             raise UsageError("Keys are exported raw or as string")
+        self._check_lake()
         if self.file_bytes < 1024:
             raise UsageError("Files of less than 1 KiB make no table")
+
+    def _check_lake(self) -> None:
+        if self.table_format.is_lake and self.latest_per_key:
+            raise UsageError(
+                "--latest-per-key replaces files, of which a lake keeps the versions",
+                hint="--format parquet",
+            )
+        if self.table_format is TableFormat.ICEBERG and self.partition_by:
+            raise UsageError(
+                "Iceberg takes no columns from the names of directories",
+                hint="leave out --partition-by; Iceberg knows the offsets and times in each file",
+            )
 
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for two runs to add to one table."""

@@ -97,7 +97,7 @@ class TableSink:
             [*self._closed, *self._open.values()], key=lambda it: (it.directory, it.number)
         ):
             more = f"-{each.number}" if each.number else ""
-            path = f"{each.directory}{stem}{more}.{self._options.table_format.value}"
+            path = f"{each.directory}{stem}{more}.{self._options.table_format.suffix}"
             facts = self._files.find(f"{self._root}/{each.path}")
             size = facts.size if facts is not None else 0
             row.files.append(WrittenFile(path, each.path, each.rows, size))

@@ -5,6 +5,7 @@ that a writer needs.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -40,8 +41,10 @@ class TableWriter(Protocol):
 
 def open_writer(table_format: TableFormat, stream: Any, schema: pa.Schema) -> TableWriter:
     """A writer of `table_format` to `stream`, which it closes."""
-    if table_format is TableFormat.PARQUET:
-        return _Gathered(stream, schema, _parquet(stream, schema))
+    if table_format is TableFormat.PARQUET or table_format.is_lake:
+        # Iceberg wants to know of every column.
+        names = schema.names if table_format is TableFormat.ICEBERG else _STATISTICS_COLUMNS
+        return _Gathered(stream, schema, _parquet(stream, schema, names))
     if table_format is TableFormat.ORC:
         from pyarrow import orc
 
@@ -55,7 +58,7 @@ def open_writer(table_format: TableFormat, stream: Any, schema: pa.Schema) -> Ta
     return _JsonLines(stream)
 
 
-def _parquet(stream: Any, schema: pa.Schema) -> Any:
+def _parquet(stream: Any, schema: pa.Schema, statistics: Sequence[str]) -> Any:
     from pyarrow import parquet
 
     names = set(schema.names)
@@ -66,8 +69,24 @@ def _parquet(stream: Any, schema: pa.Schema) -> Any:
         compression_level=_ZSTD_LEVEL,
         use_dictionary=[name for name in _DICTIONARY_COLUMNS if name in names],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in names},
-        write_statistics=[name for name in _STATISTICS_COLUMNS if name in names],
+        write_statistics=_leaves(schema, statistics),
     )
+
+
+def _leaves(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    """The columns as Parquet counts them: those inside structs and lists are columns, too."""
+
+    def of(path: str, kind: pa.DataType) -> list[str]:
+        if pa.types.is_struct(kind):
+            return [leaf for it in kind for leaf in of(f"{path}.{it.name}", it.type)]
+        if pa.types.is_list(kind):
+            return of(f"{path}.list.element", kind.value_type)
+        if pa.types.is_map(kind):
+            key, value = of(f"{path}.key_value.key", kind.key_type), kind.item_type
+            return [*key, *of(f"{path}.key_value.value", value)]
+        return [path]
+
+    return [leaf for it in schema if it.name in names for leaf in of(it.name, it.type)]
 
 
 class _Gathered:

@@ -1,0 +1,230 @@
+"""Tables of Delta Lake and Apache Iceberg: files of an export become versions of such a table.
+
+Files are written and committed to the manifest as for Parquet, by whoever works; last, the driver
+tells the lake's own library (delta-rs, pyiceberg) of those that are new, in one version.
+
+    <out>/_kctl/published/<number>.json       the files that version `number` of kctl's adds
+
+It is written before the lake is told, and the lake remembers the number in the same commit. So
+after a death it is known which of the two have happened, and no file is added twice, even if the
+lake's tools have rewritten or removed it since.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kctl.errors import StorageError, UsageError
+from kctl.export.files import Files
+from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
+from kctl.export.options import ExportOptions, TableFormat
+from kctl.export.values import make_decoder
+
+_PUBLISHED = f"{DIRECTORY}/published"
+_APP = "kctl"
+_NUMBER_PROPERTY = "kctl.published"
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+class _Lake(Protocol):
+    """What differs between the two."""
+
+    def number(self) -> int:
+        """Of the newest of kctl's versions that is in the table; 0: none."""
+        ...
+
+    def add(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """Commit version `number`, which adds `files`."""
+        ...
+
+
+def check_lake(table_format: TableFormat) -> None:
+    """UsageError if its library is not there: better before the work than after it."""
+    if table_format is TableFormat.DELTA:
+        _deltalake()
+    elif table_format is TableFormat.ICEBERG:
+        _iceberg_catalog()
+
+
+def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
+    """Tell the lake of the manifest's files that it does not know; nothing for plain files.
+
+    StorageError in the library's words.
+    """
+    if not options.table_format.is_lake:
+        return
+    files, root = Files.of(out)
+    kind = _Delta if options.table_format is TableFormat.DELTA else _Iceberg
+    try:
+        lake: _Lake = kind(out, options)
+        number = _take_up(lake, files, root, manifest)
+        known = {path for it in _versions(files, root) for path in json.loads(files.read(it))}
+        new = [each for row in manifest.rows for each in row.files if each.path not in known]
+        if new:
+            paths = json.dumps([each.path for each in new])
+            files.write(f"{root}/{_path(number + 1)}", paths.encode())
+            lake.add(number + 1, new)
+    except Exception as error:
+        # The libraries raise what they like.
+        raise StorageError(f"{out}: {type(error).__name__}: {error}") from error
+
+
+def _take_up(lake: _Lake, files: Files, root: str, manifest: Manifest) -> int:
+    """Complete the version that a run began before it died; the number of the newest one."""
+    done = lake.number()
+    begun = len(_versions(files, root))
+    if begun > done:
+        paths = set(json.loads(files.read(f"{root}/{_path(begun)}")))
+        wanted = [each for row in manifest.rows for each in row.files if each.path in paths]
+        lake.add(begun, wanted)
+    return max(begun, done)
+
+
+def _versions(files: Files, root: str) -> list[str]:
+    found = files.list(f"{root}/{_PUBLISHED}")
+    return [facts.path for facts in found if facts.name.endswith(".json")]
+
+
+def _path(number: int) -> str:
+    return f"{_PUBLISHED}/{number:08d}.json"
+
+
+def _partition_values(path: str) -> dict[str, str | None]:
+    pairs = [part.split("=", 1) for part in path.split("/")[:-1]]
+    return {name: None if value == _HIVE_NULL else value for name, value in pairs}
+
+
+def _schema(options: ExportOptions) -> pa.Schema:
+    """The table's columns: those of the files, then those that directories tell."""
+    plain = make_decoder(options).schema
+    names = [name for name in options.partition_by if name not in plain.names]
+    return pa.schema([*plain, *(pa.field(name, pa.string()) for name in names)])
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise UsageError(
+            "--format delta needs deltalake", hint="pip install 'kctl[delta]'"
+        ) from None
+    return deltalake
+
+
+class _Delta:
+    """A Delta table at the export's directory."""
+
+    def __init__(self, out: str, options: ExportOptions) -> None:
+        self._library = _deltalake()
+        self._options = options
+        self._files, self._root = Files.of(out)
+        schema = self._library.Schema.from_arrow(_in_microseconds(_schema(options)))
+        self._schema = schema
+        self._table = self._library.DeltaTable.create(
+            out, schema, mode="ignore", partition_by=list(options.partition_by) or None, name=_APP
+        )
+
+    def number(self) -> int:
+        """See _Lake."""
+        return int(self._table.transaction_version(_APP) or 0)
+
+    def add(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """See _Lake."""
+        action = self._library.transaction.AddAction
+        actions = [
+            action(
+                each.path, each.size, _partition_values(each.path), self._changed_ms(each.path),
+                True, json.dumps({"numRecords": each.rows}),  # noqa: FBT003
+            )
+            for each in files
+        ]  # fmt: skip
+        told = self._library.Transaction(_APP, number)
+        self._table.create_write_transaction(
+            actions, "append", self._schema, list(self._options.partition_by) or None,
+            commit_properties=self._library.CommitProperties(app_transactions=[told]),
+        )  # fmt: skip
+
+    def _changed_ms(self, path: str) -> int:
+        facts = self._files.find(f"{self._root}/{path}")
+        return facts.modified_ns // 1_000_000 if facts is not None else 0
+
+
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    """The schema with the only unit that Delta has for times; readers convert what is in files."""
+
+    def of(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind):
+            return pa.timestamp("us", kind.tz)
+        if pa.types.is_struct(kind):
+            return pa.struct([pa.field(it.name, of(it.type), it.nullable) for it in kind])
+        if pa.types.is_list(kind):
+            return pa.list_(of(kind.value_type))
+        if pa.types.is_map(kind):
+            return pa.map_(kind.key_type, of(kind.item_type))
+        return kind
+
+    return pa.schema([pa.field(it.name, of(it.type), it.nullable) for it in schema])
+
+
+def _iceberg_catalog() -> Any:
+    try:
+        from pyiceberg.catalog.memory import (  # type: ignore[import-not-found, unused-ignore]
+            InMemoryCatalog,
+        )
+    except ImportError:
+        raise UsageError(
+            "--format iceberg needs pyiceberg", hint="pip install 'kctl[iceberg]'"
+        ) from None
+    return InMemoryCatalog
+
+
+class _Iceberg:
+    """An Iceberg table at the export's directory, in the layout of a Hadoop catalog: its newest
+    metadata are `metadata/v<N>.metadata.json`, and `version-hint.text` says N."""
+
+    def __init__(self, out: str, options: ExportOptions) -> None:
+        self._files, self._root = Files.of(out)
+        self._url = self._files.url(self._root)
+        catalog = _iceberg_catalog()(_APP, warehouse=self._url)
+        catalog.create_namespace(_APP)
+        name = f"{_APP}.table"
+        newest = self._newest()
+        self._version = newest or 0
+        if newest is not None:
+            self._hint()
+            place = self._files.url(self._metadata(newest))
+            self._table = catalog.register_table(name, place)
+        else:
+            self._table = catalog.create_table(name, _schema(options), location=self._url)
+
+    def number(self) -> int:
+        """See _Lake."""
+        return int(self._table.properties.get(_NUMBER_PROPERTY, "0"))
+
+    def add(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """See _Lake."""
+        with self._table.transaction() as transaction:
+            transaction.add_files([self._files.url(f"{self._root}/{each.path}") for each in files])
+            transaction.set_properties({_NUMBER_PROPERTY: str(number)})
+        # What the catalog in memory has committed counts once it has its name here.
+        written, _ = Files.of(self._table.metadata_location)
+        data = written.read(Files.of(self._table.metadata_location)[1])
+        self._version += 1
+        self._files.write(self._metadata(self._version), data)
+        self._hint()
+
+    def _hint(self) -> None:
+        self._files.write(f"{self._root}/metadata/version-hint.text", b"%d" % self._version)
+
+    def _metadata(self, version: int) -> str:
+        return f"{self._root}/metadata/v{version}.metadata.json"
+
+    def _newest(self) -> int | None:
+        names = [facts.name for facts in self._files.list(f"{self._root}/metadata")]
+        found = [
+            int(name[1:].split(".", 1)[0]) for name in names
+            if name.startswith("v") and name.endswith(".metadata.json")
+        ]  # fmt: skip
+        return max(found, default=None)

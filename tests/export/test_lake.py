@@ -1,0 +1,175 @@
+"""Delta and Iceberg tables have the rows of the log: each once, whatever died in between."""
+
+import sys
+
+import pytest
+
+from kctl.cli.app import run as kctl
+from kctl.errors import StorageError, UsageError
+from kctl.export import lake
+from kctl.export.files import Files
+from kctl.export.lake import check_lake
+from kctl.export.options import FieldFormat, TableFormat
+from kctl.model import Position, PositionKind
+from kctl.runtime.real.disk import RealDisk
+from tests.export.log_files import batch_of, write_segment
+
+LAKES = [TableFormat.DELTA, TableFormat.ICEBERG]
+lakes = pytest.mark.parametrize("table_format", LAKES)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def orders(tmp_path):
+    directory = tmp_path / "logs" / "orders-0"
+    write_segment(RealDisk(), directory, 0, [batch_of(10 * n) for n in range(10)])
+    return directory
+
+
+def read(path, table_format):
+    """The table as its own library reads it."""
+    if table_format is TableFormat.DELTA:
+        deltalake = pytest.importorskip("deltalake")
+        return deltalake.DeltaTable(str(path)).to_pyarrow_table()
+    tables = pytest.importorskip("pyiceberg.table")
+    number = (path / "metadata" / "version-hint.text").read_text()
+    newest = path / "metadata" / f"v{number}.metadata.json"
+    return tables.StaticTable.from_metadata(str(newest)).scan().to_arrow()
+
+
+def offsets(path, table_format):
+    return sorted(read(path, table_format)["offset"].to_pylist())
+
+
+@lakes
+def test_runs_are_versions_of_one_table(orders, export, tmp_path, table_format):
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    end = Position(PositionKind.OFFSET, 30)
+    words = {"table_format": table_format, "value_format": FieldFormat.JSON, "file_bytes": 1024}
+    export(orders, bounds=(Position(PositionKind.EARLIEST), end), **words)
+    assert offsets(tmp_path / "table", table_format) == list(range(30))
+    for _ in range(2):
+        export(orders, **words)
+        found = read(tmp_path / "table", table_format)
+        assert sorted(found["offset"].to_pylist()) == list(range(100))
+    values = found["value"].combine_chunks().field("n").to_pylist()
+    assert values == found["offset"].to_pylist()
+    assert str(found.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+    assert found["timestamp"][0].value == 1_600_000_000_000_000 + found["offset"][0].as_py() * 10**6
+
+
+@lakes
+def test_table_in_a_relative_directory(orders, tmp_path, table_format, monkeypatch):
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    monkeypatch.chdir(tmp_path)
+    assert kctl(["export", "logs", "-f", table_format.value, "--out", "table"]) == 0
+    assert offsets(tmp_path / "table", table_format) == list(range(100))
+
+
+class Killed(BaseException):
+    """No `except` of the product catches it."""
+
+
+@lakes
+def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypatch, table_format):
+    """Killed before its n-th use of the file system from the first file on, and right behind the
+    lake's own commit."""
+    kind = lake._Delta if table_format is TableFormat.DELTA else lake._Iceberg
+    real_do, real_add = Files._do, kind.add
+    left, kills = 0, 0
+
+    def mortal(self, path, work):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        return real_do(self, path, work)
+
+    def mortal_add(self, *words):
+        nonlocal left
+        real_add(self, *words)
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    while True:
+        left, out = kills, f"table{kills}"
+        monkeypatch.setattr(Files, "_do", mortal)
+        monkeypatch.setattr(kind, "add", mortal_add)
+        try:
+            export(orders, out=out, table_format=table_format)
+            break
+        except Killed:
+            kills += 1
+        finally:
+            monkeypatch.setattr(Files, "_do", real_do)
+            monkeypatch.setattr(kind, "add", real_add)
+        export(orders, out=out, table_format=table_format)
+        assert offsets(tmp_path / out, table_format) == list(range(100))
+    assert kills > 15
+
+
+def test_what_deltas_tools_rewrote_does_not_come_again(orders, export, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    words = {"table_format": TableFormat.DELTA, "file_bytes": 1024}
+    export(orders, **words)
+    table = deltalake.DeltaTable(str(tmp_path / "table"))
+    table.optimize.compact()
+    table.delete("offset < 20")
+    write_segment(RealDisk(), orders, 100, [batch_of(100)])
+    export(orders, **words)
+    assert offsets(tmp_path / "table", TableFormat.DELTA) == list(range(20, 110))
+
+
+def test_directories_are_columns_of_delta(golden, export, tmp_path):
+    pytest.importorskip("deltalake")
+    words = {"table_format": TableFormat.DELTA, "partition_by": ("topic", "date")}
+    report = export(golden, topics=["v2-none", "tx"], **words)
+    found = read(tmp_path / "table", TableFormat.DELTA)
+    assert set(found["topic"].to_pylist()) == {"v2-none", "tx"}
+    assert found.num_rows == report.rows
+    assert found["date"].null_count == 0
+
+
+@lakes
+def test_failure_of_the_lake_is_told_and_taken_up(orders, export, tmp_path, table_format):
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    name = "_delta_log" if table_format is TableFormat.DELTA else "metadata"
+    export(orders, table_format=table_format)
+    log = tmp_path / "table" / name
+    log.rename(tmp_path / "aside")
+    log.write_text("in the way")
+    write_segment(RealDisk(), orders, 100, [batch_of(100)])
+    with pytest.raises(StorageError, match="table"):
+        export(orders, table_format=table_format)
+    log.unlink()
+    (tmp_path / "aside").rename(log)
+    assert export(orders, table_format=table_format).rows == 0
+    assert offsets(tmp_path / "table", table_format) == list(range(110))
+
+
+@pytest.mark.parametrize("missing", ["deltalake", "pyiceberg"])
+def test_lake_without_its_library_is_told_before_the_work(
+    orders, tmp_path, capsys, monkeypatch, missing
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setitem(sys.modules, f"{missing}.catalog.memory", None)
+    kind = "delta" if missing == "deltalake" else "iceberg"
+    words = ["export", str(orders), "--format", kind, "--out", str(tmp_path / "table")]
+    assert kctl(words) == 2
+    assert f"hint: pip install 'kctl[{kind}]'" in capsys.readouterr().err
+    assert not (tmp_path / "table").exists()
+    check_lake(TableFormat.PARQUET)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"table_format": TableFormat.DELTA, "latest_per_key": True},
+        {"table_format": TableFormat.ICEBERG, "partition_by": ("date",)},
+    ],
+)
+def test_what_a_lake_cannot_be_is_misuse(orders, export, words):
+    with pytest.raises(UsageError):
+        export(orders, **words)
