@@ -176,10 +176,15 @@ class SimBroker:
         cluster.network.process_ended(scheduler, silently=by_power_loss)
         cluster.tell(self.host, "power_lost" if by_power_loss else "killed", "")
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still."""
+        return self.scheduler is not None and self.scheduler.held is not None
+
     def pause(self, duration_us: int) -> None:
         """Let the process stand still; its session may end meanwhile, and it does not know."""
         scheduler = self.scheduler
-        if self.life is Life.DOWN or scheduler is None or scheduler.held is not None:
+        if self.life is Life.DOWN or scheduler is None or self.is_paused:
             return
         self.cluster.counters.pauses += 1
         self.cluster.tell(self.host, "paused", f"for_ms={duration_us // 1000}")
@@ -204,7 +209,7 @@ class SimBroker:
         broker, scheduler = self.broker, self.scheduler
         if self.life is not Life.UP or broker is None or scheduler is None:
             return
-        if scheduler.held is not None:
+        if self.is_paused:
             return
         self.life = Life.STOPPING
         self.cluster.counters.stops += 1

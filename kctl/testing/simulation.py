@@ -355,6 +355,8 @@ class Simulation:
         for broker in cluster.brokers.values():
             if broker.life is not Life.UP:
                 yield f"{broker.host} is {broker.life.value}"
+            elif broker.is_paused:
+                yield f"{broker.host} stands still"
         for what in self.workload.unfinished.values():
             yield f"unfinished: {what}"
         if cluster.store.database.tree.nodes.get("/controller") is None:
