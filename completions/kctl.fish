@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --into --isolation --jobs --key --key-as --key-pattern --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --message --null --offset --on-damage --order-by --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --registry --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --subject --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --append --backup --batch --bootstrap-server --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --coordinator-epoch --cut --data-dir --delete-config --every --extract --file --file-size --files --format --from-file --group --header --input --interval --into --isolation --jobs --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max-message-size --max-messages --max-moves --message --null --offset --on-damage --order-by --out --output --partition --partition-by --partitions --port --producer-id --profile --property --racks --ready-file --reassignment-json-file --rebuild --registry --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --subject --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --value --value-as --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -157,8 +157,12 @@ complete -c kctl -n '__kctl_at dump-log' -l transaction-log-decoder -d 'Read rec
 complete -c kctl -n '__kctl_at dump-log' -l raw -d 'Do not decode internal topics by their names.'
 complete -c kctl -n '__kctl_at dump-log' -l format -s o -r -f -a 'text json ndjson kafka' -d 'kafka: the very text of kafka-dump-log 2.7.'
 complete -c kctl -n '__kctl_at dump-log' -l hex -d 'Show batches byte by byte, annotated.'
-complete -c kctl -n '__kctl_at dump-log' -l key-as -r -f -a 'string json int hex' -d 'How keys are shown.'
-complete -c kctl -n '__kctl_at dump-log' -l value-as -r -f -a 'string json int hex' -d 'How values are shown.'
+complete -c kctl -n '__kctl_at dump-log' -l key-as -r -f -a 'string json int hex avro protobuf' -d 'How keys are shown.'
+complete -c kctl -n '__kctl_at dump-log' -l value-as -r -f -a 'string json int hex avro protobuf' -d 'How values are shown.'
+complete -c kctl -n '__kctl_at dump-log' -l schema -r -F -d 'Of values: Avro\'s, .proto or compiled .proto.'
+complete -c kctl -n '__kctl_at dump-log' -l message -r -f -d 'Of protobuf. [default: the first]'
+complete -c kctl -n '__kctl_at dump-log' -l key-schema -r -F -d 'The same, of keys.'
+complete -c kctl -n '__kctl_at dump-log' -l key-message -r -f -d 'The same, of keys.'
 complete -c kctl -n '__kctl_at dump-log' -l offset -s O -r -f -d 'N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.'
 complete -c kctl -n '__kctl_at dump-log' -l key -r -f -d 'Only records with that key.'
 complete -c kctl -n '__kctl_at dump-log' -l key-pattern -r -f -d 'Only records with such keys.'

@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kctl.cli.command import guarded
+from kctl.cli.dump_shapes import (
+    KeyAsOption,
+    KeyMessageOption,
+    KeySchemaOption,
+    MessageOption,
+    SchemaOption,
+    ShapeWords,
+    ValueAsOption,
+    shapes_of,
+)
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.log_filters import FilterFactory, FilterOptions
@@ -31,15 +41,6 @@ class DumpFormat(StrEnum):
     KAFKA = "kafka"
 
 
-class ShapeName(StrEnum):
-    """How keys or values are shown."""
-
-    STRING = "string"
-    JSON = "json"
-    INT = "int"
-    HEX = "hex"
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("dump-log", help=_HELP)(_command)
@@ -60,6 +61,7 @@ Examples:
   kctl dump-log --print-data-log /data/orders-0/00000000000000000000.log
   kctl dump-log --print-data-log --format ndjson /data/__consumer_offsets-3
   kctl dump-log --print-data-log --offset @-1h --key order-17 /data/orders-0
+  kctl dump-log --print-data-log --value-as avro --schema order.avsc /data/orders-0
   kctl dump-log --only-aborted --deep-iteration /data/orders-0
   kctl dump-log --group billing --print-data-log /data
   kctl dump-log --where --group billing /data
@@ -242,17 +244,6 @@ def _chosen_decoder(
     return Decoder.NONE if is_raw or dump_format is DumpFormat.KAFKA else Decoder.AUTO
 
 
-def _shapes(key_as: ShapeName | None, value_as: ShapeName | None) -> "Shapes | None":
-    if key_as is None and value_as is None:
-        return None
-    from kctl.dump.shapes import Shape, Shapes
-
-    return Shapes(
-        None if key_as is None else Shape(key_as.value),
-        None if value_as is None else Shape(value_as.value),
-    )
-
-
 PathsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="PATH...", help="Files or directories.")
 ]
@@ -279,10 +270,6 @@ FormatOption = Annotated[
     DumpFormat, typer.Option("--format", "-o", help="kafka: the very text of kafka-dump-log 2.7.")
 ]
 HexOption = Annotated[bool, typer.Option("--hex", help="Show batches byte by byte, annotated.")]
-KeyAsOption = Annotated[ShapeName | None, typer.Option("--key-as", help="How keys are shown.")]
-ValueAsOption = Annotated[
-    ShapeName | None, typer.Option("--value-as", help="How values are shown.")
-]
 OffsetOption = Annotated[
     str | None,
     typer.Option(
@@ -364,6 +351,10 @@ def _command(
     is_hex: HexOption = False,
     key_as: KeyAsOption = None,
     value_as: ValueAsOption = None,
+    schema: SchemaOption = None,
+    message: MessageOption = None,
+    key_schema: KeySchemaOption = None,
+    key_message: KeyMessageOption = None,
     offset: OffsetOption = None,
     key: KeyOption = None,
     key_pattern: KeyPatternOption = None,
@@ -398,11 +389,17 @@ def _command(
             dump_format, offsets=offsets_decoder, transactions=transaction_log_decoder,
             is_raw=is_raw,
         )  # fmt: skip
+        shapes = shapes_of(
+            ShapeWords(key_as, key_schema, key_message, "key"),
+            ShapeWords(value_as, schema, message, "value"),
+        )
+        if shapes is not None and dump_format is DumpFormat.KAFKA:
+            raise UsageError("--format kafka is kafka-dump-log's text: no --key-as, no --value-as")
         request = DumpRequest(
             _all_paths(paths, files),
-            print_data_log or offsets_decoder or transaction_log_decoder,
+            print_data_log or offsets_decoder or transaction_log_decoder or shapes is not None,
             deep_iteration, decoder, dump_format, is_hex, filters, positive(limit, "--limit"),
-            is_followed, _shapes(key_as, value_as), verify_index_only,
+            is_followed, shapes, verify_index_only,
         )  # fmt: skip
         return _dispatch(request, is_stats=is_stats, is_where=is_where, is_sane=index_sanity_check)
 

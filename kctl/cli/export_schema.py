@@ -56,7 +56,7 @@ def value_schema(
         return _from_registry(words, words.registry, topics, out)
     if words.file is None:
         return _known(words, out), ()
-    return _checked(words, _compiled(words, words.file)), ()
+    return _checked(words, schema_of_file(words, words.file)), ()
 
 
 def _known(words: SchemaWords, out: str) -> str | None:
@@ -89,7 +89,7 @@ def _from_registry(
     if known is not None and words.file is None:
         return known, by_id
     if words.file is not None:
-        return _checked(words, _compiled(words, words.file)), by_id
+        return _checked(words, schema_of_file(words, words.file)), by_id
     if words.value == "avro":
         return _checked(words, found.latest), by_id
     from kctl.export.protobuf import protobuf_schema
@@ -97,7 +97,8 @@ def _from_registry(
     return _checked(words, protobuf_schema(compile_proto(found.latest), words.message)), ()
 
 
-def _compiled(words: SchemaWords, file: str) -> str:
+def schema_of_file(words: SchemaWords, file: str) -> str:
+    """What the file says, as the decoders take it; UsageError if it cannot be read."""
     path = Path(file)
     try:
         data = path.read_bytes()

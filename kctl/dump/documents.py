@@ -10,7 +10,7 @@ from typing import Any
 
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.kafka_format import TIMESTAMP_TYPES
-from kctl.dump.shapes import Shape, Shapes, shaped
+from kctl.dump.shapes import Shaper, Shapes, shaped
 from kctl.dump.values import (
     CheckpointedOffset,
     DumpDamage,
@@ -112,7 +112,7 @@ def _record(item: DumpedRecord, *, with_data: bool) -> Document:
     return found
 
 
-def _reshape(found: Document, name: str, data: bytes | None, shape: Shape | None) -> None:
+def _reshape(found: Document, name: str, data: bytes | None, shape: Shaper | None) -> None:
     if shape is not None:
         found.pop(f"{name}_base64", None)
         found[name] = shaped(data, shape)

@@ -1,20 +1,26 @@
 """How keys and values are shown: as text, JSON, numbers or hex, whatever their bytes are.
 
 What does not fit the wanted shape is shown in hex with a word that says so: nothing is guessed,
-and no byte is lost.
+and no byte is lost. Shapes that need a schema are made by who has it: a reader of values.
 """
 
+import base64
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime, time
 from enum import StrEnum
 from typing import Any
 
 _INT_SIZES = (1, 2, 4, 8)
 
+# A value for JSON from bytes.
+Shaper = Callable[[bytes], Any]
+
 
 class Shape(StrEnum):
-    """What bytes are taken for."""
+    """What bytes are taken for, where no schema is needed."""
 
     STRING = "string"
     JSON = "json"
@@ -26,20 +32,38 @@ class Shape(StrEnum):
 class Shapes:
     """Of keys and of values; None: as the format has it."""
 
-    key: Shape | None = None
-    value: Shape | None = None
+    key: Shaper | None = None
+    value: Shaper | None = None
 
     @property
     def is_default(self) -> bool:
         return self == Shapes()
 
 
-def shaped(data: bytes | None, shape: Shape) -> Any:
+def shaper(shape: Shape) -> Shaper:
+    """What makes that shape of bytes."""
+    return _SHAPERS[shape]
+
+
+def reading(name: str, read: Callable[[bytes], Any]) -> Shaper:
+    """What makes of bytes whatever `read` makes of them, if it does not raise ValueError (or is
+    led too deep)."""
+
+    def shape(data: bytes) -> Any:
+        try:
+            return _plain(read(data))
+        except (ValueError, RecursionError):
+            return f"not {name}: {data.hex()}"
+
+    return shape
+
+
+def shaped(data: bytes | None, shape: Shaper) -> Any:
     """A value for JSON: a string, a number, whatever JSON holds; None for a null."""
-    return None if data is None else _SHAPERS[shape](data)
+    return None if data is None else shape(data)
 
 
-def shaped_text(data: bytes | None, shape: Shape) -> str:
+def shaped_text(data: bytes | None, shape: Shaper) -> str:
     """The same in a line of text."""
     found = shaped(data, shape)
     if found is None:
@@ -54,22 +78,30 @@ def _string(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _json(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError:
-        return f"not JSON: {data.hex()}"
-
-
 def _int(data: bytes) -> int | str:
     if len(data) not in _INT_SIZES:
         return f"not an int: {data.hex()}"
     return int.from_bytes(data, "big", signed=True)
 
 
-_SHAPERS: dict[Shape, Callable[[bytes], Any]] = {
+def _plain(value: Any) -> Any:
+    """What JSON can hold: bytes in base64, times in ISO 8601, other numbers as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+_SHAPERS: dict[Shape, Shaper] = {
     Shape.STRING: _string,
-    Shape.JSON: _json,
+    Shape.JSON: reading("JSON", json.loads),
     Shape.INT: _int,
     Shape.HEX: bytes.hex,
 }

@@ -35,6 +35,32 @@ def avro_decoder(
 
     UsageError for a schema that is none or has no columns.
     """
+    read, schema = _reader(text, writers)
+    kind = _Columns().of(schema)
+
+    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+        documents: list[Any] = []
+        failed: list[bool] = []
+        for data in column.to_pylist():
+            try:
+                documents.append(None if data is None else read(data))
+                failed.append(False)
+            except ValueError:
+                documents.append(None)
+                failed.append(True)
+        return pa.array(documents, kind), pa.array(failed) if any(failed) else None
+
+    return decode, kind
+
+
+def avro_reader(text: str) -> Callable[[bytes], Any]:
+    """A function from bytes to the value, of any schema; it raises ValueError for bytes that are
+    none. UsageError for a schema that is none."""
+    return _reader(text, ())[0]
+
+
+def _reader(text: str, writers: Iterable[tuple[int, str]]) -> tuple[Callable[[bytes], Any], Any]:
+    """The function, and the schema that its values have."""
     try:
         import fastavro  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
@@ -44,21 +70,7 @@ def avro_decoder(
         by_id = {number: _parsed(fastavro, writer) for number, writer in writers}
     except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
         raise UsageError(f"Not an Avro schema: {error}") from None
-    kind = _Columns().of(schema)
-
-    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        documents: list[Any] = []
-        failed: list[bool] = []
-        for data in column.to_pylist():
-            try:
-                documents.append(None if data is None else _read(fastavro, schema, data, by_id))
-                failed.append(False)
-            except _UNREADABLE:
-                documents.append(None)
-                failed.append(True)
-        return pa.array(documents, kind), pa.array(failed) if any(failed) else None
-
-    return decode, kind
+    return lambda data: _read(fastavro, schema, data, by_id), schema
 
 
 # What fastavro raises over bytes that are no such value.

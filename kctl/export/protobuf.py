@@ -75,6 +75,23 @@ def protobuf_decoder(
     return decode, kind
 
 
+def protobuf_reader(text: str) -> Callable[[bytes], Any]:
+    """A function from bytes to the message in protobuf's own JSON; it raises ValueError for bytes
+    that are none. UsageError for a message that is not there."""
+    descriptor, message, decode_error = _message(text)
+    to_document = _library("json_format").MessageToDict
+    places = _places(descriptor)
+
+    def read(data: bytes) -> Any:
+        body = _behind_indexes(data, places) if data[:1] == b"\0" else data
+        try:
+            return to_document(message.FromString(body), preserving_proto_field_name=True)
+        except decode_error as error:
+            raise ValueError(str(error)) from None
+
+    return read
+
+
 def _library(name: str, package: str = "google.protobuf") -> Any:
     from importlib import import_module
 

@@ -11,7 +11,7 @@ from kctl.dump.filtered_dump import filtered_dump, limited
 from kctl.dump.filters import RecordFilter
 from kctl.dump.hex_format import hex_lines
 from kctl.dump.seek import end_offset, offset_at_time
-from kctl.dump.shapes import Shape, shaped
+from kctl.dump.shapes import Shape, shaped, shaper
 from kctl.dump.stats import LogStats
 from kctl.dump.values import DumpedBatch, DumpedRecord, DumpOptions
 from kctl.runtime.real.disk import RealDisk
@@ -151,4 +151,4 @@ def test_a_hexdump_shows_every_byte(log):
     ],
 )  # fmt: skip
 def test_shapes(data, shape, expected):
-    assert shaped(data, shape) == expected
+    assert shaped(data, shaper(shape)) == expected
