@@ -136,17 +136,17 @@ def _complaints(
 
 
 def _stuck(facts: HealthFacts) -> Iterable[tuple[TopicPartition, str]]:
-    later = {it.partition: it for it in facts.moving_later}
+    later = {it.key: it for it in facts.moving_later}
     for first in facts.moving:
-        dead = [b for b in first.assignment.adding if b not in facts.brokers]
-        second = later.get(first.partition)
+        dead = [b for b in first.adding if b not in facts.brokers and not first.is_inside]
+        second = later.get(first.key)
         if dead:
             yield first.partition, f"is to go to {_text(dead)}, not alive"
         elif second is not None and second.done_bytes <= first.done_bytes < first.total_bytes:
             yield first.partition, "nothing was copied between two looks"
 
 
-def _text(brokers: Iterable[int]) -> str:
+def _text(brokers: Iterable[object]) -> str:
     return ",".join(map(str, brokers)) or "none"
 
 

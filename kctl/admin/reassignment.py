@@ -5,10 +5,11 @@ listPartitionReassignments); KIP-455
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kctl.admin.log_dirs import LogDirAdmin
+from kctl.admin.log_dirs import LogDirAdmin, LogDirDescription
 from kctl.admin.reassignment_plan import ClusterLayout
 from kctl.admin.result import error_of, raise_for
 from kctl.admin.topics import TopicAdmin
@@ -25,12 +26,27 @@ Outcomes = dict[TopicPartition, KctlError | None]
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """A partition on the move: bytes that its new replicas have, of those that they need."""
+    """A partition on the move: bytes that its new replicas have, of those that they need. Or a
+    replica on the move between directories of one broker."""
 
     partition: TopicPartition
-    assignment: ReplicaAssignment
+    # Brokers; inside one broker `broker:directory`.
+    adding: tuple[int | str, ...]
+    removing: tuple[int | str, ...]
     done_bytes: int
     total_bytes: int
+    # Where it moves between directories.
+    broker_id: int | None = None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it moves between directories of one broker."""
+        return self.broker_id is not None
+
+    @property
+    def key(self) -> tuple[TopicPartition, int | None]:
+        """What tells it from all others."""
+        return self.partition, self.broker_id
 
 
 class Reassignments(Protocol):
@@ -80,18 +96,14 @@ class ReassignmentAdmin:
     ) -> dict[tuple[TopicPartition, int], int]:
         """Bytes of each replica by partition and broker; brokers that do not answer are left
         out, and brokers before Kafka 1.0 know none."""
-        if await self._router.max_version(ApiKey.DESCRIBE_LOG_DIRS) < 0:
-            return {}
-        found: dict[tuple[TopicPartition, int], int] = {}
-        for broker_id in sorted((await self._router.refresh([])).brokers):
-            try:
-                directories = await self._log_dirs.describe([broker_id], topics)
-            except KctlError:
-                continue
-            for directory in directories:
-                for replica in directory.replicas:
-                    if not replica.is_future:
-                        found[replica.partition, broker_id] = replica.size_bytes
+        return sizes_of(await self._directories(topics))
+
+    async def _directories(self, topics: Sequence[str] | None = None) -> list[LogDirDescription]:
+        found: list[LogDirDescription] = []
+        if await self._router.max_version(ApiKey.DESCRIBE_LOG_DIRS) >= 0:
+            for broker_id in sorted((await self._router.refresh([])).brokers):
+                with suppress(KctlError):
+                    found += await self._log_dirs.describe([broker_id], topics)
         return found
 
     async def alter(self, targets: Targets) -> Outcomes:
@@ -145,17 +157,21 @@ class ReassignmentAdmin:
         return dict(sorted(found.items()))
 
     async def progress(self) -> list[MoveProgress]:
-        """How far each partition on the move is, by the sizes of its replicas."""
+        """How far each partition on the move is, by the sizes of its replicas; then each replica
+        on the move inside its broker."""
         moving = await self.ongoing()
-        if not moving:
-            return []
-        sizes = await self.sizes(sorted({tp.topic for tp in moving}))
+        directories = await self._directories()
+        sizes = sizes_of(directories)
         told = []
         for tp, assignment in moving.items():
             whole = max((sizes.get((tp, b), 0) for b in assignment.origin), default=0)
             copied = [min(sizes.get((tp, b), 0), whole) for b in assignment.adding]
-            told.append(MoveProgress(tp, assignment, sum(copied), whole * len(copied)))
-        return told
+            told.append(
+                MoveProgress(
+                    tp, assignment.adding, assignment.removing, sum(copied), whole * len(copied)
+                )
+            )
+        return told + progress_inside(directories)
 
     async def _check_version(self, api: ApiKey) -> None:
         if await self._router.max_version(api) < 0:
@@ -163,3 +179,38 @@ class ReassignmentAdmin:
                 "This cluster is older than Kafka 2.4: its brokers reassign by ZooKeeper only",
                 hint="give --zookeeper HOST:PORT",
             )
+
+
+def sizes_of(directories: Sequence[LogDirDescription]) -> dict[tuple[TopicPartition, int], int]:
+    """Bytes of each replica by partition and broker."""
+    return {
+        (replica.partition, directory.broker_id): replica.size_bytes
+        for directory in directories
+        for replica in directory.replicas
+        if not replica.is_future
+    }
+
+
+def progress_inside(directories: Sequence[LogDirDescription]) -> list[MoveProgress]:
+    """How far each replica is that moves between directories of its broker."""
+    sizes = sizes_of(directories)
+    current = {
+        (replica.partition, directory.broker_id): directory.path
+        for directory in directories
+        for replica in directory.replicas
+        if not replica.is_future
+    }
+    told = []
+    for directory in directories:
+        for replica in directory.replicas:
+            broker_id = directory.broker_id
+            key = (replica.partition, broker_id)
+            if replica.is_future:
+                leaving = (f"{broker_id}:{current[key]}",) if key in current else ()
+                arriving = (f"{broker_id}:{directory.path}",)
+                whole = sizes.get(key, 0)
+                done = min(replica.size_bytes, whole)
+                told.append(
+                    MoveProgress(replica.partition, arriving, leaving, done, whole, broker_id)
+                )
+    return told

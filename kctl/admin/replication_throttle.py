@@ -36,7 +36,9 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-RATES = (LEADER_RATE, FOLLOWER_RATE)
+# Of copies between the directories of one broker.
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _NAMES = {ResourceType.BROKER: RATES, ResourceType.TOPIC: REPLICAS}
 _ALL = "*"
@@ -63,6 +65,28 @@ class Copying(NamedTuple):
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """What is to be held up; rates are bytes a second of each broker, None: no limit."""
+
+    copies: Mapping[TopicPartition, Copying]
+    rate: int | None
+    # Brokers that copy from one of their directories to another.
+    dir_brokers: tuple[int, ...] = ()
+    dir_rate: int | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it holds anything up."""
+        is_between = self.rate is not None and bool(self.copies)
+        return is_between or (self.dir_rate is not None and bool(self.dir_brokers))
+
+    @property
+    def shown_rate(self) -> int:
+        """The one that people are told."""
+        return next(it for it in (self.rate, self.dir_rate) if it is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +217,9 @@ class ReplicationThrottle:
     def __init__(self, configs: ThrottleConfigs) -> None:
         self._configs = configs
 
-    async def prepare(
-        self, cluster_id: str, copies: Mapping[TopicPartition, Copying], rate: int
-    ) -> ThrottleRecord:
-        """What a throttle of `rate` bytes a second on each broker would change."""
-        wanted = wanted_settings(copies, rate)
+    async def prepare(self, cluster_id: str, throttle: Throttle) -> ThrottleRecord:
+        """What a throttle would change."""
+        wanted = wanted_settings(throttle)
         current = await self._current(list(wanted))
         changes = []
         kept = set()
@@ -210,7 +232,7 @@ class ReplicationThrottle:
                 old = None if before is None else before.value
                 ours = joined(old, value) if name in REPLICAS else value
                 changes.append(ThrottleChange(resource, name, old, ours))
-        return ThrottleRecord(cluster_id, rate, tuple(changes), tuple(sorted(kept)))
+        return ThrottleRecord(cluster_id, throttle.shown_rate, tuple(changes), tuple(sorted(kept)))
 
     async def apply(self, record: ThrottleRecord) -> None:
         """Make it so."""
@@ -288,16 +310,19 @@ class ReplicationThrottle:
         return found
 
 
-def wanted_settings(
-    copies: Mapping[TopicPartition, Copying], rate: int
-) -> dict[ConfigResource, dict[str, str]]:
-    """The settings of brokers and topics for these copies: leaders are throttled where replicas
+def wanted_settings(throttle: Throttle) -> dict[ConfigResource, dict[str, str]]:
+    """The settings of brokers and topics for a throttle: leaders are throttled where replicas
     are now, followers where they will be."""
-    brokers = sorted({b for it in copies.values() for b in (*it.sources, *it.destinations)})
-    settings = {
-        ConfigResource(ResourceType.BROKER, str(broker)): dict.fromkeys(RATES, str(rate))
-        for broker in brokers
-    }
+    copies = throttle.copies if throttle.rate is not None else {}
+    between = {b for it in copies.values() for b in (*it.sources, *it.destinations)}
+    inside = set(throttle.dir_brokers) if throttle.dir_rate is not None else set()
+    settings: dict[ConfigResource, dict[str, str]] = {}
+    for broker in sorted(between | inside):
+        rates = settings[ConfigResource(ResourceType.BROKER, str(broker))] = {}
+        if broker in between:
+            rates |= {LEADER_RATE: str(throttle.rate), FOLLOWER_RATE: str(throttle.rate)}
+        if broker in inside:
+            rates[LOG_DIRS_RATE] = str(throttle.dir_rate)
     for tp, (sources, destinations) in sorted(copies.items()):
         topic = settings.setdefault(
             ConfigResource(ResourceType.TOPIC, tp.topic), dict.fromkeys(REPLICAS, "")

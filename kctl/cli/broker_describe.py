@@ -14,6 +14,8 @@ from kctl.cli.reassign_execute import (
     ThrottleOption,
     carry_out,
     change_rows,
+    dir_moves,
+    throttle_of,
 )
 from kctl.cli.reassign_files import change_table, summary
 from kctl.cli.session import Session
@@ -163,7 +165,9 @@ def decommission(
             if not session.confirm(change_table(made), question):
                 left.append("not confirmed")
                 return
-            await carry_out(session, door, made, {}, rate, shown, batch)
+            dirs = await dir_moves(door, {})
+            limit = throttle_of(made, dirs, rate, None)
+            await carry_out(session, door, made, dirs, limit, shown, batch)
         layout = await door.reassignments.layout(with_sizes=False)
         left.extend(str(tp) for tp, replicas in layout.assignment.items() if broker_id in replicas)
 

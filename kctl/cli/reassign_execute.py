@@ -1,6 +1,6 @@
 """kctl reassign execute, cancel."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +18,15 @@ from kctl.cli.reassign_files import (
     summary,
 )
 from kctl.cli.session import Session
+from kctl.cli.units import format_bytes
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from kctl.admin.log_dir_moves import LogDirMoves, LogDirs
     from kctl.admin.reassignment_execution import ReassignmentExecution
     from kctl.admin.reassignment_json import Reassignment
     from kctl.admin.reassignment_plan import ReassignmentPlan
-    from kctl.model import TopicPartition
+    from kctl.admin.replication_throttle import Throttle
 
 # Partitions that are on the move at once while somebody waits.
 BATCH = 50
@@ -82,19 +84,19 @@ def execute(
 
     async def work(door: Door) -> None:
         made = await checked_plan(door, wanted, additional=additional)
+        dirs = await dir_moves(door, wanted.log_dirs)
         if session.dry_run:
-            shown.extend(change_rows(made, {}, "would move"))
+            shown.extend([*change_rows(made, {}, "would move"), *dir_rows(dirs, "would move")])
             return
-        question = summary(made, rate) + " Go on?"
-        if not made.after and not wanted.log_dirs:
+        if not made.after and not dirs.pending:
             session.output.say("Everything is where it is to be.")
             return
-        if not session.confirm(change_table(made), question):
+        question = summary(made, rate, dirs) + " Go on?"
+        if not session.confirm(change_table(made, dirs), question):
             return
-        _keep_rollback(session, path, made)
-        await carry_out(
-            session, door, made, wanted.log_dirs, rate, shown, (batch or BATCH) if wait else None
-        )
+        _keep_rollback(session, path, made, dirs)
+        limit = throttle_of(made, dirs, rate, rate)
+        await carry_out(session, door, made, dirs, limit, shown, (batch or BATCH) if wait else None)
 
     interrupt.run(lambda: run_at(session, zookeeper, work, interrupt.guard))
     status = show_results(session, shown, "partition_name", hidden=["partition_name"])
@@ -124,13 +126,18 @@ async def checked_plan(
     return plan_of(layout, wanted.replicas)
 
 
-def _keep_rollback(session: Session, path: str, made: "ReassignmentPlan") -> None:
+def _keep_rollback(
+    session: Session, path: str, made: "ReassignmentPlan", dirs: "LogDirMoves"
+) -> None:
     from kctl.admin.reassignment_json import format_reassignment
 
     rollback = rollback_path(path)
-    if made.before and not rollback.exists() and not Path(path).stem.endswith(".rollback"):
+    before_dirs = {(it.partition, it.broker_id): it.before for it in dirs.pending if it.before}
+    unmoved = {tp: made.layout.assignment[tp] for tp, _ in before_dirs}
+    before = {**unmoved, **made.before}
+    if before and not rollback.exists() and not Path(path).stem.endswith(".rollback"):
         try:
-            rollback.write_text(format_reassignment(made.before), encoding="utf-8")
+            rollback.write_text(format_reassignment(before, before_dirs), encoding="utf-8")
         except OSError as error:
             session.output.say(f"No rollback file: {error}")
             return
@@ -141,8 +148,8 @@ async def carry_out(
     session: Session,
     door: Door,
     made: "ReassignmentPlan",
-    log_dirs: "Mapping[tuple[TopicPartition, int], str]",
-    rate: int | None,
+    dirs: "LogDirMoves",
+    limit: "Throttle",
     shown: list[dict[str, Any]],
     batch: int | None,
 ) -> None:
@@ -150,31 +157,43 @@ async def carry_out(
     from kctl.admin.reassignment_execution import ReassignmentExecution
     from kctl.cli.progress import ProgressBar
 
-    is_throttled = rate is not None and made.moves > 0
-    if rate is not None and is_throttled:
-        await begin_throttle(session, door, made, rate)
+    if limit.is_any:
+        await begin_throttle(session, door, limit)
     execution = ReassignmentExecution(door.scheduler, door.reassignments, made.after)
-    bar = ProgressBar(len(made.after), unit="partitions")
+    bar = ProgressBar(len(made.after) + len(dirs.pending), unit="partitions")
     try:
-        shown.extend(await place_log_dirs(door, log_dirs))
+        await dirs.start()
         if batch is None:
             await execution.start_all()
         else:
             await execution.run(batch, bar.update)
+            await _wait_for_dirs(door, dirs, lambda count: bar.update(len(made.after) + count))
     finally:
         bar.close()
-        shown[:0] = change_rows(made, execution.results, "")
-        is_going_on = _is_any_started(execution)
-        if is_throttled and batch is None and is_going_on:
+        shown[:] = [*change_rows(made, execution.results, ""), *dir_rows(dirs)]
+        is_going_on = _is_any_started(execution) or dirs.is_under_way
+        if limit.is_any and batch is None and is_going_on:
             session.output.say(
                 "The throttle stays until `kctl reassign verify` or `kctl throttle sweep` ends it."
             )
-        elif is_throttled:
+        elif limit.is_any:
             await end_throttle(session, door)
         if batch is not None and is_going_on:
             session.output.say(
                 "What has started goes on in the cluster: kctl reassign watch, or cancel."
             )
+
+
+async def _wait_for_dirs(door: Door, dirs: "LogDirMoves", on_look: Callable[[int], object]) -> None:
+    from kctl.admin.reassignment_execution import POLL_MS
+    from kctl.runtime.future import sleep
+
+    total = len(dirs.pending)
+    while dirs.is_under_way:
+        await dirs.look(is_last=True)
+        on_look(total - len(dirs.pending))
+        if dirs.is_under_way:
+            await sleep(door.scheduler, POLL_MS)
 
 
 def _is_any_started(execution: "ReassignmentExecution") -> bool:
@@ -183,24 +202,33 @@ def _is_any_started(execution: "ReassignmentExecution") -> bool:
     return any(it.status is MoveStatus.STARTED for it in execution.results.values())
 
 
-async def begin_throttle(session: Session, door: Door, made: "ReassignmentPlan", rate: int) -> None:
-    """Record what is there, then throttle; UsageError while another of kctl's is in force."""
-    from kctl.admin.replication_throttle import Copying
+def throttle_of(
+    made: "ReassignmentPlan", dirs: "LogDirMoves", rate: int | None, dir_rate: int | None
+) -> "Throttle":
+    """What holds these moves up: `rate` those between brokers, `dir_rate` those inside."""
+    from kctl.admin.replication_throttle import Copying, Throttle
 
-    if throttle_records.load(door.cluster_id) is not None:
-        raise UsageError(
-            "A throttle of kctl's is in force on this cluster already",
-            hint="kctl throttle set changes its rate; kctl throttle sweep ends it",
-        )
     copies = {
         tp: Copying(made.before.get(tp, ()), made.adding(tp))
         for tp in made.after
         if made.adding(tp)
     }
-    record = await door.throttle.prepare(door.cluster_id, copies, rate)
+    brokers = dict.fromkeys(it.broker_id for it in dirs.pending)
+    return Throttle(copies, rate, tuple(brokers), dir_rate)
+
+
+async def begin_throttle(session: Session, door: Door, limit: "Throttle") -> None:
+    """Record what is there, then throttle; UsageError while another of kctl's is in force."""
+    if throttle_records.load(door.cluster_id) is not None:
+        raise UsageError(
+            "A throttle of kctl's is in force on this cluster already",
+            hint="kctl throttle set changes its rate; kctl throttle sweep ends it",
+        )
+    record = await door.throttle.prepare(door.cluster_id, limit)
     path = throttle_records.save(record)
     await door.throttle.apply(record)
-    session.output.say(f"Throttled to {rate} bytes/s a broker; what was before is in {path}.")
+    rate = format_bytes(record.rate)
+    session.output.say(f"Throttled to {rate}/s a broker; what was before is in {path}.")
     for broker in record.kept:
         session.output.say(f"Broker {broker} has a rate of its own, and keeps it.")
 
@@ -224,29 +252,30 @@ async def end_throttle(session: Session, door: Door) -> None:
     )
 
 
-async def place_log_dirs(
-    door: Door, paths: "Mapping[tuple[TopicPartition, int], str]"
-) -> list[dict[str, Any]]:
-    """Tell brokers where replicas are to lie; for those to come they remember it."""
-    from kctl.protocol.error_codes import ErrorCode
+async def dir_moves(door: Door, wanted: "LogDirs") -> "LogDirMoves":
+    """Where replicas lie that a file wants in certain directories; UsageError."""
+    from kctl.admin.log_dir_moves import LogDirMoves
 
-    if not paths:
-        return []
-    if door.admin is None:
+    if wanted and door.admin is None:
         raise UsageError("Log directories are chosen by brokers, not by ZooKeeper")
-    rows = []
-    for (tp, broker), error in (await door.admin.log_dirs.move(paths)).items():
-        is_to_come = error is not None and error.code == ErrorCode.REPLICA_NOT_AVAILABLE
-        rows.append(
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "before": None,
-                "after": f"broker {broker}: {paths[tp, broker]}",
-                **row("partition_name", f"{tp}", "directory chosen", None if is_to_come else error),
-            }
-        )
-    return rows
+    moves = LogDirMoves(door.admin.log_dirs if door.admin else None, wanted)
+    await moves.look()
+    return moves
+
+
+def dir_rows(dirs: "LogDirMoves", status: str | None = None) -> list[dict[str, Any]]:
+    """A row for each replica that was not where it is to be."""
+    return [
+        {
+            "topic": it.partition.topic,
+            "partition": it.partition.partition,
+            "before": it.before and f"{it.broker_id}:{it.before}",
+            "after": f"{it.broker_id}:{it.path}",
+            **row("partition_name", str(it.partition), status or str(it.status), it.error),
+        }
+        for it in dirs.moves
+        if it.before != it.path
+    ]
 
 
 def change_rows(

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.items import counted
 from kctl.cli.output import Table
 from kctl.cli.units import format_bytes, format_duration
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from kctl.admin.log_dir_moves import LogDirMoves
     from kctl.admin.reassignment_json import Reassignment
     from kctl.admin.reassignment_plan import ReassignmentPlan
 
@@ -87,9 +89,9 @@ def plan_document(plan: "ReassignmentPlan", rate: int | None) -> dict[str, Any]:
     }
 
 
-def change_table(plan: "ReassignmentPlan") -> Table:
-    """The partitions that change, as many as a person reads."""
-    rows = [
+def change_table(plan: "ReassignmentPlan", dirs: "LogDirMoves | None" = None) -> Table:
+    """The partitions and directories that change, as many as a person reads."""
+    rows: list[dict[str, Any]] = [
         {
             "topic": tp.topic,
             "partition": tp.partition,
@@ -98,6 +100,16 @@ def change_table(plan: "ReassignmentPlan") -> Table:
             "size": format_bytes(plan.layout.sizes.get(tp, 0)),
         }
         for tp, after in list(plan.after.items())[:ROWS_MAX]
+    ]
+    rows += [
+        {
+            "topic": it.partition.topic,
+            "partition": it.partition.partition,
+            "before": it.before and f"{it.broker_id}:{it.before}",
+            "after": f"{it.broker_id}:{it.path}",
+            "size": format_bytes(it.size_bytes),
+        }
+        for it in (dirs.pending[: ROWS_MAX - len(rows)] if dirs else [])
     ]
     return Table(CHANGE_COLUMNS, rows)
 
@@ -122,8 +134,17 @@ def load_table(plan: "ReassignmentPlan") -> Table:
     return Table(LOAD_COLUMNS, rows)
 
 
-def summary(plan: "ReassignmentPlan", rate: int | None) -> str:
+def summary(plan: "ReassignmentPlan", rate: int | None, dirs: "LogDirMoves | None" = None) -> str:
     """One line: what moves, and how long it takes."""
+    pending = dirs.pending if dirs else []
+    size = format_bytes(sum(it.size_bytes for it in pending))
+    inside = f"{counted(len(pending), 'replica')} to another log directory, {size} to copy there."
+    if not pending:
+        return _summary(plan, rate)
+    return f"{_summary(plan, rate)} {inside}" if plan.after else inside
+
+
+def _summary(plan: "ReassignmentPlan", rate: int | None) -> str:
     from kctl.admin.reassignment_plan import ASSUMED_RATE
 
     more = len(plan.after) - ROWS_MAX

@@ -3,6 +3,7 @@
 `kctl reassign --execute ...` means the same.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +11,20 @@ import typer
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Output
 from kctl.cli.reassign_door import Door, ZooKeeperOption, run_at
-from kctl.cli.reassign_execute import begin_throttle, cancel, checked_plan, place_log_dirs
+from kctl.cli.reassign_execute import (
+    begin_throttle,
+    cancel,
+    checked_plan,
+    dir_moves,
+    throttle_of,
+)
 from kctl.cli.reassign_files import read_reassignment, read_text
 from kctl.cli.reassign_watch import list_reassignments, verify
 from kctl.cli.session import Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from kctl.admin.log_dir_moves import LogDirMoves
     from kctl.admin.reassignment_plan import ReassignmentPlan
 
 GenerateOption = Annotated[bool, typer.Option("--generate", help="Propose, and change nothing.")]
@@ -42,7 +50,9 @@ ThrottleOption = Annotated[
 DirThrottleOption = Annotated[
     int,
     typer.Option(
-        "--replica-alter-log-dirs-throttle", metavar="BYTES", help="Not yet: refused but for -1."
+        "--replica-alter-log-dirs-throttle",
+        metavar="BYTES",
+        help="--execute: bytes/s of each broker between its directories.",
     ),
 ]
 AdditionalOption = Annotated[
@@ -80,11 +90,6 @@ def kafka(
     """
     if sum((generate, execute, is_verify, is_cancel, is_list)) != 1:
         raise UsageError("Say one of --generate, --execute, --verify, --cancel, --list")
-    if replica_alter_log_dirs_throttle >= 0:
-        raise UsageError(
-            "kctl does not throttle moves between directories",
-            hint="kctl config alter broker ID -c replica.alter.log.dirs.io.max.bytes.per.second=N",
-        )
     if is_list:
         return list_reassignments(session, zookeeper)
     if generate:
@@ -96,7 +101,8 @@ def kafka(
         return verify(session, path, preserve_throttles, zookeeper)
     if is_cancel:
         return cancel(session.without_questions(), path)
-    return _execute(session, path, throttle, additional, zookeeper)
+    rates = [it if it >= 0 else None for it in (throttle, replica_alter_log_dirs_throttle)]
+    return _execute(session, path, rates, additional, zookeeper)
 
 
 def _needed(value: str | None, option: str) -> str:
@@ -132,7 +138,11 @@ def _generate(
 
 
 def _execute(
-    session: Session, path: str, throttle: int, additional: bool, zookeeper: str | None
+    session: Session,
+    path: str,
+    rates: Sequence[int | None],
+    additional: bool,
+    zookeeper: str | None,
 ) -> int:
     from kctl.admin.reassignment_json import format_reassignment
 
@@ -145,14 +155,25 @@ def _execute(
             f"Current partition replica assignment\n\n{format_reassignment(current)}\n"
             "Save this to use as the --reassignment-json-file option during rollback\n"
         )
-        if throttle >= 0 and made.moves:
-            await begin_throttle(session, door, made, throttle)
-        for it in await place_log_dirs(door, wanted.log_dirs):
-            if it["error"]:
-                session.output.say(f"error: {it['partition_name']}: {it['error']}")
-        return await _started(session.output, door, made)
+        dirs = await dir_moves(door, wanted.log_dirs)
+        limit = throttle_of(made, dirs, *rates)
+        if limit.is_any:
+            await begin_throttle(session, door, limit)
+        await dirs.start()
+        status = await _started(session.output, door, made)
+        return max(status, _dirs_started(session.output, dirs))
 
     return run_at(session, zookeeper, work)
+
+
+def _dirs_started(output: Output, dirs: "LogDirMoves") -> int:
+    for it in dirs.pending:
+        if it.error is not None:
+            output.say(f"error: {it.partition} on broker {it.broker_id}: {it.error}")
+    begun = [f"{it.partition}-{it.broker_id}" for it in dirs.pending if it.error is None]
+    if begun:
+        output.write(f"Successfully started log directory moves for: {','.join(begun)}\n")
+    return FAILED if any(it.error for it in dirs.pending) else DONE
 
 
 async def _started(output: Output, door: Door, made: "ReassignmentPlan") -> int:

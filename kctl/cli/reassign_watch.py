@@ -8,12 +8,13 @@ from kctl.cli import throttle_records
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import row, show_results
 from kctl.cli.reassign_door import Door, ZooKeeperOption, run_at
-from kctl.cli.reassign_execute import FileArgument, end_throttle
+from kctl.cli.reassign_execute import FileArgument, dir_moves, end_throttle
 from kctl.cli.reassign_files import read_reassignment
 from kctl.cli.session import Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from kctl.admin.log_dir_moves import DirMove
     from kctl.admin.reassignment import MoveProgress
     from kctl.model import ReplicaAssignment, TopicPartition
 
@@ -36,7 +37,7 @@ PreserveOption = Annotated[
 
 def watch(session: Session, interval: IntervalOption = "2s", once: OnceOption = False) -> int:
     """Watch replicas on the move until all are there: bytes, rate and time left, by the sizes of
-    the new replicas and of those they copy.
+    the new replicas and of those they copy. So with moves between log directories.
 
     A bar on a terminal; at the end, or with --once, a row for each partition.
 
@@ -72,16 +73,16 @@ async def _watch(
 
     assert door.admin is not None
     clock = session.runtime.clock
-    watched: dict[TopicPartition, _Watched] = {}
+    watched: dict[tuple[TopicPartition, int | None], _Watched] = {}
     bar: ProgressBar | None = None
     try:
         while True:
             moving = await door.admin.reassignments.progress()
             now_ms = clock.monotonic_ms()
             for it in moving:
-                watched.setdefault(it.partition, _Watched(it, now_ms)).see(it, now_ms)
-            for tp in watched.keys() - {it.partition for it in moving}:
-                watched[tp].is_over = True
+                watched.setdefault(it.key, _Watched(it, now_ms)).see(it, now_ms)
+            for key in watched.keys() - {it.key for it in moving}:
+                watched[key].is_over = True
             total = sum(it.now.total_bytes for it in watched.values())
             done = sum(it.done_bytes for it in watched.values())
             rate = sum(it.rate for it in watched.values() if not it.is_over)
@@ -89,7 +90,7 @@ async def _watch(
             if bar is not None:
                 bar.resize(total)
                 bar.update(done, _words(len(moving), rate, total - done))
-            shown[:] = [it.row() for _, it in sorted(watched.items())]
+            shown[:] = [watched[key].row() for key in sorted(watched, key=_place)]
             looks = 0 if not watched else max(it.looks for it in watched.values())
             if not moving or (once and looks > 1):
                 return
@@ -97,6 +98,11 @@ async def _watch(
     finally:
         if bar is not None:
             bar.close()
+
+
+def _place(key: "tuple[TopicPartition, int | None]") -> "tuple[TopicPartition, int]":
+    partition, broker_id = key
+    return partition, -1 if broker_id is None else broker_id
 
 
 def _words(partitions: int, rate: int, left_bytes: int) -> str:
@@ -140,8 +146,8 @@ class _Watched:
             "topic": tp.topic,
             "partition": tp.partition,
             "partition_name": str(tp),
-            "adding": list(self.now.assignment.adding),
-            "removing": list(self.now.assignment.removing),
+            "adding": list(self.now.adding),
+            "removing": list(self.now.removing),
             "done": format_bytes(self.done_bytes),
             "total": format_bytes(total),
             "done_bytes": self.done_bytes,
@@ -190,21 +196,25 @@ def verify(
     Examples:
       kctl reassign verify plan.json
     """
-    wanted = read_reassignment(path).replicas
+    wanted, log_dirs = read_reassignment(path)
 
     async def work(door: Door) -> list[dict[str, Any]]:
         from kctl.runtime.future import sleep
 
+        dirs = await dir_moves(door, log_dirs)
         rows: list[dict[str, Any]] = []
         moving: dict[TopicPartition, ReplicaAssignment] = {}
         for _ in range(LOOKS_MAX):
             moving = await door.reassignments.ongoing()
             found = (await door.reassignments.layout(with_sizes=False)).assignment
+            await dirs.look(is_last=True)
             rows = [verdict(tp, target, moving, found) for tp, target in wanted.items()]
+            rows += [dir_verdict(it) for it in dirs.moves]
             if not any(it["error"] for it in rows):
                 break
             await sleep(door.scheduler, LOOK_MS)
-        if not moving and not preserve_throttles and throttle_records.load(door.cluster_id):
+        is_over = not moving and not dirs.is_under_way
+        if is_over and not preserve_throttles and throttle_records.load(door.cluster_id):
             await end_throttle(session, door)
         return rows
 
@@ -234,4 +244,15 @@ def verdict(
         "wanted": list(target),
         "found": list(current or ()),
         **row("partition_name", str(tp), status, error),
+    }
+
+
+def dir_verdict(move: "DirMove") -> dict[str, Any]:
+    """One replica's row: in its directory, on the move, or elsewhere."""
+    return {
+        "topic": move.partition.topic,
+        "partition": move.partition.partition,
+        "wanted": f"{move.broker_id}:{move.path}",
+        "found": move.found and f"{move.broker_id}:{move.found}",
+        **row("partition_name", str(move.partition), str(move.status), move.error),
     }

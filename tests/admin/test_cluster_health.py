@@ -14,12 +14,11 @@ from kctl.admin.log_dirs import LogDirDescription
 from kctl.admin.reassignment import MoveProgress
 from kctl.admin.replication_throttle import Leftover
 from kctl.admin.topics import PartitionDescription
-from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.storage.meta_properties import MetaProperties
 
 TP = TopicPartition("t", 0)
-MOVING = ReplicaAssignment((1, 2), adding=(2,), removing=(1,))
 THROTTLE = Leftover(ConfigResource(ResourceType.BROKER, "1"), {"a.rate": "5"})
 
 
@@ -75,11 +74,11 @@ def test_a_small_isr_is_critical_only_below_the_minimum():
 
 
 def test_a_move_is_stuck_if_its_broker_is_gone_or_nothing_was_copied():
-    first = MoveProgress(TP, MOVING, 10, 100)
+    first = MoveProgress(TP, (2,), (), 10, 100)
     for later, brokers, stuck in (
-        (MoveProgress(TP, MOVING, 11, 100), [1, 2], 0),
-        (MoveProgress(TP, MOVING, 10, 100), [1, 2], 1),
-        (MoveProgress(TP, MOVING, 11, 100), [1], 1),
+        (MoveProgress(TP, (2,), (), 11, 100), [1, 2], 0),
+        (MoveProgress(TP, (2,), (), 10, 100), [1, 2], 1),
+        (MoveProgress(TP, (2,), (), 11, 100), [1], 1),
     ):
         given = facts(
             brokers=brokers, partitions=[], moving=[first], moving_later=[later],

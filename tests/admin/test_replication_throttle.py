@@ -11,6 +11,7 @@ from kctl.admin.replication_throttle import (
     LEADER_REPLICAS,
     Copying,
     ReplicationThrottle,
+    Throttle,
     ThrottleRecord,
     joined,
 )
@@ -62,7 +63,7 @@ def put(run, configs, resource, **values):
 
 
 def test_brokers_get_a_rate_and_the_topic_names_who_copies(run, throttle, settings):
-    record = run(throttle.prepare("c", COPIES, 500))
+    record = run(throttle.prepare("c", Throttle(COPIES, 500)))
     assert settings() == {}
     run(throttle.apply(record))
     assert settings() == {
@@ -80,7 +81,7 @@ def test_what_was_there_before_is_back_after_a_crash_and_a_change_of_rate(
     put(run, configs, BROKERS[0], leader_replication_throttled_rate="77")
     put(run, configs, TOPIC, follower_replication_throttled_replicas="9:9")
     before = settings()
-    record = run(throttle.prepare("c", COPIES, 500))
+    record = run(throttle.prepare("c", Throttle(COPIES, 500)))
     run(throttle.apply(record))
     assert settings()["t", FOLLOWER_REPLICAS] == "9:9,0:3"
     record = run(throttle.change_rate(record, 900))
@@ -95,7 +96,7 @@ def test_what_was_there_before_is_back_after_a_crash_and_a_change_of_rate(
 
 
 def test_what_somebody_else_changed_since_stays(run, throttle, configs, settings):
-    record = run(throttle.prepare("c", COPIES, 500))
+    record = run(throttle.prepare("c", Throttle(COPIES, 500)))
     run(throttle.apply(record))
     put(run, configs, BROKERS[1], leader_replication_throttled_rate="123")
     restored = run(throttle.restore(record))

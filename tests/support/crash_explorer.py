@@ -49,8 +49,9 @@ class Root:
         return f"/{name}"
 
 
-def world_on(disk, config):
-    return LogWorld(dataclasses.replace(virtual_runtime(), disk=disk), Root(), config)
+def world_on(disk, life):
+    runtime = dataclasses.replace(virtual_runtime(), disk=disk)
+    return LogWorld(runtime, Root(), life.config, life.log_dirs)
 
 
 class Explorer:
@@ -99,7 +100,7 @@ class Explorer:
                 return
             after = disk.power_loss(chance)
             if chance.random_below(DOUBLE_LOSSES) == 0:
-                after = power_loss_while_recovering(after, chance, self.life.config)
+                after = power_loss_while_recovering(after, chance, self.life)
             check(self.life, after)
         except (AssertionError, KctlError, ValueError) as error:
             self.found = CrashFoundError(
@@ -118,7 +119,7 @@ def explore(order, states, first_seed=0, life=None):
     return seen
 
 
-def power_loss_while_recovering(disk, chance, config):
+def power_loss_while_recovering(disk, chance, life):
     """A disk of which a broker's start was cut short."""
     found = []
     countdown = chance.random_below(20)
@@ -130,7 +131,7 @@ def power_loss_while_recovering(disk, chance, config):
             found.append(disk.power_loss(chance))
 
     disk.on_change = look
-    world_on(disk, config)
+    world_on(disk, life)
     disk.on_change = None
     return found[0] if found else disk.power_loss(chance)
 
@@ -139,12 +140,13 @@ class Life:
     """A log, what was ever appended to it, and what of that must survive."""
 
     config = CONFIG
+    log_dirs = 1
 
     def __init__(self, entropy, disk):
         self.entropy = entropy
         self.disk = disk
         self.doing = "start"
-        self.world = world_on(disk, self.config)
+        self.world = world_on(disk, self)
         self.world.runtime.scheduler.settle()
         # Offset -> value: the log as it is, and what else may stand there after a crash.
         self.now = {}
@@ -345,6 +347,9 @@ class Life:
         check_knowledge(log, story, max(self.log.log_start_offset, self.start_max))
         check_aborted(self, log, story)
 
+    def go_on(self, world):
+        """What else a broker does that started after a crash."""
+
 
 # --- what the log must be after a crash ------------------------------------------------------
 
@@ -399,9 +404,11 @@ def tell(story, one, from_offset):
 
 def check(life, disk):
     """Start a broker on what a crash left, twice; AssertionError if it breaks a promise."""
-    was_clean = disk.exists(f"/d0/{CLEAN_SHUTDOWN_FILE}")
-    world = world_on(disk, life.config)
+    markers = [f"/d{number}/{CLEAN_SHUTDOWN_FILE}" for number in range(life.log_dirs)]
+    was_clean = any(disk.exists(marker) for marker in markers)
+    world = world_on(disk, life)
     assert not world.manager.damaged, world.warnings
+    assert not world.manager.offline_log_dirs, world.warnings
     log = world.manager.get_log(TP)
     if log is None:
         assert not life.is_there, "the log itself is gone"
@@ -411,7 +418,8 @@ def check(life, disk):
     life.check(log, story)
     before = files_of_log(disk)
     again_on = disk.process_loss()
-    again = world_on(again_on, life.config).manager.get_log(TP)
+    world = world_on(again_on, life)
+    again = world.manager.get_log(TP)
     bounds = (log.log_start_offset, log.log_end_offset)
     assert (again.log_start_offset, again.log_end_offset) == bounds, "a second start differs"
     again.update_high_watermark(again.log_end_offset)
@@ -426,6 +434,7 @@ def check(life, disk):
     if IDEMPOTENT in story.last:
         check_duplicate(again, story.last[IDEMPOTENT])
     assert append(again, b"and on", epoch=life.epoch).first_offset == log.log_end_offset
+    life.go_on(world)
 
 
 def files_of_log(disk):

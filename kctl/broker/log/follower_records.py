@@ -58,6 +58,18 @@ def check_follower_records(
     return found
 
 
+def start_of_first_batch(records: Buffer, log_end_offset: int) -> int:
+    """Where an empty log is to begin, to which these are to be appended: where it is, or where the
+    batch begins in whose middle that is, as records before it were deleted at the leader."""
+    try:
+        first = next(iter(batches(records)), None)
+    except CorruptDataError:
+        return log_end_offset
+    if isinstance(first, RecordBatch) and first.last_offset >= log_end_offset:
+        return min(first.base_offset, log_end_offset)
+    return log_end_offset
+
+
 def _check_crc(batch: Batch) -> None:
     if isinstance(batch, RecordBatch):
         batch.ensure_valid()

@@ -2,7 +2,8 @@
 
 A future log is a copy that grows beside the current one, in `<topic>-<partition>.<uuid>-future`.
 When it has all that the current one has, it takes its place, in this order: it is closed and
-durable; its directory gets the current one's name; the current one is renamed to `-delete`.
+durable; its directory gets the current one's name; the current one is renamed to `-delete`. Each
+of the names is durable before anything else happens.
 
 Whatever a crash leaves of that, the next start completes or takes back: a future log beside a
 current one goes on growing; of two current ones that which has all the other has stays; a future
@@ -82,6 +83,8 @@ class FutureLogs:
             return
         try:
             log = self._factory.load(directory, tp, path, _of_future(config), is_future=True)
+            if not directory.had_clean_shutdown:
+                cut_to_durable(log)
         except CorruptDataError as error:
             self._trace.warning(f"{path}: the copy is damaged and begins anew: {error}")
             self._disk.remove_tree(path)
@@ -200,6 +203,12 @@ def _of_future(config: LogConfig) -> LogConfig:
     return replace(config, flush_messages=LONG_MAX)
 
 
+def cut_to_durable(log: UnifiedLog) -> None:
+    """Have the rest copied again: after a crash it may have holes where the current log, which is
+    dropped in the end, has none."""
+    log.truncate_to(log.local.end_before(log.recovery_point))
+
+
 def common_end(one: UnifiedLog, other: UnifiedLog) -> int:
     """Up to where two replicas of a partition are the same, by their leader epochs (KIP-279);
     without those, what both know to be committed."""
@@ -216,7 +225,7 @@ def common_end(one: UnifiedLog, other: UnifiedLog) -> int:
 
 def longer_of(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog | None:
     """Which of two logs of a partition has all that the other has; None: neither."""
-    longer, shorter = (one, other) if one.log_end_offset >= other.log_end_offset else (other, one)
+    shorter, longer = sorted((one, other), key=lambda log: (log.log_end_offset, log.size))
     if shorter.log_end_offset == shorter.log_start_offset:
         return longer
     return longer if common_end(shorter, longer) >= shorter.log_end_offset else None

@@ -268,7 +268,7 @@ class LocalLog:
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Cut off all records from `offset` on, durably; it is at or above the first segment."""
         # Truncation in the middle of a batch takes the whole batch.
-        first_gone = self._end_before(offset)
+        first_gone = self.end_before(offset)
         # Like a checkpoint, it leaves no segment out whose indexes may change yet.
         holder = self.segments.floor(first_gone)
         base_offset = holder.base_offset if holder is not None else 0
@@ -281,7 +281,7 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, first_gone)
         self.cleaned_offset = min(self.cleaned_offset, first_gone)
 
-    def _end_before(self, offset: int) -> int:
+    def end_before(self, offset: int) -> int:
         """Where the last batch ends that lies below `offset`: in a compacted log offsets may be
         missing between that and the next, and recovery sees no more than where batches end."""
         holder = self.segments.floor(offset)

@@ -54,7 +54,7 @@ class LogFactory:
         """Open what is there, recovered if the stop was unclean. CorruptDataError, StorageError."""
         cleaned_offset = directory.cleaned_offsets.get(tp, 0)
         # Missing offsets are no sign of loss in a compacted log, nor in a directory that was
-        # copied here without its checkpoints. What was copied of a log has the gaps that it had.
+        # copied here without its checkpoints. A future log has the gaps of the current one.
         may_have_gaps = is_future or config.is_compacted or not directory.has_recovery_points
         request = self._request(
             tp,

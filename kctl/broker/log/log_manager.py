@@ -409,9 +409,11 @@ class LogManager:
         return log
 
     def _give_up(self, log: UnifiedLog) -> None:
-        """Another log has taken its place; its directory fails alone."""
+        """Another log has taken its place, durably: a power loss must not bring it back once that
+        one has changed. Its directory fails alone."""
         try:
             self._retire(log)
+            self._disk.fsync_directory(log.log_directory)
         except StorageError as error:
             self.handle_log_dir_failure(log.log_directory, str(error))
 

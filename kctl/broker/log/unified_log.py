@@ -25,7 +25,7 @@ from kctl.broker.log.fetch_data import (
     appended_before,
     nothing_appended,
 )
-from kctl.broker.log.follower_records import check_follower_records
+from kctl.broker.log.follower_records import check_follower_records, start_of_first_batch
 from kctl.broker.log.local_log import FlushJob, LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_loader import LoadedLog
@@ -219,6 +219,10 @@ class UnifiedLog:
         ApiError if they are damaged or the log has them already.
         """
         now_ms = self._clock.wall_ms()
+        if self.log_start_offset == self.log_end_offset:
+            begin = start_of_first_batch(records, self.log_end_offset)
+            if begin < self.log_end_offset:
+                self.truncate_fully_and_start_at(begin)
         found = check_follower_records(records, self.topic_partition, self.log_end_offset)
         if not found.batches:
             return nothing_appended(self.log_start_offset)

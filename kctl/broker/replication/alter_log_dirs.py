@@ -182,21 +182,24 @@ class ReplicaAlterLogDirsManager:
         return True
 
     async def _catch_up(self, tp: TopicPartition, future: UnifiedLog) -> None:
+        """Until the future log has all that the current one had a moment ago: there may always
+        be more."""
         scheduler = self._runtime.scheduler
         while (current := self._current(tp, future)) is not None:
-            if future.log_end_offset >= current.log_end_offset:
-                return
             if self.quota and self.quota.is_exceeded(self._runtime.clock.monotonic_ms()):
                 await sleep(scheduler, THROTTLED_PAUSE_MS)
                 continue
             records = self._next_slice(current, future)
             if records is None:
                 return
-            end, truncations = future.log_end_offset, current.truncations
+            start, end = future.log_end_offset, current.log_end_offset
+            truncations = current.truncations
             data = await scheduler.background(partial(_read, records))
             is_same = self._current(tp, future) is current and current.truncations == truncations
-            if is_same and future.log_end_offset == end:
+            if is_same and future.log_end_offset == start:
                 self._append(current, future, data)
+                if future.log_end_offset >= end:
+                    return
 
     def _catch_up_now(self, current: UnifiedLog, future: UnifiedLog) -> bool:
         """Copy the last bit in one go; whether the future log has everything."""

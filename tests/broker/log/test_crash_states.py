@@ -8,17 +8,22 @@ import os
 
 import pytest
 
-from kctl.broker.log import cleaner
+from kctl.broker.log import cleaner, future_logs
 from kctl.broker.log.cleaned_transactions import CleanedTransactions
+from kctl.broker.log.future_logs import FutureLogs
 from kctl.broker.log.local_log import FlushJob, LocalLog
 from kctl.broker.log.log_loader import LogLoader
+from kctl.broker.log.log_manager import LogManager
 from kctl.broker.log.log_segment import LogSegment
+from kctl.broker.log.unified_log import UnifiedLog
+from kctl.protocol.error_codes import ApiError
 from kctl.records.record_batch import RecordBatch
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import CLEAN_SHUTDOWN_FILE
 from kctl.testing.sim_disk import NameOrder, SimDisk
 from tests.support.crash_compaction import CompactedLife
 from tests.support.crash_explorer import CrashFoundError, explore
+from tests.support.crash_moves import MovingLife
 
 SLOW_STATES = int(os.environ.get("KCTL_CRASH_STATES", "12000"))
 # States after which a planted bug must have been found.
@@ -47,6 +52,18 @@ def test_a_cleaner_killed_at_any_file_operation_leaves_a_log_that_opens(order):
 def test_many_kills_of_the_cleaner_leave_logs_that_open(order):
     states = SLOW_STATES // len(NameOrder)
     assert explore(order, states, first_seed=2000, life=CompactedLife) == states
+
+
+@pytest.mark.parametrize("order", NameOrder)
+def test_a_crash_at_any_moment_of_a_move_leaves_one_log_with_everything(order):
+    assert explore(order, 150, life=MovingLife) == 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", NameOrder)
+def test_many_crashes_of_moves_leave_one_log_with_everything(order):
+    states = SLOW_STATES // len(NameOrder)
+    assert explore(order, states, first_seed=3000, life=MovingLife) == states
 
 
 def forget_directories(monkeypatch):
@@ -188,6 +205,35 @@ def test_bug_planted_in_the_cleaner_is_found(monkeypatch, plant):
     plant(monkeypatch)
     with pytest.raises(CrashFoundError):
         explore(NameOrder.BY_DIRECTORY, STATES_PER_BUG, life=CompactedLife)
+
+
+def trust_torn_copies(monkeypatch):
+    """What was copied counts as it is found after a crash, with holes that the log has not."""
+    monkeypatch.setattr(future_logs, "cut_to_durable", lambda _: None)
+
+
+def leave_old_names(monkeypatch):
+    """The log that was left is away, but a power loss brings it back."""
+    monkeypatch.setattr(LogManager, "_give_up", LogManager._retire)
+
+
+def arrive_in_memory(monkeypatch):
+    """A log has its new place before it is on the disk."""
+    monkeypatch.setattr(UnifiedLog, "close", UnifiedLog.abandon)
+
+
+def forget_to_cut_the_copy(monkeypatch):
+    """The copy is not cut where the log is cut."""
+    monkeypatch.setattr(FutureLogs, "current_truncated", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "plant", [trust_torn_copies, leave_old_names, arrive_in_memory, forget_to_cut_the_copy]
+)
+def test_bug_planted_in_moves_is_found(monkeypatch, plant):
+    plant(monkeypatch)
+    with pytest.raises((CrashFoundError, ApiError)):
+        explore(NameOrder.BY_DIRECTORY, STATES_PER_BUG, life=MovingLife)
 
 
 def test_a_state_that_was_found_is_found_again(monkeypatch):

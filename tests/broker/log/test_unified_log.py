@@ -184,6 +184,19 @@ def test_a_read_of_no_bytes_is_no_part_of_a_batch(make_world):
     assert log.read(0, 1, **how).first_entry_incomplete
 
 
+def test_a_follower_begins_with_the_batch_in_whose_middle_the_leaders_log_starts(make_world):
+    """DeleteRecords cuts at any record; a replica that is made after that gets whole batches."""
+    world = make_world()
+    leader, follower = world.log(), world.log(TopicPartition("copy", 0))
+    append(leader, b"a", b"b", b"c", b"d")
+    leader.maybe_increment_log_start_offset(2)
+    follower.truncate_fully_and_start_at(2)
+    follower.append_as_follower(bytes_of(leader.read(2, 10**6, isolation=LOG_END)))
+    follower.update_high_watermark(4)
+    follower.maybe_increment_log_start_offset(2)
+    assert values_of(follower) == values_of(leader) == [(2, b"c"), (3, b"d")]
+
+
 def test_follower_keeps_what_the_leader_wrote(make_world):
     world = make_world()
     leader, follower = world.log(), world.log(TopicPartition("copy", 0))
