@@ -174,8 +174,8 @@ def has_controller(host: str, port: int) -> bool:
     body = struct.pack(">hhih", 3, 1, 7, 5) + b"probe" + struct.pack(">i", 0)
     with socket.create_connection((host, port), 5) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
-        stream = connection.makefile("rb")
-        answer = stream.read(struct.unpack(">i", stream.read(4))[0])
+        with connection.makefile("rb") as stream:
+            answer = stream.read(struct.unpack(">i", stream.read(4))[0])
     position, count = 8, struct.unpack_from(">i", answer, 4)[0]
     for _ in range(count):
         position += 4

@@ -4,6 +4,7 @@ A tool runs as in a process of its own (arguments, stdin, stdout, stderr, exit s
 `java/ToolRunner.java`.
 """
 
+import contextlib
 import struct
 import subprocess
 from dataclasses import dataclass
@@ -74,9 +75,11 @@ class JavaTools:
         self.close()
 
     def close(self) -> None:
-        self._process.stdin.close()
-        self._process.stdout.close()
+        # First the process: a pipe that broke, with bytes in it, does not close in good order.
         apache_kafka.stop(self._process)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
 
 
 def packed(text: str) -> bytes:
