@@ -39,9 +39,12 @@ class Cluster:
         new = NewTopic(topic, len(assignment), replica_assignment=[list(it) for it in assignment])
         self.admin.create_topics([new])[topic].result(30)
         self.until(lambda: self.replicas(topic) == [list(it) for it in assignment], "created")
-        producer = Producer({"bootstrap.servers": self.bootstrap})
         for number in range(len(assignment)):
-            producer.produce(topic, b"x" * record_bytes, partition=number)
+            self.produce(topic, record_bytes, number)
+
+    def produce(self, topic, record_bytes, number=0):
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer.produce(topic, b"x" * record_bytes, partition=number)
         assert producer.flush(30) == 0
 
     def replicas(self, topic):
@@ -82,7 +85,10 @@ def apache_brokers(directory):
 
         def broker(broker_id):
             home = directory / str(broker_id)
-            return apache_kafka.apache_broker(home, zookeeper.address, broker_id=broker_id)
+            return apache_kafka.apache_broker(
+                home, zookeeper.address, broker_id=broker_id,
+                settings={"log.dirs": f"{home}/logs,{home}/more"},
+            )  # fmt: skip
 
         with broker(1) as one, broker(2) as two, broker(3) as three:
             yield Cluster(f"{one},{two},{three}", zookeeper.address)
@@ -95,10 +101,16 @@ def kctl_cluster(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def apache_cluster(tmp_path_factory):
+def apache_homes(tmp_path_factory):
+    """Where Apache Kafka's brokers keep their log directories, `logs` and `more` each."""
+    return tmp_path_factory.mktemp("apache")
+
+
+@pytest.fixture(scope="module")
+def apache_cluster(apache_homes):
     if apache_kafka.libs() is None:
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
-    with apache_brokers(tmp_path_factory.mktemp("apache")) as cluster:
+    with apache_brokers(apache_homes) as cluster:
         yield cluster
 
 
@@ -197,6 +209,71 @@ def test_kctl_moves_replicas_by_znodes(request, tmp_path, kind):
     cluster.kctl("reassign", "verify", path, *reach)
     assert json.loads(cluster.kctl("reassign", "list", "-o", "json", *reach)) == []
     assert json.loads(cluster.kctl("throttle", "show", "-o", "json", *reach)) == []
+
+
+def moved_aside(directories, topic):
+    """The directory where t-0 is, the other one, and what a file says to have it there."""
+    source = next(it for it in directories if (it / f"{topic}-0").exists())
+    [other] = [it for it in directories if it != source]
+    return source, other
+
+
+def file_of_dirs(path, topic, broker_id, log_dir):
+    move = {"topic": topic, "partition": 0, "replicas": [broker_id], "log_dirs": [str(log_dir)]}
+    path.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    return ("--reassignment-json-file", path)
+
+
+def test_apaches_tools_move_a_replica_between_directories_of_a_kctl_broker(
+    java, reassign, tmp_path
+):
+    """
+    with a throttle; kafka-log-dirs shows it on its way; --verify takes the throttle off
+    """
+    directories = [tmp_path / "one", tmp_path / "two"]
+    setting = f"log.dirs={directories[0]},{directories[1]}"
+    with KctlBroker(tmp_path / "broker", "-c", setting, "-c", "replica.fetch.max.bytes=1000") as it:
+        cluster = Cluster(it.address, None)
+        cluster.create("dirs", (0,), record_bytes=500_000)
+        source, other = moved_aside(directories, "dirs")
+        reach = cluster.door("bootstrap-server")
+        flags = file_of_dirs(tmp_path / "plan.json", "dirs", 0, other)
+        out = reassign(*reach, "--execute", *flags, "--replica-alter-log-dirs-throttle", "1")
+        assert "Successfully started log directory move for: dirs-0-0" in out
+        cluster.produce("dirs", 1000)
+
+        def shown(log_dir):
+            told = java.run("kafka.admin.LogDirsCommand", *reach, "--describe", status=0).out
+            [broker] = json.loads(told.splitlines()[-1])["brokers"]
+            [found] = [it for it in broker["logDirs"] if it["logDir"] == str(log_dir)]
+            return [(it["partition"], it["isFuture"]) for it in found["partitions"]]
+
+        cluster.until(lambda: shown(other) == [("dirs-0", True)], "on its way")
+        assert shown(source) == [("dirs-0", False)]
+        assert "is still in progress" in reassign(*reach, "--verify", *flags)
+        reassign(
+            *reach, "--execute", "--additional", *flags,
+            "--replica-alter-log-dirs-throttle", "100000000",
+        )  # fmt: skip
+        cluster.until(lambda: shown(other) == [("dirs-0", False)], "arrived")
+        assert shown(source) == []
+        assert "completed successfully" in reassign(*reach, "--verify", *flags)
+        assert json.loads(cluster.kctl("throttle", "show", "-o", "json")) == []
+
+
+def test_kctl_moves_a_replica_between_directories_of_an_apache_broker(
+    apache_cluster, apache_homes, tmp_path
+):
+    cluster, home = apache_cluster, apache_homes / "2"
+    cluster.create("aside", (2,), record_bytes=500_000)
+    _, other = moved_aside([home / "logs", home / "more"], "aside")
+    _, path = file_of_dirs(tmp_path / "plan.json", "aside", 2, other)
+    words = ("reassign", "execute", path, "--wait", "-y", "--throttle", "50MB", "-o", "json")
+    [row] = json.loads(cluster.kctl(*words))
+    assert (row["after"], row["status"]) == (f"2:{other}", "moved")
+    assert (other / "aside-0").exists()
+    cluster.kctl("reassign", "verify", path)
+    assert json.loads(cluster.kctl("throttle", "show", "-o", "json")) == []
 
 
 def test_leaders_elected_by_apaches_tool_and_by_kctl_are_the_same(kctl_cluster, java, tmp_path):
