@@ -12,6 +12,12 @@ from typing import Any
 from kctl.broker.request import Request
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kctl.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
@@ -63,6 +69,8 @@ def error_answer(request: Request, code: ErrorCode) -> Message:
     """What refuses `request`. Not for Metadata, see `mark_metadata`."""
     if request.api_key == ApiKey.DESCRIBE_LOG_DIRS:
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
+    if isinstance(request.body, AlterReplicaLogDirsRequest):
+        return _refused_moves(request.body, code)
     response_class = _APIS[request.api_key].response_class
     answer: Message = _mirrored(response_class, request.body, code)
     if isinstance(answer, FetchResponse):
@@ -73,6 +81,23 @@ def error_answer(request: Request, code: ErrorCode) -> Message:
             # ElectLeaders v0 has errors of partitions only.
             setattr(answer, field.name, getattr(response_class(), field.name))
     return answer
+
+
+def _refused_moves(asked: AlterReplicaLogDirsRequest, code: ErrorCode) -> Message:
+    # The request is by directory, the answer by topic.
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=it, error_code=int(code))
+                    for it in topic.partitions
+                ],
+            )
+            for directory in asked.dirs
+            for topic in directory.topics
+        ]
+    )
 
 
 def mark_metadata(answer: Message | None, code: ErrorCode) -> None:
