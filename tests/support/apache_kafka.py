@@ -51,20 +51,24 @@ def libs(version: str = "2.7.2", *, fetch: bool = False) -> Path | None:
     given = os.environ.get("KAFKA_LIBS") if version == "2.7.2" else None
     if given:
         return Path(given)
-    home = cache_dir() / f"kafka-{version}"
+    is_old = version.startswith("2.")
+    pom = POM.format(
+        version=version,
+        slf4j="slf4j-log4j12" if is_old else "slf4j-reload4j",
+        slf4j_version="1.7.30" if is_old else "1.7.36",
+    )
+    return jars_of(f"kafka-{version}", pom, fetch=fetch)
+
+
+def jars_of(name: str, pom: str, *, fetch: bool) -> Path | None:
+    """The folder with all jars that `pom` depends on, or None if they are not there."""
+    home = cache_dir() / name
     if (home / "complete").exists():
         return home / "libs"
     if not fetch or not shutil.which("mvn"):
         return None
     home.mkdir(parents=True, exist_ok=True)
-    is_old = version.startswith("2.")
-    (home / "pom.xml").write_text(
-        POM.format(
-            version=version,
-            slf4j="slf4j-log4j12" if is_old else "slf4j-reload4j",
-            slf4j_version="1.7.30" if is_old else "1.7.36",
-        )
-    )
+    (home / "pom.xml").write_text(pom)
     subprocess.run(
         ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"],
         cwd=home,
@@ -76,8 +80,9 @@ def libs(version: str = "2.7.2", *, fetch: bool = False) -> Path | None:
 
 
 def java_command(
-    version: str, main_class: str, *, level: str = "WARN", heap: str = "256M", flags=SMALL_JVM
-):
+    version: str, main_class: str, *, level: str = "WARN", heap: str = "256M", flags=SMALL_JVM,
+    more_jars: Path | None = None,
+):  # fmt: skip
     """The command line that runs a class of Apache Kafka `version`."""
     folder = libs(version)
     if folder is None:
@@ -87,7 +92,8 @@ def java_command(
     settings.write_text(LOG4J.format(level=level))
     return [
         "java", f"-Xmx{heap}", *flags,
-        f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class,
+        f"-Dlog4j.configuration=file:{settings}",
+        "-cp", f"{folder}/*" if more_jars is None else f"{folder}/*:{more_jars}/*", main_class,
     ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Spark's own Kafka source for tests: its jars.
 
-`python tests/support/spark_kafka.py` fetches them from Maven Central; tests that need them are
+`python -m tests.support.spark_kafka` fetches them from Maven Central; tests that need them are
 skipped where they are not.
 """
 
