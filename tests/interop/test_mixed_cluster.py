@@ -27,6 +27,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.retry.backoff.ms": "200",
 }
+FORMAT = "log.message.format.version"
 PATIENCE_S = 60
 KCTL = (1, 2)
 APACHE = (3, 4)
@@ -36,6 +37,7 @@ class MixedCluster:
     """Brokers by id: those below 3 are kctl."""
 
     def __init__(self, directory, zookeeper):
+        self.settings = dict(SETTINGS)
         self.directory = directory
         self.zookeeper = zookeeper
         self.stack = ExitStack()
@@ -47,7 +49,7 @@ class MixedCluster:
             home = self.directory / str(broker_id)
             stack = self.stops[broker_id] = ExitStack()
             if broker_id in KCTL:
-                arguments = [f"{key}={value}" for key, value in SETTINGS.items()]
+                arguments = [f"{key}={value}" for key, value in self.settings.items()]
                 options = [word for argument in arguments for word in ("-c", argument)]
                 broker = KctlBroker(
                     home, "--zookeeper", self.zookeeper, "-c", f"broker.id={broker_id}", *options
@@ -57,7 +59,7 @@ class MixedCluster:
             else:
                 self.addresses[broker_id] = stack.enter_context(
                     apache_kafka.apache_broker(
-                        home, self.zookeeper, broker_id=broker_id, settings=SETTINGS
+                        home, self.zookeeper, broker_id=broker_id, settings=self.settings
                     )
                 )
         return self
@@ -81,10 +83,10 @@ class MixedCluster:
         return ",".join(self.addresses.values())
 
     def metadata(self, topic):
-        """{partition: (leader, set of ISR)} as a broker tells."""
+        """{partition: (leader, ISR in order)} as a broker tells."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         found = admin.list_topics(topic, timeout=10).topics[topic].partitions
-        return {number: (p.leader, set(p.isrs)) for number, p in found.items()}
+        return {number: (p.leader, tuple(sorted(p.isrs))) for number, p in found.items()}
 
     def until(self, condition, what):
         deadline = time.monotonic() + PATIENCE_S
@@ -98,14 +100,28 @@ class MixedCluster:
         new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas)
         admin.create_topics([new])[topic].result(30)
         self.until(
-            lambda: [isr for _, isr in self.metadata(topic).values()] == list(map(set, assignment)),
+            lambda: (
+                [isr for _, isr in self.metadata(topic).values()]
+                == [tuple(sorted(it)) for it in assignment]
+            ),
             "all replicas in sync",
         )
+
+    def delete(self, topic):
+        """And wait until no directory of it is left."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        self.until(lambda: not list(self.directory.glob(f"*/**/{topic}-0")), "deleted")
 
     def produce(self, topic, count, tag):
         """Records acknowledged by all in-sync replicas, of an idempotent producer."""
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 5}
+            {
+                "bootstrap.servers": self.bootstrap,
+                # Records before Kafka 0.11 know no producers.
+                "enable.idempotence": self.settings.get(FORMAT) != "0.10.2",
+                "linger.ms": 5,
+            }
         )
         failed = []
         for number in range(count):
@@ -189,13 +205,45 @@ def test_brokers_of_both_kinds_lead_follow_and_replace_each_other(cluster, first
         expected += [f"{tag}-{n}" for n in range(1000)]
         cluster.start(gone)
         cluster.until(
-            lambda: all(isr == {1, 2, 3} for _, isr in cluster.metadata("t").values()),
+            lambda: all(isr == (1, 2, 3) for _, isr in cluster.metadata("t").values()),
             f"{gone} in sync again",
         )
     assert sorted(cluster.values("t", 2)) == sorted(expected)
     cluster.close()
     for partition in (0, 1):
         assert len({cluster.digest(broker, "t", partition) for broker in (1, 2, 3)}) == 1
+
+
+@pytest.mark.parametrize("release", ["0.10.2", "1.1", "2.3", "2.5"])
+def test_a_cluster_that_speaks_an_older_protocol_is_led_by_either_kind(cluster, release):
+    """
+    as in the middle of an upgrade: requests of the controller in older versions, ISRs by znode
+    Apache is controller; stops, and kctl takes over; comes back
+    a topic is deleted under each of them
+    """
+    cluster.settings["inter.broker.protocol.version"] = release
+    cluster.settings[FORMAT] = release
+    cluster.start(3, 1)
+    cluster.create("t", [1, 3], [3, 1])
+    cluster.create("gone", [1, 3])
+    cluster.produce("t", 1000, "a")
+    cluster.delete("gone")
+    cluster.stop(3)
+    cluster.until(lambda: set(cluster.metadata("t").values()) == {(1, (1,))}, "3 replaced")
+    cluster.produce("t", 1000, "b")
+    cluster.start(3)
+    cluster.until(lambda: {isr for _, isr in cluster.metadata("t").values()} == {(1, 3)}, "back")
+    cluster.create("gone", [3, 1])
+    cluster.delete("gone")
+    cluster.stop(1)
+    cluster.until(lambda: set(cluster.metadata("t").values()) == {(3, (3,))}, "1 replaced")
+    cluster.produce("t", 1000, "c")
+    cluster.start(1)
+    cluster.until(lambda: {isr for _, isr in cluster.metadata("t").values()} == {(1, 3)}, "back")
+    assert len(cluster.values("t", 2)) == 3000
+    cluster.close()
+    for partition in (0, 1):
+        assert len({cluster.digest(broker, "t", partition) for broker in (1, 3)}) == 1
 
 
 class Load:
@@ -270,7 +318,7 @@ def test_every_role_is_killed_under_load_and_nothing_acknowledged_is_lost(cluste
             cluster.until(lambda before=before: load.count > before + 500, "load goes on")
             cluster.start(victim)
             cluster.until(
-                lambda: all(isr == {1, 2, 3} for _, isr in cluster.metadata("t").values()),
+                lambda: all(isr == (1, 2, 3) for _, isr in cluster.metadata("t").values()),
                 f"{victim} in sync again",
             )
     assert load.failed == []
