@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_segment import LogSegment
+from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
@@ -174,7 +174,7 @@ class LogLoader:
         # What a compacted segment says of producers is not what the log says.
         producers, self._producers = self._producers, self._make_producers()
         self._bring_producers_to(base_offset)
-        self._recover_segment(swap, is_last=False)
+        self._recover_segment(swap, base_offset + RELATIVE_OFFSET_MAX + 1)
         self._producers = producers
         _flush_indexes(swap)
         next_offset = swap.read_next_offset()
@@ -252,7 +252,8 @@ class LogLoader:
                 )
                 self._producers.take_snapshot()
             is_last = number == len(suspects) - 1
-            cut, end = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
+            next_base_offset = None if is_last else suspects[number + 1].base_offset
+            cut, end = self._recover_segment(segment, next_base_offset, recovery_point)
             if cut:
                 self._report_cut(segment, cut)
             if not is_last and (cut or self._is_gap(end, suspects[number + 1], recovery_point)):
@@ -289,22 +290,22 @@ class LogLoader:
             return
         self._trace.warning(f"{segment.path(LOG_SUFFIX)}: its index is missing and is rebuilt")
         self._bring_producers_to(base_offset)
-        is_last = segment is self._segments.active
-        cut, _ = self._recover_segment(segment, is_last=is_last, trusted_end=recovery_point)
+        following = [it.base_offset for it in self._segments.all if it.base_offset > base_offset]
+        cut, _ = self._recover_segment(segment, min(following, default=None), recovery_point)
         _flush_indexes(segment)
         if cut:
             self._report_cut(segment, cut)
             self._needs_recovery = True
 
     def _recover_segment(
-        self, segment: LogSegment, *, is_last: bool, trusted_end: int = 0
+        self, segment: LogSegment, next_base_offset: int | None, trusted_end: int = 0
     ) -> tuple[int, int]:
         return recover_segment(
             segment,
             self._producers,
             self._epochs,
             self._request.config.index_interval_bytes,
-            is_last=is_last,
+            next_base_offset=next_base_offset,
             # What the log start offset gave up need not be there.
             trusted_end=trusted_end if trusted_end > self._log_start_offset else 0,
         )

@@ -19,12 +19,21 @@ from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.errors import CorruptDataError
 from kctl.records.control import ControlRecordType, EndTransactionMarker, read_marker
 from kctl.records.memory_records import Batch
-from kctl.records.record_batch import NO_TIMESTAMP, RecordBatch
+from kctl.records.record_batch import (
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    PREFIX,
+    RECORD_BATCH_OVERHEAD,
+    RecordBatch,
+)
 from kctl.storage.damage import Damage, DamageKind, classify_damage, has_lost_sector
 from kctl.storage.layout import LOG_SUFFIX
 from kctl.storage.offset_index import OffsetPosition
 from kctl.storage.time_index import TimestampOffset
 from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+# What is left of a damaged segment is asked whether it is one batch up to this size.
+WHOLE_BATCH_BYTES_MAX = 64 * 1024 * 1024
 
 
 class RotError(CorruptDataError):
@@ -38,6 +47,8 @@ class _Progress:
     position: int
     # The lowest offset that the next batch may begin with.
     next_offset: int
+    # Where the next segment begins, or the last offset that fits this one.
+    end_offset_max: int
     last_index_entry: int = 0
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = 0
@@ -66,15 +77,19 @@ def recover_segment(
     epochs: LeaderEpochFileCache,
     index_interval_bytes: int,
     *,
-    is_last: bool,
+    next_base_offset: int | None,
     trusted_end: int,
 ) -> tuple[int, int]:
     """Recover `segment`; how many bytes were cut, and the offset behind its last batch.
 
     RotError if cutting would lose what was durable: offsets below `trusted_end`, or a batch that
-    valid ones follow. `is_last`: no segment follows this one.
+    valid ones follow. `next_base_offset`: where the segment behind this one begins; None: this is
+    the last.
     """
-    progress = _Progress(0, segment.base_offset)
+    end_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX + 1
+    if next_base_offset is not None:
+        end_offset_max = min(end_offset_max, next_base_offset)
+    progress = _Progress(0, segment.base_offset, end_offset_max)
     batches = segment.records.batches()
     while True:
         try:
@@ -98,6 +113,7 @@ def recover_segment(
         producers.map_end_offset = max(producers.map_end_offset, last_offset + 1)
         progress.position = position + batch.size
         progress.next_offset = last_offset + 1
+    is_last = next_base_offset is None
     cut = _cut(segment, progress, is_last=is_last, trusted_end=trusted_end)
     progress.add_time_entry()
     segment.offset_index.replace_entries(progress.offset_entries)
@@ -178,7 +194,7 @@ def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:
         raise CorruptDataError(
             f"{place}: offset {first_offset} where {progress.next_offset} or more was expected"
         )
-    if batch.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+    if batch.last_offset >= progress.end_offset_max:
         raise CorruptDataError(f"{place}: offset {batch.last_offset} does not fit the segment")
 
 
@@ -196,9 +212,13 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
     path = segment.path(LOG_SUFFIX)
     damage = classify_damage(segment.records, progress.position, progress.next_offset)
     is_rot = damage.kind is DamageKind.ROT or progress.next_offset < trusted_end
-    if damage.kind is DamageKind.TORN_TAIL and not is_last and not is_rot:
-        # A segment that was rolled ends with a whole batch, unless a crash tore it.
-        is_rot = not _is_torn(segment, progress)
+    if damage.kind is DamageKind.TORN_TAIL and not is_rot:
+        if _has_wrong_length(segment, progress.position):
+            progress.complaint = "the batch is whole, but its length is wrong"
+            is_rot = True
+        elif not is_last:
+            # A segment that was rolled ends with a whole batch, unless a crash tore it.
+            is_rot = not _is_torn(segment, progress)
     if is_rot:
         raise RotError(
             f"{path} is damaged at position {progress.position} (offset {progress.next_offset}): "
@@ -207,6 +227,18 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
             hint="restore this replica from another one, or remove the damaged files yourself",
         )
     return segment.cut(progress.position)
+
+
+def _has_wrong_length(segment: LogSegment, position: int) -> bool:
+    """Whether all that is left is one batch, and only its length, which no checksum covers, says
+    otherwise. No crash leaves that."""
+    left = segment.size - position
+    if not RECORD_BATCH_OVERHEAD <= left <= WHOLE_BATCH_BYTES_MAX:
+        return False
+    data = bytearray(segment.records.file.pread(left, position))
+    base_offset, length = PREFIX.unpack_from(data)
+    PREFIX.pack_into(data, 0, base_offset, left - LOG_OVERHEAD)
+    return length != left - LOG_OVERHEAD and RecordBatch(data).is_crc_valid()
 
 
 def _is_torn(segment: LogSegment, progress: _Progress) -> bool:

@@ -174,17 +174,31 @@ def test_damage_below_the_recovery_point_is_rot_even_at_the_end(world, directory
     assert TP in world.manager.damaged
 
 
-def test_rolled_segment_that_ends_with_a_rotten_batch_keeps_the_later_ones(world, directory):
+@pytest.mark.parametrize("byte", [0, 6, 8, 10, 11, 16, 17, 60, BATCH - 1])
+def test_rolled_segment_that_ends_with_a_rotten_batch_keeps_the_later_ones(world, directory, byte):
+    """Found by simulation, byte 10: a length that leads behind the file's end seemed torn."""
     log = world.log()
     fill(log, 60)
     base = log.segments[1].base_offset
     data = bytearray((directory / file_name(base, ".log")).read_bytes())
-    data[-1] ^= 1
+    data[byte - BATCH] ^= 0x40
     (directory / file_name(base, ".log")).write_bytes(data)
     world.crash()
     world.start()
     assert TP in world.manager.damaged
     assert len(list(directory.glob("*.log"))) == 3
+
+
+@pytest.mark.parametrize("byte", [8, 10, 11])
+def test_last_batch_of_which_only_the_length_is_wrong_is_not_cut(world, directory, byte):
+    fill(world.log(), 20)
+    world.crash()
+    data = bytearray((directory / LOG).read_bytes())
+    data[byte - BATCH] ^= 0x80
+    (directory / LOG).write_bytes(data)
+    world.start()
+    with pytest.raises(StorageError, match="the batch is whole, but its length is wrong"):
+        world.log()
 
 
 def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(world, directory):
