@@ -121,7 +121,7 @@ class ReplicaAlterLogDirsManager:
         for change in changes:
             tp = change.topic_partition
             future = self._logs.futures.get(tp)
-            if change.role is Role.NONE:
+            if change.role in (Role.NONE, Role.OFFLINE):
                 self._moving.pop(tp, None)
             elif future is not None:
                 self._start(tp, future)

@@ -41,7 +41,8 @@ PARTITIONS_PER_TURN = 250
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """A partition that this broker now leads, follows, or no longer holds (Role.NONE)."""
+    """A partition that this broker now leads, follows, no longer holds (NONE), or lost the files
+    of (OFFLINE)."""
 
     topic_partition: TopicPartition
     role: Role
@@ -79,9 +80,11 @@ class Leadership:
         self._log_config = log_config
         self._broker_epoch = broker_epoch
         self._listeners: list[RoleListener] = []
+        replica_manager.on_offline = self._went_offline
 
     def on_role_change(self, listener: RoleListener) -> None:
-        """Call `listener` with the changes of each request, after all of them are made."""
+        """Call `listener` with the changes of each request, after all of them are made; and with
+        what a failed log directory took offline."""
         self._listeners.append(listener)
 
     # --- LeaderAndIsr ------------------------------------------------------------------------
@@ -196,22 +199,22 @@ class Leadership:
     # --- UpdateMetadata ----------------------------------------------------------------------
 
     def resign_outdated(self, states: Iterable[tuple[str, UpdateMetadataPartitionState]]) -> None:
-        """Cease to lead what somebody else leads in a newer epoch.
+        """Cease to lead what somebody else leads in a newer epoch, and to follow what has replicas
+        elsewhere only.
 
         The request to stop may be lost with the controller that sent it, and the next one does not
-        know of a replica that is in no assignment any more: it would lead for ever, and let its
-        clients wait. (In Apache Kafka 2.7.2 it does, until its broker is restarted.)
+        know of a replica that is in no assignment any more: it would lead or follow for ever, and
+        let its clients wait. (In Apache Kafka 2.7.2 it does, until its broker is restarted.)
         """
         replicas = self._replicas
+        broker_id = replicas.broker_id
         changes = []
         for topic, state in states:
             partition = replicas.partitions.get((topic, state.partition_index))
-            if (
-                partition is not None
-                and partition.role is Role.LEADER
-                and state.leader != replicas.broker_id
-                and state.leader_epoch > partition.leader_epoch
-            ):
+            if partition is None or state.leader_epoch <= partition.leader_epoch:
+                continue
+            leads = partition.role is Role.LEADER and state.leader != broker_id
+            if leads or (partition.role is Role.FOLLOWER and broker_id not in state.replicas):
                 partition.resign()
                 changes.append(
                     RoleChange(partition.topic_partition, Role.NONE, partition.leader_epoch)
@@ -228,6 +231,12 @@ class Leadership:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         self._replicas.controller_epoch = controller_epoch
         return ErrorCode.NONE
+
+    def _went_offline(self, partitions: Sequence[Partition]) -> None:
+        """Whoever coordinates, follows or moves them must not go on as if nothing had happened."""
+        self._announce(
+            [RoleChange(it.topic_partition, it.role, it.leader_epoch) for it in partitions]
+        )
 
     def _announce(self, changes: Sequence[RoleChange]) -> None:
         if not changes:

@@ -81,6 +81,8 @@ class ReplicaManager:
         self.controller_epoch = 0
         # A follower fetched from a partition led here: perhaps it has caught up.
         self.on_follower_fetch: Callable[[Partition, int], object] = _nobody_asks
+        # Partitions lost their log directory.
+        self.on_offline: Callable[[Sequence[Partition]], object] = _nobody_minds
         # What followers that catch up may be sent; None: as much as they ask for.
         self.leader_quota: ReplicationQuota | None = None
         # replica.selector.class; None: this broker serves whoever asks it.
@@ -520,18 +522,34 @@ class ReplicaManager:
             self.log_manager.handle_log_dir_failure(partition.log.log_directory, str(error))
         else:
             self._trace.warning(f"{partition.topic_partition} is offline: {error}")
-        partition.mark_offline()
+        if partition.role is not Role.OFFLINE:
+            self._go_offline([partition])
 
     def _log_dir_failed(self, log_dir: str, _reason: str) -> None:
         """KIP-112: what lies in the directory is offline; the rest is served on."""
-        for partition in self.partitions.values():
-            if partition.log is not None and partition.log.log_directory == log_dir:
-                partition.mark_offline()
-                self.wake(partition.topic_partition)
+        self._go_offline(
+            [
+                partition
+                for partition in self.partitions.values()
+                if partition.log is not None and partition.log.log_directory == log_dir
+            ]
+        )
+
+    def _go_offline(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            partition.mark_offline()
+        # Not now: whoever is told may be in the middle of the very append that failed.
+        self._scheduler.call_soon(self.on_offline, partitions)
+        for partition in partitions:
+            self.wake(partition.topic_partition)
 
 
 def _nobody_asks(_partition: Partition, _broker_id: int) -> None:
     """A broker on its own has no ISR to care for."""
+
+
+def _nobody_minds(_partitions: Sequence[Partition]) -> None:
+    """Nothing goes on that would have to end."""
 
 
 def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
