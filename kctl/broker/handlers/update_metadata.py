@@ -5,7 +5,8 @@ Behaviour:
   registration STALE_BROKER_EPOCH; neither changes anything.
 - Groups forget their offsets of partitions that are being deleted; a StopReplica does not do so,
   as it deletes the logs of replicas that were moved elsewhere, too.
-- What this broker leads in an older epoch than the one told is led by it no more.
+- What this broker leads in an older epoch than the one told is led by it no more, nor followed if
+  it is no replica.
 - Requests that wait for a topic to come or go are answered by what this brings.
 
 Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible).

@@ -230,9 +230,9 @@ def test_old_controllers_and_old_leader_epochs_are_not_obeyed(make_world):
     assert [change.role for change in world.changes] == [Role.LEADER]
 
 
-def metadata(leader, leader_epoch):
+def metadata(leader, leader_epoch, replicas=(1, 2)):
     state = UpdateMetadataPartitionState(
-        partition_index=0, leader=leader, leader_epoch=leader_epoch
+        partition_index=0, leader=leader, leader_epoch=leader_epoch, replicas=list(replicas)
     )
     return [("t", state), ("unknown", state)]
 
@@ -251,6 +251,19 @@ def test_who_hears_of_a_newer_leader_leads_no_more(make_world):
     assert world.changes[-1].role is Role.NONE
     assert world.lead(leader=3, epoch=2, isr=(3,), replicas=(1, 3)) == 0
     assert world.partition.role is Role.FOLLOWER
+
+
+def test_who_hears_that_replicas_are_elsewhere_follows_no_more(make_world):
+    """Found by simulation: consumers read from it, and were never told of what came later."""
+    world = make_world()
+    world.lead(leader=2, epoch=3, isr=(1, 2), replicas=(1, 2))
+    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
+    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=3, replicas=(3,)))
+    assert fetch(world, 0, rack="")[0].error_code == 0
+    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=4, replicas=(3,)))
+    assert fetch(world, 0, rack="")[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.changes[-1].role is Role.NONE
+    assert stop_replica(world, delete=True).partition_errors[0].error_code == 0
 
 
 def stop_replica(world, *, delete, leader_epoch=9, broker_epoch=7):
