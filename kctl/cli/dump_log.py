@@ -23,6 +23,14 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.log_filters import FilterFactory, FilterOptions
 from kctl.cli.output import Output, OutputFormat
+from kctl.cli.spark import (
+    DEFAULT_MASTER,
+    ConfOption,
+    MasterOption,
+    SparkOption,
+    SparkWords,
+    check_spark_options,
+)
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,6 +74,7 @@ Examples:
   kctl dump-log --group billing --print-data-log /data
   kctl dump-log --where --group billing /data
   kctl dump-log --stats /data/orders-0
+  kctl dump-log --stats --spark --master spark://head:7077 /nfs/data
   kctl dump-log --format kafka --deep-iteration /data/orders-0/*.log
 """
 
@@ -373,6 +382,9 @@ def _command(
     verify_index_only: VerifyIndexOption = False,
     index_sanity_check: SanityOption = False,
     max_message_size: MaxMessageSizeOption = None,
+    spark: SparkOption = False,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
 ) -> None:
     @guarded
     def run() -> int:
@@ -393,15 +405,16 @@ def _command(
             ShapeWords(key_as, key_schema, key_message, "key"),
             ShapeWords(value_as, schema, message, "value"),
         )
-        if shapes is not None and dump_format is DumpFormat.KAFKA:
-            raise UsageError("--format kafka is kafka-dump-log's text: no --key-as, no --value-as")
         request = DumpRequest(
             _all_paths(paths, files),
             print_data_log or offsets_decoder or transaction_log_decoder or shapes is not None,
             deep_iteration, decoder, dump_format, is_hex, filters, positive(limit, "--limit"),
             is_followed, shapes, verify_index_only,
         )  # fmt: skip
-        return _dispatch(request, is_stats=is_stats, is_where=is_where, is_sane=index_sanity_check)
+        return _dispatch(
+            request, SparkWords(spark, master, conf), is_stats=is_stats, is_where=is_where,
+            is_sane=index_sanity_check,
+        )  # fmt: skip
 
     run()
 
@@ -413,19 +426,30 @@ def _all_paths(paths: list[str] | None, files: str | None) -> list[str]:
     return found
 
 
-def _dispatch(request: DumpRequest, *, is_stats: bool, is_where: bool, is_sane: bool) -> int:
+def _show_stats(request: DumpRequest, spark: SparkWords) -> int:
+    from kctl.cli.log_stats import show_stats
+
+    is_json = request.dump_format in (DumpFormat.JSON, DumpFormat.NDJSON)
+    kind = OutputFormat.JSON if is_json else OutputFormat.TABLE
+    return show_stats(Output(kind), request.paths, 10, spark)
+
+
+def _dispatch(
+    request: DumpRequest, spark: SparkWords, *, is_stats: bool, is_where: bool, is_sane: bool
+) -> int:
+    if request.shapes is not None and request.dump_format is DumpFormat.KAFKA:
+        raise UsageError("--format kafka is kafka-dump-log's text: no --key-as, no --value-as")
+    check_spark_options(spark.master, spark.conf, is_wanted=spark.is_wanted)
+    if is_stats:
+        return _show_stats(request, spark)
+    if spark.is_wanted:
+        raise UsageError("--spark goes with --stats")
     output = Output()
     if is_where:
         from kctl.cli.holders import show_holders
 
         filters = request.filters
         return show_holders(output, request.paths, filters.group, filters.transactional_id)
-    if is_stats:
-        from kctl.cli.log_stats import show_stats
-
-        is_json = request.dump_format in (DumpFormat.JSON, DumpFormat.NDJSON)
-        kind = OutputFormat.JSON if is_json else OutputFormat.TABLE
-        return show_stats(Output(kind), request.paths, 10)
     if is_sane:
         from kctl.cli.index_checks import check_sanity
 

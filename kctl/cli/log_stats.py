@@ -7,6 +7,7 @@ from kctl.cli.output import Output, OutputFormat, Table
 from kctl.cli.units import format_instant
 
 if TYPE_CHECKING:
+    from kctl.cli.spark import SparkWords
     from kctl.dump.stats import LogStats
 
 _BAR_WIDTH = 40
@@ -15,26 +16,45 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 _MINUTE_MS = 60_000
 
 
-def show_stats(output: Output, paths: list[str], top: int) -> int:
+def show_stats(output: Output, paths: list[str], top: int, spark: "SparkWords") -> int:
     """Print the figures of the .log files at or below `paths`; FAILED if some are damaged."""
-    from kctl.dump.dump import classify, find_files
-    from kctl.dump.stats import LogStats
-    from kctl.dump.values import FileKind
-    from kctl.runtime.real.disk import RealDisk
-
-    disk = RealDisk()
-    stats = LogStats()
-    for path in paths:
-        for file in find_files(disk, path):
-            found = classify(file)
-            if found is not None and found[0] is FileKind.LOG:
-                stats.add_file(disk, file, found[1] or 0)
+    stats = _on_spark(paths, spark) if spark.is_wanted else _here(paths)
     document = stats_document(stats, top)
     if output.format is OutputFormat.TABLE:
         output.write(stats_text(stats, document))
     else:
         output.show_one(document, [], name="files")
     return FAILED if stats.damaged_places else DONE
+
+
+def _here(paths: list[str]) -> "LogStats":
+    from kctl.dump.stats import LogStats
+    from kctl.runtime.real.disk import RealDisk
+
+    stats = LogStats()
+    for file, base_offset in _log_files(paths):
+        stats.add_file(RealDisk(), file, base_offset)
+    return stats
+
+
+def _on_spark(paths: list[str], spark: "SparkWords") -> "LogStats":
+    from kctl.cli.spark import absolute, spark_session
+    from kctl.export.spark.forensics import stats_on_spark
+
+    files = _log_files(absolute(paths))
+    with spark_session(spark.master, spark.conf) as session:
+        return stats_on_spark(session, files)
+
+
+def _log_files(paths: list[str]) -> list[tuple[str, int]]:
+    """The .log files and their base offsets."""
+    from kctl.dump.dump import classify, find_files
+    from kctl.dump.values import FileKind
+    from kctl.runtime.real.disk import RealDisk
+
+    disk = RealDisk()
+    found = [(file, classify(file)) for path in paths for file in find_files(disk, path)]
+    return [(file, it[1] or 0) for file, it in found if it is not None and it[0] is FileKind.LOG]
 
 
 def stats_document(stats: "LogStats", top: int) -> dict[str, Any]:

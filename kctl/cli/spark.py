@@ -1,7 +1,9 @@
 """What commands with `--spark` share: its options, and a session that ends with the command."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,20 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWords:
+    """The options together."""
+
+    is_wanted: bool = False
+    master: str = DEFAULT_MASTER
+    conf: list[str] | None = None
+
+
+def absolute(paths: Iterable[str]) -> list[str]:
+    """The paths as executors understand them, whose directory is another."""
+    return [str(Path.cwd() / path) for path in paths]
 
 
 def check_spark_options(master: str, conf: list[str] | None, *, is_wanted: bool) -> None:

@@ -9,6 +9,14 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
+from kctl.cli.spark import (
+    DEFAULT_MASTER,
+    ConfOption,
+    MasterOption,
+    SparkOption,
+    absolute,
+    check_spark_options,
+)
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +57,9 @@ def verify_log(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what a broker and what repair-log would do.")
     ] = False,
+    spark: SparkOption = False,
+    master: MasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
 ) -> int:
     """Check the files of a log directory without a broker: segments, indexes, snapshots, epochs,
     checkpoints, and whether they agree.
@@ -64,10 +75,14 @@ def verify_log(
       kctl verify-log --quick -j 8 /data
       kctl verify-log -o json /data/orders-0
       kctl verify-log /data/orders-0 --compare /mnt/broker2/orders-0
+      kctl verify-log --spark --master spark://head:7077 /nfs/data
       kctl verify-log --replicas orders payments -b broker1:9092
     """
     if compare is not None and (replicas or len(paths) != 1):
         raise UsageError("--compare takes one PATH and one directory")
+    check_spark_options(master, conf, is_wanted=spark)
+    if spark and (replicas or compare is not None):
+        raise UsageError("--spark verifies directories; it compares none")
     if replicas:
         from kctl.cli.verify_replicas import verify_replicas
 
@@ -77,8 +92,12 @@ def verify_log(
     from kctl.dump.verify import plan
     from kctl.runtime.real.disk import RealDisk
 
-    wanted = plan(RealDisk(), paths, with_records=not is_quick)
-    verified = _verify(wanted, positive(jobs, "--jobs"))
+    named = absolute(paths) if spark else paths
+    wanted = plan(RealDisk(), named, with_records=not is_quick)
+    if spark:
+        verified = _verify_on_spark(wanted, master, conf)
+    else:
+        verified = _verify(wanted, positive(jobs, "--jobs"))
     return _show(session.output, wanted, verified, is_explained=explain)
 
 
@@ -93,6 +112,17 @@ def _verify(wanted: "VerifyPlan", jobs: int | None) -> "list[VerifiedPartition]"
         found = list(map_in_processes(_work, units, jobs or core_count(), bar.update))
     finally:
         bar.close()
+    return sorted(found, key=lambda it: it.directory)
+
+
+def _verify_on_spark(
+    wanted: "VerifyPlan", master: str, conf: list[str] | None
+) -> "list[VerifiedPartition]":
+    from kctl.cli.spark import spark_session
+    from kctl.export.spark.forensics import verify_on_spark
+
+    with spark_session(master, conf) as session:
+        found = verify_on_spark(session, sorted(wanted.units, key=lambda unit: -unit.size))
     return sorted(found, key=lambda it: it.directory)
 
 

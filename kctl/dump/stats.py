@@ -7,6 +7,7 @@ is exact as long as no window has more than WINDOW_KEYS_KEPT different keys).
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -24,6 +25,15 @@ _SIZE_BUCKETS = 32
 _MINUTE_MS = 60_000
 # Of one window; more are sorted instead of counted.
 _MINUTES_MAX = 1_000_000
+
+
+_SUMS = (
+    "files", "size", "batches", "records", "control_batches", "transactional_batches",
+    "damaged_places", "null_keys", "null_values", "key_bytes", "value_bytes",
+)  # fmt: skip
+_BOUNDS: dict[str, Any] = {
+    "first_offset": min, "last_offset": max, "min_timestamp": min, "max_timestamp": max,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -66,6 +76,22 @@ class LogStats:
     # Records by minute since 1970.
     minutes: Counter[int] = field(default_factory=Counter)
     keys: Counter[bytes] = field(default_factory=Counter)
+
+    def add(self, other: "LogStats") -> None:
+        """Take in the figures of other files."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, choose in _BOUNDS.items():
+            both = [it for it in (getattr(self, name), getattr(other, name)) if it is not None]
+            setattr(self, name, choose(both, default=None))
+        for codec, facts in other.by_codec.items():
+            mine = self.by_codec.setdefault(codec, CodecStats())
+            for name in CodecStats.__slots__:
+                setattr(mine, name, getattr(mine, name) + getattr(facts, name))
+        self.batch_sizes = [a + b for a, b in zip(self.batch_sizes, other.batch_sizes, strict=True)]
+        self.minutes.update(other.minutes)
+        self.keys.update(other.keys)
+        self._forget_rare_keys()
 
     def add_file(self, disk: Disk, path: str, base_offset: int) -> None:
         """Take in one .log file."""
@@ -148,5 +174,8 @@ class LogStats:
             order = pc.select_k_unstable(counts, WINDOW_KEYS_KEPT, [("", "descending")])
             values, counts = values.take(order), counts.take(order)
         self.keys.update(dict(zip(values.to_pylist(), counts.to_pylist(), strict=True)))
+        self._forget_rare_keys()
+
+    def _forget_rare_keys(self) -> None:
         if len(self.keys) > 2 * KEYS_KEPT:
             self.keys = Counter(dict(self.keys.most_common(KEYS_KEPT)))

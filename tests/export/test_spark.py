@@ -1,8 +1,10 @@
 """Spark runs the tasks, and reads logs as DataFrames: the same rows as without it."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from kctl.export.export import run_here
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, rows_of, write_segment
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
 
@@ -107,6 +110,29 @@ def test_stream_stopped_and_started_again_has_every_row_once(spark, orders, tmp_
         run()
     offsets = [row.offset for row in spark.read.parquet(str(tmp_path / "sink")).collect()]
     assert sorted(offsets) == list(range(230))
+
+
+def run(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "kctl", *map(str, words)], capture_output=True, text=True,
+        check=False, cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [("verify-log", "-o", "json"), ("dump-log", "--stats")])
+def test_checks_on_spark_are_those_without(orders, tmp_path, command):
+    pytest.importorskip("pyspark")
+    other = tmp_path / "logs" / "orders-1"
+    write_segment(RealDisk(), other, 0, [batch_of(0), b"\0" * 100, batch_of(10)])
+    (tmp_path / "logs" / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 500\n")
+    spark = ("--spark", "--master", "local[2]")
+    for path in (".", "orders-0"):
+        # Findings are told by their whole paths, as executors know them.
+        here = run(*command, (tmp_path / "logs" / path), cwd=tmp_path)
+        there = run(*command, path, *spark, cwd=tmp_path / "logs")
+        assert there.stdout.replace("/./", "/") == here.stdout.replace("/./", "/"), there.stderr
+        assert "orders-0" in here.stdout or "records" in here.stdout
+        assert there.returncode == here.returncode
 
 
 def test_command_runs_where_no_java_is_on_the_path(orders, tmp_path):

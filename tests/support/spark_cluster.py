@@ -4,6 +4,7 @@ process, whose executors are processes too; and a Python for them that knows all
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -80,3 +81,20 @@ def python_without_kctl(directory: Path) -> Path:
 def pack(environment: Path) -> Path:
     """The environment as `spark.archives` takes it."""
     return Path(shutil.make_archive(str(environment), "gztar", environment))
+
+
+def kill_an_executor(url: str) -> bool:
+    """Kill -9 the JVM of one that works for the cluster at `url`; whether there was one."""
+    port = url.rsplit(":", 1)[1]
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            above = Path(f"/proc/{parent}/cmdline").read_bytes()
+        except OSError:
+            continue
+        is_executor = any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words)
+        if is_executor and f":{port}".encode() in above:
+            os.kill(int(path.name), signal.SIGKILL)
+            return True
+    return False

@@ -13,6 +13,8 @@ from kctl.export.export import Plan, Runner, Task, work
 from kctl.export.manifest import ManifestRow
 
 _APP_NAME = "kctl export"
+# More items than that share tasks: each costs the driver some memory and a few milliseconds.
+_TASKS_MAX = 10_000
 _DAMAGE = "kctl.errors.CorruptDataError: "
 
 
@@ -57,7 +59,7 @@ def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
         items = plan.items()
         if not items:
             return
-        given = session.sparkContext.parallelize(items, len(items))
+        given = session.sparkContext.parallelize(items, min(len(items), _TASKS_MAX))
         try:
             lines = given.mapPartitionsWithIndex(_Worker(plan.task(), work)).collect()
         except Exception as error:
@@ -75,7 +77,7 @@ def spark_map(
     that goes nowhere."""
     if not items:
         return []
-    given = session.sparkContext.parallelize(list(items), len(items))
+    given = session.sparkContext.parallelize(list(items), min(len(items), _TASKS_MAX))
     try:
         found: list[Any] = given.map(_Call(work)).collect()
     except Exception as error:

@@ -10,6 +10,7 @@ version of Java and Spark.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,11 @@ class SparkGateway:
         # (written by the JVM as it ends, where it belongs)
         self._archive = archive
 
+    @property
+    def pid(self) -> int:
+        """Of the JVM, of which the Python processes of tasks are children."""
+        return self._process.pid
+
     def failure(self) -> KctlError:
         """Why Spark cannot be used though its JVM ran, in its own words."""
         return KctlError(f"Spark did not start: {_last_words(self._directory / _ERRORS)}")
@@ -84,6 +90,7 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
 
     UsageError without pyspark or Java; KctlError with Spark's words if it does not start.
     """
+    settings = dict(conf)
     home = _spark_home()
     java = _find_java()
     directory = Path(tempfile.mkdtemp(prefix="kctl-spark-"))
@@ -91,15 +98,16 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
     flags, archive = _sharing_flags(java, home)
     command = [
         str(java), *flags, "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions",
-        f"-Xmx{dict(conf).get('spark.driver.memory', '1g')}",
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *(word for name in _OPENED for word in ("--add-opens", f"{name}=ALL-UNNAMED")),
         "-Djdk.reflect.useDirectMethodHandle=false",
         "-Dio.netty.tryReflectionSetAccessible=true",
-        "-cp", _class_path(home), "org.apache.spark.deploy.SparkSubmit",
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "-cp", _class_path(home, settings), "org.apache.spark.deploy.SparkSubmit",
     ]  # fmt: skip
     for key, value in conf:
         command += ["--conf", f"{key}={value}"]
-    _tell_pyspark_of_python(dict(conf))
+    _tell_pyspark_of_python(settings)
     environment = os.environ | {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0", "SPARK_SCALA_VERSION": _SCALA_VERSION,
@@ -160,9 +168,10 @@ def _find_java() -> Path:
     raise UsageError("Spark needs Java: none is on the PATH", hint="pip install 'kctl[spark]'")
 
 
-def _class_path(home: Path) -> str:
+def _class_path(home: Path, settings: dict[str, str]) -> str:
     jars = sorted(str(path) for path in (home / "jars").glob("*.jar"))
-    return os.pathsep.join([f"{home / 'conf'}{os.sep}", *jars])
+    first = settings.get("spark.driver.extraClassPath")
+    return os.pathsep.join([*([first] if first else []), f"{home / 'conf'}{os.sep}", *jars])
 
 
 def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path] | None]:

@@ -1,0 +1,150 @@
+"""Whatever is killed on Spark, driver, executor or stream: no row twice, none missing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random  # noqa: TID251 - seeded
+
+import pyarrow.dataset
+import pytest
+
+from kctl.runtime.real.disk import RealDisk
+from tests.export.log_files import batch_of, rows_of, write_segment
+from tests.support import spark_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+KILLS = int(os.environ.get("KCTL_SPARK_KILLS", "3"))
+SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
+ROOT = Path(__file__).parents[2]
+STREAM = """
+import sys
+from tests.support.spark_session import local_session
+
+with local_session() as spark:
+    read = spark.readStream.format("kctl").option("startingOffsets", "earliest")
+    sink = read.load(sys.argv[1] + "/logs").writeStream.format("parquet")
+    sink = sink.option("checkpointLocation", sys.argv[1] + "/checkpoint")
+    query = sink.option("path", sys.argv[1] + "/sink").trigger(processingTime="0 seconds").start()
+    print("running", flush=True)
+    if len(sys.argv) > 2:
+        query.processAllAvailable()
+        query.stop()
+    else:
+        query.awaitTermination()
+"""
+
+
+def append(tmp_path, first, count):
+    """Records [first, first + count) of orders, in a new segment."""
+    batches = [batch_of(offset, 50) for offset in range(first, first + count, 50)]
+    write_segment(RealDisk(), tmp_path / "logs" / "orders-0", first, batches)
+
+
+def kill_all(process):
+    """The command, its JVM and the Python processes of its tasks, as when a machine is lost."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts Python in a process group of its own; none outlives the test."""
+    pytest.importorskip("pyspark")
+    begun = []
+
+    def run(*words):
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+        process = subprocess.Popen(
+            [sys.executable, *map(str, words)], start_new_session=True, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True,
+        )  # fmt: skip
+        begun.append(process)
+        return process
+
+    yield run
+    for process in begun:
+        if process.poll() is None:
+            kill_all(process)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def wait_for(condition, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition() or process.poll() == 0, process.stderr.read()
+
+
+def test_driver_killed_again_and_again_is_taken_up(start, tmp_path):
+    for segment in range(40):
+        append(tmp_path, 1000 * segment, 1000)
+    table = tmp_path / "table"
+    words = ("-m", "kctl", "export", "--spark", "--master", "local[2]", tmp_path / "logs",
+             "--file-size", "8k", "--out", table)  # fmt: skip
+    lines = table / "_kctl"
+    for number in range(KILLS):
+        process = start(*words)
+        # Once in the middle of the tasks, once in the middle of the commits, ...
+        where, enough = ("tmp", 5) if number % 2 else ("manifest", 1)
+        wait_for(lambda: len(list(lines.glob(f"{where}/*"))) >= enough, process)  # noqa: B023
+        kill_all(process)
+    done = start(*words)
+    assert done.wait() == 0, done.stderr.read()
+    assert [row[2] for row in rows_of(table)] == list(range(40_000))
+
+
+def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path):
+    for segment in range(60):
+        append(tmp_path, 1000 * segment, 1000)
+    table = tmp_path / "table"
+    (tmp_path / "cluster").mkdir()
+    with spark_cluster.standalone_cluster(tmp_path / "cluster") as url:
+        process = start(
+            "-m", "kctl", "export", "--spark", "--master", url, tmp_path / "logs",
+            "--file-size", "8k", "--out", table,
+        )  # fmt: skip
+        wait_for(lambda: len(list(table.glob("_kctl/tmp/*"))) >= 4, process)
+        killed = spark_cluster.kill_an_executor(url)
+        assert process.wait() == 0, process.stderr.read()
+    assert killed
+    assert [row[2] for row in rows_of(table)] == list(range(60_000))
+
+
+def test_stream_killed_again_and_again_is_the_log(start, tmp_path):
+    rng = Random(SEED)
+    append(tmp_path, 0, 1000)
+    end = 1000
+    for _ in range(KILLS):
+        process = start("-c", STREAM, tmp_path)
+        assert process.stdout.readline() == "running\n", process.stderr.read()
+        for _ in range(3):
+            time.sleep(rng.random())
+            append(tmp_path, end, 500)
+            end += 500
+        time.sleep(3 * rng.random())
+        kill_all(process)
+    last = start("-c", STREAM, tmp_path, "to the end")
+    assert last.wait() == 0, last.stderr.read()
+    assert sorted(offsets_of_the_sink(tmp_path / "sink")) == list(range(end))
+
+
+def offsets_of_the_sink(sink):
+    """Those of the files that the sink's own log has committed, as Spark reads it."""
+    committed = set()
+    log = sink / "_spark_metadata"
+    newest = max(log.glob("*.compact"), key=lambda it: int(it.stem), default=None)
+    first = int(newest.stem) if newest is not None else -1
+    for path in log.glob("*"):
+        number = path.name.removesuffix(".compact")
+        if number.isdecimal() and (path == newest or int(number) > first):
+            lines = path.read_text().splitlines()[1:]
+            committed |= {json.loads(line)["path"].removeprefix("file://") for line in lines}
+    files = pyarrow.dataset.dataset(sorted(committed))
+    return files.to_table(columns=["offset"])["offset"].to_pylist()
