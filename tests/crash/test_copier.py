@@ -6,16 +6,22 @@ KCTL_COPIER_RECORDS and KCTL_COPIER_KILLS make it longer; KCTL_COPIER_SEED repea
 
 import os
 import random  # noqa: TID251 - seeded
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
+from tests.support.local_cluster import LocalCluster, until
+from tests.support.mixed_cluster import MixedCluster
+from tests.support.zookeeper import running_zookeeper
 
 pytestmark = pytest.mark.slow
 
@@ -26,27 +32,96 @@ SEED = int(os.environ.get("KCTL_COPIER_SEED", "0")) or time.time_ns() % 1_000_00
 PARTITIONS = 3
 COPIERS = 2
 STALLED_S = 60
-SETTINGS = (
-    "group.min.session.timeout.ms=500",
-    "group.initial.rebalance.delay.ms=0",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
-    "offsets.topic.num.partitions=3",
-    "transaction.state.log.num.partitions=3",
-)
+SETTINGS = {
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+TOPICS = ("in", "out", "__consumer_offsets", "__transaction_state")
+IN_CLUSTERS = {"zookeeper.session.timeout.ms": "3000", "transaction.state.log.min.isr": "1"}
+
+
+def options(settings):
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return [*words, "-t", f"in:{PARTITIONS}", "-t", f"out:{PARTITIONS}"]
+
+
+class OneBroker:
+    """A broker alone, which leads and coordinates all."""
+
+    def __init__(self, directory, stack):
+        self._broker = stack.enter_context(KctlBroker(directory, *options(SETTINGS)))
+
+    @property
+    def address(self):
+        return self._broker.address
+
+    def kill(self, _chance):
+        self._broker.kill()
+        self._broker.start()
+
+
+class ThreeBrokers:
+    """A local cluster: each leads and coordinates some, and is killed when all are in sync."""
+
+    def __init__(self, directory, stack):
+        words = ["--brokers", "3", *options(SETTINGS | IN_CLUSTERS)]
+        self._cluster = stack.enter_context(LocalCluster(directory, *words))
+
+    @property
+    def address(self):
+        return self._cluster.bootstrap
+
+    def kill(self, chance):
+        everybody = {1, 2, 3}
+        until(
+            lambda: all(
+                isr == everybody for topic in TOPICS for isr in self._cluster.isr(topic).values()
+            )
+        )
+        os.kill(self._cluster.brokers()[chance.randrange(1, 4)]["pid"], signal.SIGKILL)
+
+
+class BothKinds:
+    """Two brokers of kctl and one of Apache Kafka in one cluster; any of them is killed."""
+
+    def __init__(self, directory, stack):
+        (directory / "zookeeper").mkdir()
+        zookeeper = stack.enter_context(running_zookeeper(directory / "zookeeper"))
+        self._cluster = MixedCluster(directory, zookeeper.address)
+        stack.callback(self._cluster.close)
+        self._cluster.settings |= SETTINGS | IN_CLUSTERS
+        self._cluster.settings["transaction.state.log.replication.factor"] = "3"
+        self._cluster.start(1, 2, 3)
+        turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+        for topic in ("in", "out"):
+            self._cluster.create(topic, *turns)
+
+    @property
+    def address(self):
+        return self._cluster.bootstrap
+
+    def kill(self, chance):
+        self._cluster.until_in_sync((1, 2, 3), *TOPICS)
+        self._cluster.kill_and_restart(chance.randrange(1, 4), *TOPICS)
 
 
 class Copiers:
     """The processes, each with a transactional id of its own."""
 
-    def __init__(self, address, directory):
-        self._words = [sys.executable, "-m", "tests.support.copier", address, "in", "out", "copy"]
+    def __init__(self, place, directory):
+        self._place = place
         self._log = (directory / "copiers.log").open("ab")
         self.processes = [self._start(number) for number in range(COPIERS)]
 
     def _start(self, number):
+        words = ["-m", "tests.support.copier", self._place.address, "in", "out", "copy"]
         return subprocess.Popen(
-            [*self._words, f"copier-{number}"], cwd=ROOT, stdout=self._log, stderr=self._log
-        )
+            [sys.executable, *words, f"copier-{number}"],
+            cwd=ROOT, stdout=self._log, stderr=self._log,
+        )  # fmt: skip
 
     def kill(self, number):
         """kill -9, and another one with the same id."""
@@ -113,21 +188,24 @@ class Output:
         self._consumer.close()
 
 
-def test_copies_under_kills_are_the_input_exactly_once(tmp_path):
+@pytest.mark.parametrize(
+    "kind", [OneBroker, ThreeBrokers, pytest.param(BothKinds, marks=pytest.mark.kafka)]
+)
+def test_copies_under_kills_are_the_input_exactly_once(tmp_path, kind):
+    if kind is BothKinds and apache_kafka.libs() is None:
+        pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     chance = random.Random(SEED)
     expected = Counter(b"copy of %d" % number for number in range(RECORDS))
-    settings = [word for setting in SETTINGS for word in ("-c", setting)]
-    topics = ["-t", f"in:{PARTITIONS}", "-t", f"out:{PARTITIONS}"]
-    with KctlBroker(tmp_path, *settings, *topics) as broker:
-        write_input(broker.address)
-        copiers, output = Copiers(broker.address, tmp_path), Output(broker.address)
+    with ExitStack() as stack:
+        place = kind(tmp_path, stack)
+        write_input(place.address)
+        copiers, output = Copiers(place, tmp_path), Output(place.address)
         try:
             for kill in range(KILLS):
                 output.read_until(RECORDS * kill // (KILLS + 1), chance.uniform(0.05, 0.3), copiers)
                 victim = chance.randrange(COPIERS + 1)
                 if victim == COPIERS:
-                    broker.kill()
-                    broker.start()
+                    place.kill(chance)
                 else:
                     copiers.kill(victim)
             output.read_until(RECORDS, 0.3, copiers)
@@ -135,7 +213,7 @@ def test_copies_under_kills_are_the_input_exactly_once(tmp_path):
         finally:
             copiers.close()
             output.close()
-        fresh = Output(broker.address)
+        fresh = Output(place.address)
         fresh.read(3)
         fresh.close()
     told = f"seed {SEED}"

@@ -1,0 +1,186 @@
+"""Brokers of kctl and of Apache Kafka 2.7.2 in one cluster, on one ZooKeeper: those below 3 are
+kctl, the others Apache Kafka. Whoever starts first is controller."""
+
+import hashlib
+import subprocess
+import time
+from contextlib import ExitStack
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support import apache_kafka
+from tests.support.kctl_process import KctlBroker
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
+    "zookeeper.session.timeout.ms": "3000",
+    "offsets.topic.replication.factor": "3",
+    "default.replication.factor": "2",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.retry.backoff.ms": "200",
+}
+FORMAT = "log.message.format.version"
+PATIENCE_S = 60
+KCTL = (1, 2)
+APACHE = (3, 4)
+
+
+class MixedCluster:
+    """Brokers by id: those below 3 are kctl."""
+
+    def __init__(self, directory, zookeeper):
+        self.settings = dict(SETTINGS)
+        self.directory = directory
+        self.zookeeper = zookeeper
+        self.stack = ExitStack()
+        self.stops = {}
+        self.addresses = {}
+
+    def start(self, *broker_ids):
+        for broker_id in broker_ids:
+            home = self.directory / str(broker_id)
+            stack = self.stops[broker_id] = ExitStack()
+            if broker_id in KCTL:
+                arguments = [f"{key}={value}" for key, value in self.settings.items()]
+                options = [word for argument in arguments for word in ("-c", argument)]
+                broker = KctlBroker(
+                    home, "--zookeeper", self.zookeeper, "-c", f"broker.id={broker_id}", *options
+                )
+                stack.enter_context(broker)
+                self.addresses[broker_id] = broker.address
+            else:
+                self.addresses[broker_id] = stack.enter_context(
+                    apache_kafka.apache_broker(
+                        home, self.zookeeper, broker_id=broker_id, settings=self.settings
+                    )
+                )
+        return self
+
+    def stop(self, *broker_ids):
+        for broker_id in broker_ids:
+            self.addresses.pop(broker_id)
+            self.stops.pop(broker_id).close()
+
+    def kill(self, broker_id):
+        """kill -9; its data stay."""
+        home = self.directory / str(broker_id)
+        subprocess.run(["pkill", "-9", "-f", f"{home}/"], check=True)
+        self.stop(broker_id)
+
+    def kill_and_restart(self, broker_id, *topics):
+        """kill -9; start it when others have taken its place; until it is in sync again."""
+        everybody = tuple(sorted(self.addresses))
+        self.kill(broker_id)
+        self.until(
+            lambda: all(
+                leader not in (broker_id, -1) and broker_id not in isr
+                for topic in topics
+                for leader, isr in self.metadata(topic).values()
+            ),
+            f"{broker_id} replaced",
+        )
+        self.start(broker_id)
+        self.until_in_sync(everybody, *topics)
+
+    def until_in_sync(self, broker_ids, *topics):
+        self.until(
+            lambda: all(
+                isr == broker_ids for topic in topics for _, isr in self.metadata(topic).values()
+            ),
+            f"{broker_ids} in sync",
+        )
+
+    def close(self):
+        self.stop(*list(self.stops))
+
+    @property
+    def bootstrap(self):
+        return ",".join(self.addresses.values())
+
+    def metadata(self, topic):
+        """{partition: (leader, ISR in order)} as a broker tells."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return {number: (p.leader, tuple(sorted(p.isrs))) for number, p in found.items()}
+
+    def until(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never came to be: {what}"
+            time.sleep(0.2)
+
+    def create(self, topic, *assignment):
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        replicas = [list(each) for each in assignment]
+        new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas)
+        admin.create_topics([new])[topic].result(30)
+        self.until(
+            lambda: (
+                [isr for _, isr in self.metadata(topic).values()]
+                == [tuple(sorted(it)) for it in assignment]
+            ),
+            "all replicas in sync",
+        )
+
+    def delete(self, topic):
+        """And wait until no directory of it is left."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        self.until(lambda: not list(self.directory.glob(f"*/**/{topic}-0")), "deleted")
+
+    def produce(self, topic, count, tag):
+        """Records acknowledged by all in-sync replicas, of an idempotent producer."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                # Records before Kafka 0.11 know no producers.
+                "enable.idempotence": self.settings.get(FORMAT) != "0.10.2",
+                "linger.ms": 5,
+            }
+        )
+        failed = []
+        for number in range(count):
+            producer.produce(
+                topic,
+                f"{tag}-{number}",
+                str(number),
+                on_delivery=lambda error, _: error and failed.append(error),
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        assert failed == []
+
+    def values(self, topic, partitions):
+        """Every value of the topic, read through whoever leads."""
+        return [message.value().decode() for message in self._messages(topic, partitions)]
+
+    def partitions(self, topic, partitions):
+        """Every value as a number, by partition."""
+        found = {number: [] for number in range(partitions)}
+        for message in self._messages(topic, partitions):
+            found[message.partition()].append(int(message.value()))
+        return found
+
+    def _messages(self, topic, partitions):
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False}
+        )
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        found = []
+        quiet = 0
+        while quiet < 4:
+            messages = consumer.consume(1000, 0.5)
+            found += [message for message in messages if not message.error()]
+            quiet = 0 if messages else quiet + 1
+        consumer.close()
+        return found
+
+    def digest(self, broker_id, topic, partition):
+        """Of the bytes of the partition's segments."""
+        home = self.directory / str(broker_id)
+        logs = home / ("data/logs" if broker_id in KCTL else "logs") / f"{topic}-{partition}"
+        digest = hashlib.sha256()
+        for path in sorted(logs.glob("*.log")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
