@@ -1,0 +1,518 @@
+"""The resurrection list: known bugs of replicated logs, each planted in the real code by replacing
+one function. `plant(name, patch)` puts one in; `patch(owner, name, value)` is pytest's
+`monkeypatch.setattr`, or anything that undoes it afterwards.
+
+Each has the first seed that saw it when it was last looked for:
+`python -m tests.sim.planted [NAME ...]` does so.
+"""
+
+import sys
+from multiprocessing import get_context
+
+from kctl.broker.controller import elections, isr_changes
+from kctl.broker.controller.reassignment import Reassignment
+from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
+from kctl.broker.log.local_log import FlushJob
+from kctl.broker.log.log_loader import LogLoader
+from kctl.broker.log.producer_state_manager import ProducerStateManager
+from kctl.broker.log.unified_log import FetchIsolation, UnifiedLog
+from kctl.broker.replication import replica_fetcher
+from kctl.broker.replication.delayed import FetchParams
+from kctl.broker.replication.fetcher_manager import FetcherManager
+from kctl.broker.replication.isr_state import IsrState
+from kctl.broker.replication.leadership import Leadership
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.replica_fetcher import ReplicaFetcher, Truncate
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.services import Services
+from kctl.model import LeaderAndIsr
+from kctl.testing.simulation import Simulation
+
+SEEDS_MAX = 1_000
+# Name -> (bug, a seed that sees it, what puts it in).
+PLANTED = {}
+
+
+def planted(bug_id, seed):
+    """Enter a planter under its own name; its docstring says what the bug is."""
+
+    def enter(planter):
+        PLANTED[planter.__name__] = (bug_id, seed, planter)
+        return planter
+
+    return enter
+
+
+def plant(name, patch):
+    """Put one bug in."""
+    PLANTED[name][2](patch)
+
+
+# --- truncation ----------------------------------------------------------------------------------
+
+
+@planted("before KIP-101", 7)
+def truncates_to_the_high_watermark(patch):
+    """A new follower cuts its log at its own high watermark, which may be behind."""
+
+    def add(self, tp, leader_epoch, log):
+        original(self, tp, leader_epoch, log)
+        if log.high_watermark < log.log_end_offset:
+            log.truncate_to(log.high_watermark)
+
+    original = ReplicaFetcher.add
+    patch(ReplicaFetcher, "add", add)
+
+
+@planted("KIP-101", 0)
+def never_truncates(patch):
+    """A follower goes on from its own end, whatever its leader has."""
+    patch(replica_fetcher, "common_end", lambda log, _epoch, _offset: (log.log_end_offset, True))
+    original = Partition.find_divergence
+    patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
+
+
+@planted("KIP-279", 1)
+def truncates_once_by_the_leaders_answer(patch):
+    """The follower cuts where the leader's older epoch ends, though it never had that epoch, and
+    takes its log for the leader's."""
+
+    def common_end(log, epoch, end_offset):
+        del epoch
+        return min(end_offset if end_offset >= 0 else log.high_watermark, log.log_end_offset), True
+
+    patch(replica_fetcher, "common_end", common_end)
+    original = Partition.find_divergence
+    patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
+
+
+@planted("KIP-595", 1)
+def leader_does_not_look_for_divergence(patch):
+    """The leader serves a follower whose last epoch it never had."""
+    patch(Partition, "find_divergence", lambda *_, **__: None)
+
+
+@planted("KAFKA-14704", 16)
+def takes_the_high_watermark_before_truncating(patch):
+    """An answer that tells a follower to cut moves its high watermark first."""
+
+    def on_fetched(self, tp, followed, answer, now_ms):
+        for action in list(original(self, tp, followed, answer, now_ms)):
+            if isinstance(action, Truncate):
+                followed.log.update_high_watermark(followed.log.log_end_offset)
+            yield action
+
+    original = ReplicaFetcher._on_fetched
+    patch(ReplicaFetcher, "_on_fetched", on_fetched)
+
+
+@planted("KAFKA-10706", 1)
+def epochs_survive_truncation(patch):
+    """The epochs of records that were cut off stay known."""
+    patch(LeaderEpochFileCache, "truncate_from_end", lambda *_: None)
+
+
+@planted("KAFKA-6361", 1)
+def stale_answers_count(patch):
+    """What a leader answered to a question that is not asked any more is appended or cut."""
+    patch(ReplicaFetcher, "_current", lambda self, tp: self._partitions.get(tp))
+
+
+@planted("KAFKA-9835", 22)
+def keeps_fetching_what_it_leads(patch):
+    """A broker that became leader goes on to append what the old leader sends."""
+    patch(FetcherManager, "_stop", lambda *_: None)
+
+
+# --- fencing -------------------------------------------------------------------------------------
+
+
+@planted("KIP-101 (fencing of LeaderAndIsr)", 41)
+def old_leader_epochs_are_obeyed(patch):
+    """A LeaderAndIsr request that came late makes a leader of an old epoch."""
+
+    def apply(self, topic, state):
+        partition = self._replicas.partitions.get((topic, state.partition_index))
+        if partition is not None and state.leader_epoch <= partition.leader_epoch:
+            partition.leader_epoch = state.leader_epoch - 1
+        return original(self, topic, state)
+
+    original = Leadership._apply
+    patch(Leadership, "_apply", apply)
+    patch(Leadership, "refusal", lambda *_: 0)
+
+
+# --- high watermark and ISR ----------------------------------------------------------------------
+
+
+@planted("found here", 1)
+def a_fetch_that_is_told_to_cut_acknowledges(patch):
+    """The leader takes a follower's diverging tail for its own records."""
+
+    def note_follower(self, broker_id, results):
+        diverging = [result.diverging_epoch for result in results]
+        for result in results:
+            result.diverging_epoch = None
+        original(self, broker_id, results)
+        for result, found in zip(results, diverging, strict=True):
+            result.diverging_epoch = found
+
+    original = ReplicaManager._note_follower
+    patch(ReplicaManager, "_note_follower", note_follower)
+
+
+@planted("found here", 9)
+def anybody_raises_a_high_watermark(patch):
+    """A flush that a leader waited for raises its high watermark when it follows another."""
+
+    def maybe_increment(self, now_ms):
+        if self.role is Role.FOLLOWER and self.log is not None and self.log.is_write_through:
+            return self.log.maybe_increment_high_watermark(self.log.recovery_point)
+        return original(self, now_ms)
+
+    original = Partition.maybe_increment_high_watermark
+    patch(Partition, "maybe_increment_high_watermark", maybe_increment)
+
+
+@planted("found here; Apache Kafka 2.7.2 does so", 2)
+def high_watermark_falls_with_a_new_leader(patch):
+    """A follower takes over the lower high watermark of a leader that was just elected."""
+
+    def append_as_follower(self, records, leader_high_watermark, leader_start_offset):
+        risen = original(self, records, leader_high_watermark, leader_start_offset)
+        self.log.update_high_watermark(min(leader_high_watermark, self.log.log_end_offset))
+        return risen
+
+    original = Partition.append_as_follower
+    patch(Partition, "append_as_follower", append_as_follower)
+
+
+@planted("acks=all by the leader alone", 0)
+def high_watermark_is_the_leaders_end(patch):
+    """The leader commits what only it has."""
+    patch(
+        Partition,
+        "maybe_increment_high_watermark",
+        lambda self, _: (
+            self.role is Role.LEADER
+            and self.log.maybe_increment_high_watermark(self.log.log_end_offset)
+        ),
+    )
+
+
+@planted("KAFKA-9491", 3)
+def new_leader_takes_its_end_for_committed(patch):
+    """Whoever is elected takes all it has for committed."""
+
+    def become_leader(self, state, log, now_ms):
+        is_new = original(self, state, log, now_ms)
+        if is_new:
+            log.maybe_increment_high_watermark(log.log_end_offset)
+        return is_new
+
+    original = Partition.become_leader
+    patch(Partition, "become_leader", become_leader)
+
+
+@planted("KIP-497", 21)
+def replicas_about_to_join_do_not_count(patch):
+    """While the controller has not answered, the high watermark waits for the old ISR only."""
+
+    def maybe_increment(self, now_ms):
+        kept, self.followers = (
+            self.followers,
+            {
+                broker_id: follower
+                for broker_id, follower in self.followers.items()
+                if broker_id in self.isr_state.isr
+            },
+        )
+        try:
+            if not self.followers and len(self.isr_state.isr) > 1:
+                return False
+            return original(self, now_ms)
+        finally:
+            self.followers = kept
+
+    original = Partition.maybe_increment_high_watermark
+    patch(Partition, "maybe_increment_high_watermark", maybe_increment)
+
+
+@planted("KIP-497 (shrink)", 2)
+def replicas_about_to_leave_do_not_count(patch):
+    """A leader that asks for a smaller ISR counts with it at once."""
+
+    def shrink(self, broker_ids):
+        state = original(self, broker_ids)
+        return IsrState(state.wanted, state.change, state.wanted)
+
+    original = IsrState.shrink
+    patch(IsrState, "shrink", shrink)
+    # Whoever is behind at all is asked to leave.
+    make = Partition.__init__
+    patch(Partition, "__init__", lambda self, tp, broker_id, _=0: make(self, tp, broker_id, 1))
+
+
+@planted("KAFKA-7128", 52)
+def joins_before_the_leaders_epoch_began(patch):
+    """A follower joins the ISR with less than the leader had when it was elected."""
+
+    def wants_in_sync(self, broker_id):
+        kept, self.leader_epoch_start_offset = self.leader_epoch_start_offset, 0
+        try:
+            return original(self, broker_id)
+        finally:
+            self.leader_epoch_start_offset = kept
+
+    original = Partition.wants_in_sync
+    patch(Partition, "wants_in_sync", wants_in_sync)
+
+
+@planted("KAFKA-1367", 0)
+def joins_wherever_it_is(patch):
+    """A follower joins the ISR as soon as it fetches."""
+    patch(
+        Partition,
+        "wants_in_sync",
+        lambda self, broker_id: (
+            self.role is Role.LEADER
+            and broker_id in self.followers
+            and broker_id not in self.isr_state.maximal
+            and not self.isr_state.is_in_flight
+        ),
+    )
+
+
+@planted("KAFKA-14140", 1)
+def controller_lets_strangers_into_the_isr(patch):
+    """The controller agrees to an ISR with everybody who is alive in it."""
+
+    def eligible(self, leader, isr):
+        del leader
+        return tuple(dict.fromkeys([*isr, *sorted(self._context.live_broker_ids)]))
+
+    patch(isr_changes.IsrChanges, "_eligible", eligible)
+
+
+@planted("KAFKA-14334 (acks=all answered early)", 0)
+def acks_all_does_not_wait(patch):
+    """A producer is answered once its leader has the records."""
+    patch(Partition, "has_enough_replicas_reached", lambda self, _: (True, 0))
+
+
+# --- elections -----------------------------------------------------------------------------------
+
+
+@planted("unclean election", 0)
+def elects_whoever_is_alive(patch):
+    """The first live replica leads, in sync or not."""
+
+    def offline_leader(assignment, isr, live, *, unclean_allowed):
+        del isr, unclean_allowed
+        return next((replica for replica in assignment if replica in live), None)
+
+    patch(elections, "offline_leader", offline_leader)
+
+
+@planted("KAFKA-8069", 9)
+def prefers_leaders_that_are_not_in_sync(patch):
+    """A preferred election makes the first replica leader wherever it is."""
+    patch(
+        elections, "preferred_leader", lambda assignment, _isr, live: next(
+            (replica for replica in assignment[:1] if replica in live), None
+        ),
+    )  # fmt: skip
+
+
+@planted("KAFKA-9750", 0)
+def epochs_do_not_rise_with_an_election(patch):
+    """A new leader leads in its predecessor's epoch."""
+
+    def led_by(current, leader, isr):
+        if leader is None:
+            return None
+        return LeaderAndIsr(leader, current.leader_epoch, isr, current.zk_version)
+
+    patch(elections, "_led_by", led_by)
+
+
+@planted("KAFKA-9672", 0)
+def reassignment_does_not_wait_for_new_replicas(patch):
+    """The old replicas go before the new ones have what they had."""
+    patch(Reassignment, "is_in_sync", lambda *_: True)
+    patch(
+        elections,
+        "reassigned_leader",
+        lambda target, _isr, live: next((it for it in target if it in live), None),
+    )
+
+
+# --- idempotence ---------------------------------------------------------------------------------
+
+
+@planted("KIP-98", 1)
+def duplicates_are_appended(patch):
+    """A batch that is sent again is appended again."""
+    patch(ProducerStateManager, "find_duplicate", lambda *_: None)
+    patch(ProducerStateManager, "check", lambda *_: None)
+
+
+@planted("KAFKA-12153", 25)
+def producers_are_not_reloaded_after_truncation(patch):
+    """Records are cut off, and what they told of their producers stays."""
+    patch(UnifiedLog, "_reload_producers", lambda *_: None)
+
+
+@planted("KAFKA-9144", 3)
+def followers_do_not_learn_of_producers(patch):
+    """A follower appends without noting the producers' sequences."""
+
+    following = []
+
+    def update_producer(self, batch, segment):
+        if not following:
+            update(self, batch, segment)
+
+    def append_as_follower(self, records):
+        following.append(self)
+        try:
+            return follow(self, records)
+        finally:
+            following.pop()
+
+    update, follow = UnifiedLog._update_producer, UnifiedLog.append_as_follower
+    patch(UnifiedLog, "_update_producer", update_producer)
+    patch(UnifiedLog, "append_as_follower", append_as_follower)
+
+
+# --- readers and groups --------------------------------------------------------------------------
+
+
+@planted("KAFKA-9807", 0)
+def consumers_read_what_is_not_committed(patch):
+    """A consumer's read is bounded by the log's end."""
+    original = FetchParams.__init__
+
+    def init(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        self.isolation = FetchIsolation.LOG_END
+
+    patch(FetchParams, "__init__", init)
+
+
+@planted("KAFKA-10614", 11)
+def coordinator_does_not_load(patch):
+    """Who is elected to lead __consumer_offsets begins with no offsets."""
+    patch(ReplicatedPartitionWriter, "read", lambda *_: None)
+
+
+@planted("found here", 10)
+def offsets_leave_with_a_replica(patch):
+    """A replica that is stopped takes along what groups have committed for its partition."""
+
+    def stop(self, stopped):
+        if stopped.delete:
+            deleted[self].on_partitions_deleted([stopped.topic_partition])
+        return original(self, stopped)
+
+    def init(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        deleted[self.leadership] = self.group_coordinator
+
+    deleted = {}
+    original, make = Leadership._stop, Services.__init__
+    patch(Leadership, "_stop", stop)
+    patch(Services, "__init__", init)
+
+
+# --- disks ---------------------------------------------------------------------------------------
+
+
+@planted("flush.messages=1 (leader)", 5)
+def commits_before_the_disk_has_it(patch):
+    """The high watermark does not wait for the leader's own fsync."""
+
+    def maybe_increment(self, now_ms):
+        log = self.log
+        if log is not None and log.is_write_through:
+            log.is_write_through = False
+            try:
+                return original(self, now_ms)
+            finally:
+                log.is_write_through = True
+        return original(self, now_ms)
+
+    original = Partition.maybe_increment_high_watermark
+    patch(Partition, "maybe_increment_high_watermark", maybe_increment)
+    patch(FlushJob, "run", lambda _: None)
+
+
+@planted("flush.messages=1 (follower)", 32)
+def followers_acknowledge_before_the_disk_has_it(patch):
+    """A follower fetches on before its records are on its disk."""
+
+    def append_as_follower(self, records):
+        kept, self._flush_messages = self._flush_messages, 1 << 62
+        try:
+            return original(self, records)
+        finally:
+            self._flush_messages = kept
+
+    original = UnifiedLog.append_as_follower
+    patch(UnifiedLog, "append_as_follower", append_as_follower)
+
+
+@planted("KAFKA-3968", 36)
+def new_names_are_not_made_durable(patch):
+    """A new segment's data are on the disk, its name is not."""
+
+    def run(self):
+        self.directories.clear()
+        original(self)
+
+    original = FlushJob.run
+    patch(FlushJob, "run", run)
+
+
+@planted("KAFKA-10471", 1)
+def a_crash_counts_as_a_clean_stop(patch):
+    """Nothing is recovered after a crash."""
+
+    def init(self, disk, trace, open_segments, request):
+        from dataclasses import replace
+
+        original(self, disk, trace, open_segments, replace(request, had_clean_shutdown=True))
+
+    original = LogLoader.__init__
+    patch(LogLoader, "__init__", init)
+
+
+# --- looking for them ----------------------------------------------------------------------------
+
+
+def first_seed(name, seeds_max=SEEDS_MAX):
+    """(seed, violation) of the first seed that sees a planted bug; (None, "") if none does.
+    The bug stays planted: for a process of its own."""
+    plant(name, setattr)
+    for seed in range(seeds_max):
+        violation = Simulation(seed).run().violation
+        if violation is not None:
+            return seed, violation
+    return None, ""
+
+
+def _look(name):
+    return name, *first_seed(name)
+
+
+def look_for(names, jobs):
+    """(name, seed, violation) of each, as they are found; each in a process of its own."""
+    with get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_look, names, chunksize=1)
+
+
+if __name__ == "__main__":
+    for found, seed, violation in look_for(sys.argv[1:] or list(PLANTED), jobs=2):
+        sys.stdout.write(f"{found:45} {PLANTED[found][0]:32} seed {seed}: {violation[:120]}\n")
+        sys.stdout.flush()
