@@ -35,6 +35,8 @@ INDEX_INTERVAL_BYTES = 4096
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED_ENTRY = struct.Struct(">hqqqq")
+# Offsets that an index can hold; a damaged batch may have others.
+_RELATIVE = range(2**31)
 
 
 @dataclass(slots=True)
@@ -51,11 +53,12 @@ class _Indexes:
     offset_of_max: int = 0
 
     def on_batch(self, batch: WalkedBatch) -> None:
-        if batch.max_timestamp > self.max_timestamp:
+        offset = batch.last_offset - self.base_offset
+        if batch.max_timestamp > self.max_timestamp and offset in _RELATIVE:
             self.max_timestamp = batch.max_timestamp
             self.offset_of_max = batch.last_offset
-        if batch.position - self.last_position > INDEX_INTERVAL_BYTES:
-            self.offsets += _OFFSET_ENTRY.pack(batch.last_offset - self.base_offset, batch.position)
+        if batch.position - self.last_position > INDEX_INTERVAL_BYTES and offset in _RELATIVE:
+            self.offsets += _OFFSET_ENTRY.pack(offset, batch.position)
             self.add_time()
             self.last_position = batch.position
 

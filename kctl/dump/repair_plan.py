@@ -138,7 +138,7 @@ class _Planner:
 
     def run(self) -> RepairPlan:
         request, found = self._request, self._plan
-        if not self._bases:
+        if not self._bases and not request.is_automatic:
             raise UsageError(f"{self._directory}: holds no segments")
         if request.is_automatic:
             self._mend()
@@ -273,7 +273,12 @@ class _Planner:
     def _rename(self, finding: Finding) -> None:
         base = finding.first_offset or 0
         taken = self._path(base)
-        is_free = taken not in map(self._path, self._bases)
+        is_free = base not in self._bases
+        if not is_free and not self._disk.size(taken):
+            # One that compaction has emptied: they change places.
+            parsed = layout.parse_file_name(finding.path.rpartition("/")[2])
+            self._plan.renames[taken] = parsed[0] if parsed is not None else 0
+            is_free = True
         is_misnamed = any(
             it.rule is Rule.SEGMENT_NAME and it.path == taken
             for it in (self._verified.findings if self._verified is not None else ())

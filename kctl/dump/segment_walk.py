@@ -36,7 +36,7 @@ from kctl.storage.file_records import FileRecords
 WINDOW_BYTES = 1024 * 1024
 _SECTOR_BYTES = 512
 _STEP_BYTES = 1024 * 1024
-# The offset field of a batch whose offset is what is damaged differs by more than this.
+# Offsets of a segment differ by less than this (relative offsets are int32).
 _NEAR = 2**31
 
 
@@ -113,7 +113,11 @@ def walk(
             return
         batches, used, trouble = _scan(buffer[:got], position)
         if batches:
-            next_offset = max(next_offset, batches[-1].last_offset + 1)
+            if not position and batches[0].base_offset < base_offset:
+                # Another segment's name.
+                base_offset = next_offset = batches[0].base_offset
+            if batches[-1].last_offset < base_offset + _NEAR:
+                next_offset = max(next_offset, batches[-1].last_offset + 1)
             yield Window(position, buffer[:used], batches)
             position += used
         if isinstance(trouble, str):
@@ -215,6 +219,10 @@ def _damage(
         found = claimed_end
     if found is None:
         found = find_plausible(records, position + 1, expected)
+    is_cut = claimed_end is not None and claimed_end > records.size
+    if found is None and expected > 0 and not is_cut:
+        # Perhaps the offsets that were expected are what is wrong.
+        found = find_plausible(records, position + 1, 0)
     end = records.size if found is None else found
     rule = _name(records, position, end, head, claimed_end, expected, is_tail=found is None)
     if rule in (Rule.TORN_TAIL, Rule.ZERO_TAIL, Rule.ZERO_BLOCK):

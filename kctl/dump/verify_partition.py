@@ -27,11 +27,13 @@ from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    file_name,
     parse_directory_name,
     parse_file_name,
 )
@@ -139,3 +141,16 @@ class _PartitionVerifier:
             elif suffix in INDEX_SUFFIXES and offset not in known:
                 message = "there is no .log of this name"
                 self._findings.add(Finding(path, Rule.ORPHAN_FILE, message))
+                if suffix == INDEX_SUFFIX:
+                    self._check_missing(offset)
+
+    def _check_missing(self, base: int) -> None:
+        """A segment of which only the index is left, if no gap between offsets has told of it."""
+        name = file_name(base, LOG_SUFFIX)
+        if any(f"{name}{suffix}" in self._names for suffix in _PASSING_SUFFIXES):
+            return
+        is_between = bool(self._bases) and self._bases[0] < base < self._bases[-1]
+        if self._state.is_compacted or not is_between:
+            message = "its index is there, the segment is not"
+            path = f"{self._directory}/{name}"
+            self._findings.add(Finding(path, Rule.MISSING_SEGMENT, message, None, base))

@@ -167,12 +167,15 @@ class SegmentPass:
 
     def _on_batch(self, window: Window, batch: WalkedBatch, reason: str | None) -> None:
         if self._is_first:
-            self._check_name(batch)
+            self._check_name(window, batch)
         first = batch.base_offset
+        is_offset_wrong = first < 0
         if batch.is_wrapper and not self._is_misnamed:
             first, last = self._offsets_in_wrapper(window, batch)
+            is_offset_wrong |= last != batch.last_offset
             batch = batch._replace(base_offset=last, last_offset=last)
-        if reason is not None:
+        # Where the batch's offset is wrong, those of its records do not fit either.
+        if reason is not None and not is_offset_wrong:
             self._findings.add(
                 Finding(
                     self._path, Rule.RECORDS, reason, batch.position, first, batch.last_offset,
@@ -181,7 +184,7 @@ class SegmentPass:
             )  # fmt: skip
         if self._is_misnamed:
             return
-        if batch.last_offset - self._base > _RELATIVE_OFFSET_MAX:
+        if first < 0 or batch.last_offset - self._base > _RELATIVE_OFFSET_MAX:
             batch, first = self._out_of_range(batch, first)
         self._last_offset = max(self._last_offset, batch.last_offset)
         self._chain.on_batch(self._path, batch, first)
@@ -229,9 +232,16 @@ class SegmentPass:
             if aborted is not None:
                 self._aborted.append(aborted)
 
-    def _check_name(self, batch: WalkedBatch) -> None:
+    def _check_name(self, window: Window, batch: WalkedBatch) -> None:
+        """The file's name against its first batch, unless the second says that the name is right:
+        then the first one's offset is wrong."""
         self._is_first = False
         following = self._following
+        second = window.batches[1] if len(window.batches) > 1 else batch
+        if second.last_offset > self._base and (
+            following is None or second.base_offset < following
+        ):
+            return
         is_below = batch.last_offset < self._base
         is_beyond = following is not None and batch.base_offset >= following
         if is_below or (is_beyond and batch.base_offset != self._chain.next_offset):
@@ -278,7 +288,8 @@ class SegmentPass:
         state = self._state
         rule, message = item.rule, item.reason
         last = item.next_offset - 1 if item.next_offset is not None else None
-        if self._following is not None and item.next_offset is None:
+        is_at_end = item.next_offset is None and not self._is_misnamed
+        if self._following is not None and is_at_end:
             last = self._following - 1
         length = item.end - item.position
         if rule is Rule.ZERO_TAIL and self._may_be_preallocated(item):

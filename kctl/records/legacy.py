@@ -186,9 +186,7 @@ class LegacyBatch:
         if length < 0:
             return None, start
         if start + length > end:
-            raise CorruptDataError(
-                f"Message at byte {self.position} has a field of {length} bytes: too long for it"
-            )
+            raise CorruptDataError(f"a message has a field of {length} bytes: too long for it")
         return bytes(self.buffer[start : start + length]), start + length
 
     def set_last_offset(self, offset: int) -> None:

@@ -53,6 +53,13 @@ def flip(offset: int, bit: int = 0x04):
     return apply
 
 
+def first_offset_flipped(directory: Path) -> None:
+    path = middle_segment(directory)
+    data = bytearray(path.read_bytes())
+    data[3] ^= 0x04
+    path.write_bytes(data)
+
+
 def torn_tail(directory: Path) -> None:
     path = logs(directory)[-1]
     path.write_bytes(path.read_bytes()[:-7])
@@ -93,6 +100,10 @@ def missing_segment(directory: Path) -> None:
     path = logs(directory)[1]
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def first_log_missing(directory: Path) -> None:
+    logs(directory)[0].unlink()
 
 
 def swapped_segments(directory: Path) -> None:
@@ -231,6 +242,10 @@ COMMON = (
         _rules(Rule.BATCH_OFFSET, Rule.MISSING_OFFSETS, Rule.DUPLICATE_OFFSETS), 0,
     ),
     Damage("bit flip high up in the offset", flip(1), _rules(Rule.BATCH_OFFSET), 0),
+    Damage("bit flip in the offset's sign", flip(0, 0x80), _rules(Rule.BATCH_OFFSET), 0),
+    Damage(
+        "bit flip in a segment's first offset", first_offset_flipped, _rules(Rule.BATCH_OFFSET), 0
+    ),
     Damage("bit flip in the magic", flip(16, 0x10), _rules(Rule.BATCH_MAGIC)),
     Damage("bit flip in the records", flip(-3), CRC),
     Damage("torn tail", torn_tail, _rules(Rule.TORN_TAIL)),
@@ -243,6 +258,10 @@ COMMON = (
         "missing segment", missing_segment,
         _rules(Rule.MISSING_SEGMENT, Rule.EPOCH_CHECKPOINT_BOUNDS, Rule.RECOVERY_POINT_BOUNDS),
         1000, has_segments_not_compacted,
+    ),
+    Damage(
+        "first segment missing, its index left", first_log_missing, _rules(Rule.MISSING_SEGMENT),
+        1000, has_segments,
     ),
     Damage("swapped segments", swapped_segments, _rules(Rule.SEGMENT_NAME), 0, has_segments),
     Damage("missing index", index_missing, _rules(Rule.INDEX_MISSING), 0),
