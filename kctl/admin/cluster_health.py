@@ -15,7 +15,7 @@ from kctl.admin.configs import ConfigResource, ResourceType
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
-from kctl.runtime.future import sleep
+from kctl.runtime.future import gather, sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MIN_ISR = "min.insync.replicas"
 # Topics whose settings are asked for at once.
 TOPICS_MAX = 500
+# A broker that takes longer for its log directories does not answer.
+ANSWER_MS_MAX = 5_000
+THROTTLED_LOOKS_MAX = 4
 
 
 class Severity(IntEnum):
@@ -84,10 +87,13 @@ CHECKS = {
 def judge(facts: HealthFacts) -> list[Finding]:
     """Everything that is wrong, the worst checks first."""
     told = [*_broker_complaints(facts), *_leftovers(facts)]
+    adding = {it.partition: it.adding for it in facts.moving if not it.is_inside}
     for partition in facts.partitions:
         tp = TopicPartition(partition.topic, partition.partition)
         minimum = facts.min_isr.get(partition.topic)
-        told += [(check, str(tp), detail) for check, detail in _complaints(partition, minimum)]
+        arriving = adding.get(tp)
+        complaints = _complaints(partition, minimum, arriving)
+        told += [(check, str(tp), detail) for check, detail in complaints]
     order = list(CHECKS)
     found = [Finding(check, CHECKS[check], subject, detail) for check, subject, detail in told]
     return sorted(found, key=lambda it: order.index(it.check))
@@ -120,18 +126,22 @@ def _gone(facts: HealthFacts) -> list[int]:
 
 
 def _complaints(
-    partition: "PartitionDescription", min_isr: int | None
+    partition: "PartitionDescription",
+    min_isr: int | None,
+    arriving: "Sequence[int | str] | None",
 ) -> Iterable[tuple[str, str]]:
+    """`arriving`: the replicas that come, if it is on the move: they are not missing yet, and who
+    leads is not settled."""
     isr, replicas = partition.isr, partition.replicas
     if partition.is_offline:
         yield "offline", f"no leader; replicas {_text(replicas)}"
         return
     if min_isr is not None and len(isr) < min_isr:
         yield "under min ISR", f"ISR {_text(isr)}, at least {min_isr} needed for acks=all"
-    if partition.is_under_replicated:
-        missing = [broker for broker in replicas if broker not in isr]
+    missing = [b for b in replicas if b not in isr and b not in (arriving or ())]
+    if missing:
         yield "under-replicated", f"out of sync: {_text(missing)}"
-    if replicas and partition.leader != replicas[0]:
+    if arriving is None and replicas and partition.leader != replicas[0]:
         yield "leader not preferred", f"led by {partition.leader}, not {replicas[0]}"
 
 
@@ -151,34 +161,58 @@ def _text(brokers: Iterable[object]) -> str:
 
 
 async def gather_facts(admin: "AdminClient", settle_ms: int) -> HealthFacts:
-    """Ask everybody; moves are looked at twice, `settle_ms` apart."""
+    """Ask everybody; moves are looked at twice, `settle_ms` apart, throttled ones more often."""
     from kctl.admin.replication_throttle import ApiThrottleConfigs, ReplicationThrottle
 
     cluster = await admin.cluster.describe()
+    silent, found = await _ask_all(admin, [broker.broker_id for broker in cluster.brokers])
+    if silent:
+        # Meanwhile the cluster may have noticed.
+        cluster = await admin.cluster.describe()
     topics = await admin.topics.list_topics()
     facts = HealthFacts(
         controller_id=cluster.controller_id,
         brokers=[broker.broker_id for broker in cluster.brokers],
         partitions=[it for topic in topics for it in topic.partitions],
         min_isr=await _min_isr(admin, [topic.name for topic in topics]),
+        log_dirs=found,
     )
-    silent: dict[int, str] = {}
-    found: list[LogDirDescription] = []
-    for broker_id in facts.brokers:
-        try:
-            found += await admin.log_dirs.describe([broker_id])
-        except KctlError as error:
-            silent[broker_id] = f"does not answer: {error}"
-    facts.silent, facts.log_dirs = silent, found
-    if not silent:
+    facts.silent = {b: reason for b, reason in silent.items() if b in facts.brokers}
+    if not facts.silent:
         throttle = ReplicationThrottle(ApiThrottleConfigs(admin.router))
         facts.throttles = await throttle.leftovers()
     if await admin.router.max_version(ApiKey.LIST_PARTITION_REASSIGNMENTS) >= 0:
-        facts.moving = await admin.reassignments.progress()
-        if facts.moving:
-            await sleep(admin.router.runtime.scheduler, settle_ms)
-            facts.moving_later = await admin.reassignments.progress()
+        await _watch_moves(admin, facts, settle_ms)
     return facts
+
+
+async def _ask_all(
+    admin: "AdminClient", broker_ids: Sequence[int]
+) -> "tuple[dict[int, str], list[LogDirDescription]]":
+    """Why brokers do not answer, and the log directories of those that do."""
+    silent: dict[int, str] = {}
+    found: list[LogDirDescription] = []
+
+    async def ask(broker_id: int) -> None:
+        limit_ms = min(ANSWER_MS_MAX, admin.router.timeout_ms)
+        try:
+            found.extend(await admin.log_dirs.describe([broker_id], timeout_ms=limit_ms))
+        except KctlError as error:
+            silent[broker_id] = f"does not answer: {error}"
+
+    await gather(admin.router.runtime.scheduler, [ask(broker_id) for broker_id in broker_ids])
+    found.sort(key=lambda it: (it.broker_id, it.path))
+    return silent, found
+
+
+async def _watch_moves(admin: "AdminClient", facts: HealthFacts, settle_ms: int) -> None:
+    facts.moving = await admin.reassignments.progress()
+    # A throttle lets bytes through in gushes.
+    looks = THROTTLED_LOOKS_MAX if facts.throttles else 1
+    while facts.moving and looks:
+        await sleep(admin.router.runtime.scheduler, settle_ms)
+        facts.moving_later = await admin.reassignments.progress()
+        looks = looks - 1 if any(_stuck(facts)) else 0
 
 
 async def _min_isr(admin: "AdminClient", topics: Sequence[str]) -> dict[str, int]:

@@ -65,6 +65,8 @@ class LogDirMoves:
         """`log_dirs` is needed if anything is wanted."""
         self.moves = [DirMove(tp, broker, path) for (tp, broker), path in sorted(wanted.items())]
         self._log_dirs = log_dirs
+        # Those in use, by broker, as of the last look.
+        self.directories: dict[int, list[str]] = {}
 
     @property
     def pending(self) -> list[DirMove]:
@@ -98,7 +100,10 @@ class LogDirMoves:
         brokers = sorted({it.broker_id for it in self.moves})
         topics = sorted({it.partition.topic for it in self.moves})
         found: dict[tuple[TopicPartition, int, bool], tuple[str, int]] = {}
+        self.directories = {broker_id: [] for broker_id in brokers}
         for directory in await self._log_dirs.describe(brokers, topics):
+            if directory.error is None:
+                self.directories[directory.broker_id].append(directory.path)
             for replica in directory.replicas:
                 key = (replica.partition, directory.broker_id, replica.is_future)
                 found[key] = (directory.path, replica.size_bytes)

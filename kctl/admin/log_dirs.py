@@ -43,7 +43,10 @@ class LogDirAdmin:
         self._router = router
 
     async def describe(
-        self, broker_ids: Iterable[int] | None = None, topics: Iterable[str] | None = None
+        self,
+        broker_ids: Iterable[int] | None = None,
+        topics: Iterable[str] | None = None,
+        timeout_ms: int | None = None,
     ) -> list[LogDirDescription]:
         """The directories of these brokers (all), with the replicas of these topics (all)."""
         from kctl.protocol.messages.describe_log_dirs import (
@@ -63,7 +66,7 @@ class LogDirAdmin:
         )
         described = []
         for broker_id in sorted(view.brokers) if broker_ids is None else broker_ids:
-            response = await self._router.send_to_broker(broker_id, request)
+            response = await self._router.send_to_broker(broker_id, request, timeout_ms=timeout_ms)
             for item in response.results:
                 replicas = [
                     ReplicaSize(

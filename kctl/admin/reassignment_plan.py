@@ -293,13 +293,19 @@ def move(
 ) -> ReassignmentPlan:
     """The replica of each on `source` goes to `destination`, in the same place of the order."""
     _check_alive(layout, [destination])
+    chosen = list(partitions)
     after = {}
-    for tp in partitions:
+    for tp in chosen:
         brokers = _replicas_of(layout, tp)
         if source not in brokers:
             raise UsageError(f"{tp} has no replica on broker {source}, only on {_text(brokers)}")
         if destination in brokers:
-            raise UsageError(f"{tp} has a replica on broker {destination} already")
+            free = [it for it in chosen if destination not in layout.assignment[it]]
+            others = f"{tp.topic}:{_text(it.partition for it in free if it.topic == tp.topic)}"
+            raise UsageError(
+                f"{tp} has a replica on broker {destination} already",
+                hint=f"what can move is {others}" if free else None,
+            )
         after[tp] = tuple(destination if b == source else b for b in brokers)
     return plan_of(layout, after)
 

@@ -121,7 +121,8 @@ def _tell_nagios(session: Session, facts: "HealthFacts", findings: "Sequence[Fin
     worst = max((it.severity for it in findings), default=Severity.OK)
     counts = {check: sum(it.check == check for it in findings) for check in CHECKS}
     told = [f"{count} {check}" for check, count in counts.items() if count]
-    size = f"{len(facts.brokers)} brokers, {len(facts.partitions)} partitions"
+    brokers = counted(len(facts.brokers), "broker")
+    size = f"{brokers}, {counted(len(facts.partitions), 'partition')}"
     figures = " ".join(
         f"{check.lower().replace(' ', '_').replace('.', '_')}={count}"
         for check, count in counts.items()

@@ -66,6 +66,8 @@ def show_results(
         shown = [item for item in rows if not item["error"]]
         for item in broken:
             session.output.say(f"error: {item[key]}: {item['error']}")
+    if not rows and session.output.format is OutputFormat.TABLE:
+        return DONE
     columns = [name for name in (rows[0] if rows else [key, "status"]) if name not in hidden]
     if not broken and "error" in columns:
         columns.remove("error")

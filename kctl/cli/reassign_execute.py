@@ -260,6 +260,13 @@ async def dir_moves(door: Door, wanted: "LogDirs") -> "LogDirMoves":
         raise UsageError("Log directories are chosen by brokers, not by ZooKeeper")
     moves = LogDirMoves(door.admin.log_dirs if door.admin else None, wanted)
     await moves.look()
+    for it in moves.moves:
+        known = moves.directories.get(it.broker_id, [])
+        if it.path not in known:
+            raise UsageError(
+                f"Broker {it.broker_id} has no log directory {it.path} in use",
+                hint=f"it has {', '.join(known)}" if known else None,
+            )
     return moves
 
 

@@ -91,13 +91,14 @@ def plan_document(plan: "ReassignmentPlan", rate: int | None) -> dict[str, Any]:
 
 def change_table(plan: "ReassignmentPlan", dirs: "LogDirMoves | None" = None) -> Table:
     """The partitions and directories that change, as many as a person reads."""
+    sizes = plan.layout.sizes
     rows: list[dict[str, Any]] = [
         {
             "topic": tp.topic,
             "partition": tp.partition,
             "before": list(plan.before.get(tp, ())),
             "after": list(after),
-            "size": format_bytes(plan.layout.sizes.get(tp, 0)),
+            "size": format_bytes(sizes.get(tp, 0)) if sizes else None,
         }
         for tp, after in list(plan.after.items())[:ROWS_MAX]
     ]
@@ -131,7 +132,8 @@ def load_table(plan: "ReassignmentPlan") -> Table:
         }
         for it in plan.loads()
     ]
-    return Table(LOAD_COLUMNS, rows)
+    # ZooKeeper knows no sizes.
+    return Table(LOAD_COLUMNS if plan.layout.sizes else LOAD_COLUMNS[:3], rows)
 
 
 def summary(plan: "ReassignmentPlan", rate: int | None, dirs: "LogDirMoves | None" = None) -> str:
@@ -147,12 +149,15 @@ def summary(plan: "ReassignmentPlan", rate: int | None, dirs: "LogDirMoves | Non
 def _summary(plan: "ReassignmentPlan", rate: int | None) -> str:
     from kctl.admin.reassignment_plan import ASSUMED_RATE
 
-    more = len(plan.after) - ROWS_MAX
-    told = f"{len(plan.after)} partitions change"
+    count, more = len(plan.after), len(plan.after) - ROWS_MAX
+    told = f"{counted(count, 'partition')} change{'s' if count == 1 else ''}"
     told += f" ({more} more than shown)" if more > 0 else ""
     if not plan.moves:
         return f"{told}, nothing is copied."
+    replicas = counted(plan.moves, "replica")
+    if not plan.layout.sizes:
+        return f"{told}: {replicas} to copy, of a size that is not known."
     seconds = format_duration(-(-plan.estimate_ms(rate) // 1000) * 1000)
     speed = f"{format_bytes(rate or ASSUMED_RATE)}/s a broker"
     size = format_bytes(plan.bytes_to_move)
-    return f"{told}: {plan.moves} replicas, {size} to copy, about {seconds} at {speed}."
+    return f"{told}: {replicas}, {size} to copy, about {seconds} at {speed}."

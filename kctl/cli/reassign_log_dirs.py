@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.failures import DONE
+from kctl.cli.items import counted
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes
 from kctl.errors import UsageError
@@ -46,8 +47,12 @@ def plan_log_dirs(session: Session, words: Sequence[str], out: str | None) -> in
         for it in moves
     ]
     session.output.show(rows, _COLUMNS, name="partition_name")
-    total = sum(it.size_bytes for it in moves)
-    session.output.say(f"{len(moves)} replicas, {format_bytes(total)} to copy between directories.")
+    total = format_bytes(sum(it.size_bytes for it in moves))
+    session.output.say(
+        f"{counted(len(moves), 'replica')}, {total} to copy between directories."
+        if moves
+        else "Nothing has to move: each broker's directories are as even as they can be."
+    )
     if out is not None and moves:
         _write(session, out, moves, assignment)
     return DONE

@@ -87,6 +87,23 @@ def test_a_move_is_stuck_if_its_broker_is_gone_or_nothing_was_copied():
         assert [it.check for it in judge(given)] == ["stuck reassignment"] * stuck
 
 
+def test_replicas_that_are_still_to_come_are_not_missing():
+    """Nor is the leader the wrong one before they are there."""
+    moved = partition(leader=1, replicas=(3, 2, 1), isr=(1, 2))
+    first, later = (MoveProgress(TP, (3,), (1,), done, 100) for done in (10, 11))
+    given = {"brokers": [1, 2, 3], "moving": [first], "moving_later": [later]}
+    assert judge(facts(partitions=[moved], **given)) == []
+    lost = partition(leader=1, replicas=(3, 2, 1), isr=(1,))
+    [found, _] = judge(facts(partitions=[lost], **given))
+    assert (found.check, found.detail) == ("under min ISR", "ISR 1, at least 2 needed for acks=all")
+
+
+def test_a_move_between_directories_needs_no_other_broker_but_may_be_stuck():
+    first = MoveProgress(TP, ("1:/new",), ("1:/old",), 10, 100, broker_id=1)
+    given = facts(brokers=[1, 2], moving=[first], moving_later=[first])
+    assert [it.check for it in judge(given)] == ["stuck reassignment"]
+
+
 def test_a_directory_of_another_cluster_or_broker_is_told():
     assert judge_identity("/d", MetaProperties(1, "c"), "c", 1) is None
     assert judge_identity("/d", MetaProperties(1, None), "c", 1) is None

@@ -202,6 +202,18 @@ def test_a_cancelled_move_leaves_replicas_where_they_were(on, make_topic, tmp_pa
     assert on("throttle", "sweep").status == 0
 
 
+def test_a_directory_that_a_broker_has_not_is_refused_before_anything_moves(
+    on, make_topic, tmp_path
+):
+    topic = make_topic((1,), records=1)
+    path = tmp_path / "plan.json"
+    move = {"topic": topic, "partition": 0, "replicas": [2], "log_dirs": ["/nowhere"]}
+    path.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    ran = on("reassign", "execute", path, "--wait", "--yes")
+    assert (ran.status, replicas(on, topic)) == (2, [(1,)])
+    assert "Broker 2 has no log directory /nowhere in use\nhint: it has /" in ran.err
+
+
 def test_the_flags_of_kafka_reassign_partitions_work(on, make_topic, tmp_path):
     topic = make_topic((1,), (1,), (1,), records=5)
     topics, path = tmp_path / "topics.json", tmp_path / "plan.json"
