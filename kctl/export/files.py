@@ -6,13 +6,17 @@ files are mapped, not read.
 """
 
 import re
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs as arrow_fs
 
 from kctl.errors import StorageError, UsageError
 
+# Bytes asked of a remote file at once.
+_FETCH_BYTES = 16 * 1024 * 1024
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -70,13 +74,24 @@ class Files:
         info = self._do(path, lambda: self._fs.get_file_info(path))
         return None if info.type == arrow_fs.FileType.NotFound else _facts(info)
 
-    def map(self, path: str) -> memoryview:
-        """The whole file, mapped if it is local."""
+    def map(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
+        """The whole file, mapped if it is local; of a remote one [start, end) is fetched, and
+        around it are zeros that take no memory."""
         if self._is_local:
             mapped: memoryview = self._do(path, lambda: _mapped(path))
             return mapped
         with self._do(path, lambda: self._fs.open_input_file(path)) as file:
-            return memoryview(self._do(path, file.read_buffer))
+            size = self._do(path, file.size)
+            view = memoryview(np.zeros(size, np.uint8).data)
+            position, stop = start, size if end is None else min(end, size)
+            self._do(path, lambda: file.seek(start))
+            while position < stop:
+                ahead = view[position : min(stop, position + _FETCH_BYTES)]
+                more = self._do(path, partial(file.readinto, ahead))
+                if not more:
+                    raise StorageError(f"{path}: shorter than it was")
+                position += more
+            return view
 
     def read_range(self, path: str, position: int, length: int) -> bytes:
         """Some bytes of a file."""
@@ -137,7 +152,7 @@ def _facts(info: Any) -> FileFacts:
 
 def _from_fsspec(url: str, scheme: str) -> tuple[Any, str]:
     try:
-        import fsspec  # type: ignore[import-not-found]
+        import fsspec  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise UsageError(
             f"{url}: no file system for {scheme}://",

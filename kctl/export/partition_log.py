@@ -64,9 +64,9 @@ class PartitionLog:
             last = self.segments[-1]
             end = last.base_offset
             if last.size:
-                view = self.files.map(last.path)
                 entries = self.index_entries(last)
                 start = int(entries[-1, 1]) if len(entries) else 0
+                view = self.files.map(last.path, start)
                 for step in scan_batches(view, start, check_crc=False):
                     if len(step.batches):
                         end = max(end, int(step.batches.last_offsets.max()) + 1)

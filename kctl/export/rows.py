@@ -80,7 +80,7 @@ class SplitReader:
         keep = _keep(split, self.options)
         for piece in split.pieces:
             files, path = Files.of(piece.url)
-            view = files.map(path)
+            view = files.map(path, piece.start, piece.end)
             done = piece.start
             for columns in decode_chunks(
                 view, position=piece.start, end=piece.end, keep=keep,
