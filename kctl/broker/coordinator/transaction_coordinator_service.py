@@ -34,6 +34,9 @@ from kctl.store.errors import StoreError
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 # Bytes of the log decoded per turn of the loop while a partition is loaded: a few milliseconds.
 LOAD_BYTES_PER_TURN_MAX = 128 * 1024
+# How long the first request of a transaction waits for the one before to be complete; clients that
+# are told CONCURRENT_TRANSACTIONS come back after 20 to 100 ms.
+COMPLETION_WAIT_MS_MAX = 100
 
 _NONE = int(ErrorCode.NONE)
 
@@ -167,28 +170,55 @@ class TransactionCoordinatorService:
         connection_number: int,
         reply: LateOrCode,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn."""
-        host, code = self._find(producer.transactional_id)
-        if host is None:
-            reply(code)
-        elif self._is_late(producer, connection_number):
-            reply(None)
-        else:
+        """AddPartitionsToTxn, AddOffsetsToTxn; the first of a transaction may wait a little, for
+        the one before to be complete."""
+
+        def add() -> None:
+            host = self._host_of(producer, connection_number, reply)
+            if host is not None:
+                host.run(host.shard.add_partitions(producer, partitions, host.moment(), reply))
+
+        host = self._host_of(producer, connection_number, reply)
+        if host is not None and not self._waits_for_completion(host.shard, producer, add):
             host.run(host.shard.add_partitions(producer, partitions, host.moment(), reply))
+
+    def _waits_for_completion(
+        self, shard: TransactionCoordinator, producer: Producer, then: Callable[[], object]
+    ) -> bool:
+        """Whether `then` is called later, once."""
+
+        def woken(_: object = None) -> None:
+            timer.cancel()
+            shard.stop_waiting(producer, woken)
+            then()
+
+        if not shard.wait_for_completion(producer, woken):
+            return False
+        timer = self._runtime.scheduler.call_later(COMPLETION_WAIT_MS_MAX, woken)
+        return True
 
     def end_transaction(
         self, producer: Producer, connection_number: int, reply: LateOrCode, *, is_commit: bool
     ) -> None:
         """EndTxn."""
-        host, code = self._find(producer.transactional_id)
-        if host is None:
-            reply(code)
-        elif self._is_late(producer, connection_number):
-            reply(None)
-        else:
+        host = self._host_of(producer, connection_number, reply)
+        if host is not None:
             host.run(
                 host.shard.end_transaction(producer, host.moment(), reply, is_commit=is_commit)
             )
+
+    def _host_of(
+        self, producer: Producer, connection_number: int, reply: LateOrCode
+    ) -> Host | None:
+        """Who carries the request out; None: nobody, and `reply` was told why."""
+        host, code = self._find(producer.transactional_id)
+        if host is None:
+            reply(code)
+            return None
+        if self._is_late(producer, connection_number):
+            reply(None)
+            return None
+        return host
 
     def _is_late(self, producer: Producer, connection_number: int) -> bool:
         is_late = self._order.is_late(

@@ -7,6 +7,8 @@ from kctl.broker.coordinator.transaction.transaction import (
     LEGAL_MOVES,
     new_transaction,
 )
+from kctl.broker.coordinator.transaction.transaction_coordinator import Producer
+from kctl.broker.coordinator.transaction_coordinator_service import COMPLETION_WAIT_MS_MAX
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.transaction_state import TransactionState
 from tests.support.transaction_world import STATE, T0, T1, T2, TIMEOUT_MS, TransactionWorld
@@ -50,12 +52,65 @@ def test_the_decision_is_answered_before_the_markers_are_written(world):
     assert world.end(producer, commit=True).response == NONE
     assert world.current().state is TransactionState.PREPARE_COMMIT
     # Until they are, the next transaction has to wait.
-    assert world.add(producer, T1).response == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.end(producer, commit=False).response == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
     world.brokers[0].release()
     world.scheduler.settle()
     assert world.add(producer, T1).response == NONE
+
+
+@pytest.fixture
+def ending(world):
+    """A producer whose transaction has ended, with its markers on their way."""
+    world.brokers[0].is_holding = True
+    producer = world.begin(T0)
+    assert world.end(producer, commit=True).response == NONE
+    return producer
+
+
+def complete(world):
+    world.brokers[0].release()
+    world.scheduler.settle()
+
+
+def test_the_next_transaction_begins_when_the_one_before_is_complete(world, ending):
+    added = world.add(ending, T1)
+    assert not added.is_there
+    complete(world)
+    assert added.response == NONE
+    assert world.current().partitions == {T1}
+
+
+def test_the_next_transaction_does_not_wait_for_ever(world, ending):
+    added = world.add(ending, T1)
+    world.advance(COMPLETION_WAIT_MS_MAX)
+    assert added.response == ErrorCode.CONCURRENT_TRANSACTIONS
+    complete(world)
+    assert world.current().state is TransactionState.COMPLETE_COMMIT
+    assert world.add(ending, T1).response == NONE
+
+
+def test_only_one_request_waits(world, ending):
+    first = world.add(ending, T1)
+    assert world.add(ending, T2).response == ErrorCode.CONCURRENT_TRANSACTIONS
+    zombie = Producer(ending.transactional_id, ending.producer_id, ending.producer_epoch - 1)
+    assert world.add(zombie, T2).response == ErrorCode.PRODUCER_FENCED
+    complete(world)
+    assert first.response == NONE
+
+
+def test_a_request_that_becomes_late_while_it_waits_is_not_carried_out(world, ending):
+    late = world.add(ending, T1, connection=1)
+    world.end(ending, commit=True, connection=2)
+    complete(world)
+    assert late.response is None
+    assert world.current().state is TransactionState.COMPLETE_COMMIT
+
+
+def test_who_waits_is_sent_on_when_the_partition_moves(world, ending):
+    added = world.add(ending, T1)
+    world.resign(1)
+    assert added.response == ErrorCode.NOT_COORDINATOR
 
 
 def test_an_end_that_is_asked_for_again_is_no_harm_and_another_one_is_refused(world):

@@ -2,7 +2,7 @@
 
 Each id has an `Entry`: its current Transaction, which changes only in `replay`, and the one that is
 on its way into the log (`pending`), during which every other request for it is told
-CONCURRENT_TRANSACTIONS. Once a transaction's end is in the log (PrepareCommit, PrepareAbort) an
+CONCURRENT_TRANSACTIONS (or waits, see `wait_for_completion`). Once a transaction's end is in the log (PrepareCommit, PrepareAbort) an
 `EndMarkers` message goes out; `partitions_marked` and `markers_refused` say what became of it, and
 when no partition is left the transaction is completed by one more record.
 
@@ -93,6 +93,8 @@ class Entry:
     # What was sent for a prepared `current`, and the partitions that have no marker yet.
     markers: EndMarkers | None = None
     unmarked: set[TopicPartition] = field(default_factory=set)
+    # Called with None when `current` is complete, or gone; and then forgotten.
+    waiter: Reply | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -161,10 +163,13 @@ class TransactionCoordinator:
 
     def unload(self, _moment: Moment) -> Outcome:
         """The partition moves away."""
+        outcome = Outcome()
+        for entry in self.entries.values():
+            _wake(entry, outcome)
         self.entries.clear()
         self._ongoing.clear()
         self._incomplete.clear()
-        return Outcome()
+        return outcome
 
     # Time
 
@@ -274,6 +279,27 @@ class TransactionCoordinator:
         self._write(entry, following, settled, outcome)
         return outcome
 
+    def wait_for_completion(self, producer: Producer, waiter: Reply) -> bool:
+        """Whether the producer's transaction has ended and is about to be complete: then `waiter`
+        is called with None when it is, or when the partition moves away; maybe never."""
+        entry = self.entries.get(producer.transactional_id)
+        if entry is None or entry.current is None or not entry.current.is_prepared:
+            return False
+        current = entry.current
+        is_its_own = current.producer_id == producer.producer_id
+        if not is_its_own or current.producer_epoch != producer.producer_epoch:
+            return False
+        if entry.waiter is not None:
+            return False
+        entry.waiter = waiter
+        return True
+
+    def stop_waiting(self, producer: Producer, waiter: Reply) -> None:
+        """Do not call it."""
+        entry = self.entries.get(producer.transactional_id)
+        if entry is not None and entry.waiter is waiter:
+            entry.waiter = None
+
     # EndTxn
 
     def end_transaction(
@@ -377,7 +403,10 @@ class TransactionCoordinator:
             if producer_error(code) == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._incomplete[following.transactional_id] = None
                 self.timers.set(self._retry_timer, moment.monotonic_ms + COMPLETION_RETRY_MS)
-            return Outcome()
+            result = Outcome()
+            if code == _NONE:
+                _wake(entry, result)
+            return result
 
         self._write(entry, following, settled, outcome)
 
@@ -447,6 +476,12 @@ class TransactionCoordinator:
     def _forget_if_unknown(self, transactional_id: str, entry: Entry) -> None:
         if entry.current is None and self.entries.get(transactional_id) is entry:
             del self.entries[transactional_id]
+
+
+def _wake(entry: Entry, outcome: Outcome) -> None:
+    if entry.waiter is not None:
+        outcome.reply(entry.waiter, None)
+        entry.waiter = None
 
 
 def _following(
