@@ -1,7 +1,6 @@
 """kctl broker: describe, decommission, and of a local cluster list, stop, kill, restart."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,14 +8,11 @@ from kctl.cli.broker_describe import decommission, describe
 from kctl.cli.command import DANGEROUS, READS, local_command, remote_command
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, OutputFormat, Table
-from kctl.errors import UnreachableError
+from kctl.cli.supervisor import ask_supervisor
 
 app = typer.Typer(rich_markup_mode=None)
 remote_command(app, "describe", READS)(describe)
 remote_command(app, "decommission", DANGEROUS)(decommission)
-
-# A broker may recover logs before it is ready.
-ANSWER_TIMEOUT_MS = 180_000
 
 BrokersArgument = Annotated[
     list[int], typer.Argument(metavar="BROKER...", help="Ids, as `kctl broker list` shows them.")
@@ -90,7 +86,7 @@ def restart(
 
 
 def _command(command: str, brokers: list[int], data_dir: str, output_format: OutputFormat) -> int:
-    answer = _ask({"command": command, "brokers": brokers}, data_dir)
+    answer = ask_supervisor({"command": command, "brokers": brokers}, data_dir)
     rows = answer["rows"]
     title = f"local cluster in {data_dir}"
     if answer["zookeeper"]:
@@ -102,27 +98,3 @@ def _command(command: str, brokers: list[int], data_dir: str, output_format: Out
         name="data_dir",
     )
     return DONE
-
-
-def _ask(request: dict[str, Any], data_dir: str) -> dict[str, Any]:
-    from kctl.local_cluster.control import STATE_FILE, ControlAddress, ask
-    from kctl.runtime.real import make_runtime
-    from kctl.runtime.trace import NullTrace
-
-    path = Path(data_dir) / STATE_FILE
-    nobody = UnreachableError(
-        f"no local cluster runs on {data_dir}",
-        hint=f"start one: kctl serve --brokers 3 --data-dir {data_dir}",
-    )
-    try:
-        address = ControlAddress.decode(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise nobody from None
-    runtime = make_runtime(NullTrace())
-    try:
-        asking = ask(runtime, address, request, ANSWER_TIMEOUT_MS)
-        return runtime.scheduler.run_until(runtime.scheduler.spawn(asking))
-    except UnreachableError as error:
-        raise nobody from error
-    finally:
-        runtime.scheduler.close()

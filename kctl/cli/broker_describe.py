@@ -19,6 +19,7 @@ from kctl.cli.reassign_execute import (
 )
 from kctl.cli.reassign_files import change_table, summary
 from kctl.cli.session import Session
+from kctl.cli.supervisor import ask_supervisor
 from kctl.cli.units import format_bytes
 from kctl.errors import KctlError, UsageError
 
@@ -134,6 +135,12 @@ def decommission(
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", help="Partitions at once.", min=1)
     ] = BATCH,
+    stop: Annotated[
+        str | None,
+        typer.Option(
+            "--stop", metavar="DIR", help="Then stop it: a broker of the local cluster in DIR."
+        ),
+    ] = None,
 ) -> int:
     """Move everything off a broker, wait until it holds nothing, and say how to stop it for good.
 
@@ -143,11 +150,14 @@ def decommission(
     Examples:
       kctl broker decommission 3 -n
       kctl broker decommission 3 --throttle 50MB --yes
+      kctl broker decommission 3 --stop kctl-data
     """
     from kctl.cli.interrupt import Interrupt
     from kctl.cli.units import parse_bytes
 
     rate = parse_bytes(throttle) if throttle else None
+    if stop is not None:
+        _check_is_local(broker_id, stop)
     interrupt = Interrupt(session.runtime.scheduler)
     shown: list[dict[str, Any]] = []
     left: list[str] = []
@@ -175,12 +185,21 @@ def decommission(
     status = show_results(session, shown, "partition_name", hidden=["partition_name"])
     if interrupt.status:
         return interrupt.status
-    if not left:
+    if not left and stop is not None:
+        ask_supervisor({"command": "stop", "brokers": [broker_id]}, stop)
+        session.output.say(f"Broker {broker_id} holds no replica, and is stopped.")
+    elif not left:
         _tell_how_to_stop(session, broker_id)
     elif not session.dry_run and left != ["not confirmed"]:
         session.output.say(f"Broker {broker_id} still holds {len(left)} replicas: run it again.")
         return FAILED
     return status
+
+
+def _check_is_local(broker_id: int, data_dir: str) -> None:
+    rows = ask_supervisor({"command": "list", "brokers": []}, data_dir)["rows"]
+    if broker_id not in [it["broker"] for it in rows]:
+        raise UsageError(f"The local cluster in {data_dir} has no broker {broker_id}")
 
 
 def _tell_how_to_stop(session: Session, broker_id: int) -> None:

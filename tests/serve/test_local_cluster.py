@@ -94,6 +94,18 @@ def test_brokers_are_stopped_killed_and_restarted_by_command(cluster):
 
 
 @pytest.mark.slow
+def test_a_broker_is_drained_and_stopped_for_good(cluster):
+    assert cluster.isr("orders")[0] == {1, 2, 3}
+    words = ("reassign", "plan", "set-rf", "orders", "2", "--out", cluster.data / "plan.json")
+    cluster.kctl(*words)
+    cluster.kctl("reassign", "execute", cluster.data / "plan.json", "--wait", "-y")
+    cluster.kctl("broker", "decommission", "3", "--stop", cluster.data, "-y")
+    states = {number: row["state"] for number, row in cluster.brokers().items()}
+    assert states == {1: "running", 2: "running", 3: "stopped"}
+    assert cluster.isr("orders") == {number: {1, 2} for number in range(3)}
+
+
+@pytest.mark.slow
 def test_broker_and_store_that_die_are_started_again_and_nothing_is_lost(cluster):
     produce(cluster.bootstrap, "orders", [f"before-{n}" for n in range(50)])
     before = cluster.brokers()

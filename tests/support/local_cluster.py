@@ -49,6 +49,15 @@ class LocalCluster:
             capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
 
+    def kctl(self, *words: object) -> str:
+        """What a command against its brokers prints; it must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "kctl", *map(str, words), "-b", self.bootstrap],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def brokers(self, *words: str) -> "dict[int, dict[str, object]]":
         """What a command answers, by broker."""
         done = self.command(*(words or ("list",)), "-o", "json")
