@@ -173,14 +173,12 @@ class LegacyBatch:
         key, start = self._field(start, end)
         value, start = self._field(start, end)
         if start != end:
-            raise CorruptDataError(
-                f"Message at byte {self.position} has {end - start} bytes behind its value"
-            )
+            raise CorruptDataError(f"a message has {end - start} bytes behind its value")
         return key, value
 
     def _field(self, start: int, end: int) -> tuple[bytes | None, int]:
         if start + 4 > end:
-            raise CorruptDataError(f"Message at byte {self.position} ends inside a length")
+            raise CorruptDataError("a message ends inside a length")
         length = INT32.unpack_from(self.buffer, start)[0]
         start += 4
         if length < 0:
