@@ -2,9 +2,10 @@
 
 Each id has an `Entry`: its current Transaction, which changes only in `replay`, and the one that is
 on its way into the log (`pending`), during which every other request for it is told
-CONCURRENT_TRANSACTIONS (or waits, see `wait_for_completion`). Once a transaction's end is in the log (PrepareCommit, PrepareAbort) an
+CONCURRENT_TRANSACTIONS. Once a transaction's end is in the log (PrepareCommit, PrepareAbort) an
 `EndMarkers` message goes out; `partitions_marked` and `markers_refused` say what became of it, and
-when no partition is left the transaction is completed by one more record.
+when no partition is left the transaction is completed by one more record. Who wants to begin the
+next one may be told when (`wait_for_completion`).
 
 Invariants: at most one record of an id is on its way; markers go out only for what is in the log;
 an id's current Transaction equals what replaying the log gives, but for the epochs before the last
