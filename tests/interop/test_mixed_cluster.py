@@ -90,6 +90,34 @@ def test_a_cluster_that_speaks_an_older_protocol_is_led_by_either_kind(cluster, 
         assert len({cluster.digest(broker, "t", partition) for broker in (1, 3)}) == 1
 
 
+@pytest.mark.parametrize("failing", [1, 3], ids=["kctl", "apache"])
+def test_a_log_directory_fails_and_the_other_kind_takes_over(cluster, failing):
+    """
+    the other kind is controller; partitions 0 and 1 are led by `failing`, in two directories
+    the directory of partition 0 is gone: it is led elsewhere, partition 1 is not
+    """
+    other = 4 - failing
+    dirs = [cluster.directory / str(failing) / name for name in ("one", "two")]
+    cluster.start(other)
+    cluster.settings["log.dirs"] = ",".join(map(str, dirs))
+    cluster.settings["replica.high.watermark.checkpoint.interval.ms"] = "200"
+    cluster.start(failing)
+    cluster.create("t", [failing, other], [failing, other])
+    cluster.produce("t", 500, "a")
+    (lost,) = [path for path in dirs if (path / "t-0").exists()]
+    assert not (lost / "t-1").exists()
+    lost.rename(lost.with_suffix(".gone"))
+    cluster.produce("t", 500, "b")
+    cluster.until(lambda: cluster.metadata("t")[0] == (other, (other,)), "replaced")
+    cluster.produce("t", 500, "c")
+    assert cluster.metadata("t")[1] == (failing, (1, 3))
+    assert len(cluster.values("t", 2)) == 1500
+    cluster.stop(failing)
+    lost.with_suffix(".gone").rename(lost)
+    cluster.start(failing)
+    cluster.until(lambda: {isr for _, isr in cluster.metadata("t").values()} == {(1, 3)}, "back")
+
+
 class Load:
     """An idempotent producer that never stops, and what was acknowledged to it."""
 
