@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kctl.admin.assignment import decode_assignment
 from kctl.admin.offsets import OffsetAdmin
 from kctl.admin.result import error_of, raise_for
-from kctl.errors import CorruptDataError, KctlError, UnreachableError
+from kctl.errors import CorruptDataError, KctlError, UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 # ListGroups from this version on tells and filters by state.
 _LIST_STATES_VERSION = 4
-# The broker compares states letter by letter: how it spells them.
+# The broker compares states letter by letter: how it spells them. The last three came with 4.0.
 _STATES = {
     name.lower(): name
-    for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
-}
+    for name in (
+        "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty",
+        "Assigning", "Reconciling", "NotReady",
+    )
+}  # fmt: skip
 # Groups described by one request.
 _DESCRIBE_MAX = 500
 
@@ -113,12 +116,12 @@ class GroupAdmin:
 
     async def list_groups(self, states: Sequence[str] = ()) -> GroupList:
         """Groups by name from all brokers, as each only knows those it coordinates; only those
-        in `states` if any are given."""
+        in `states` if any are given. UsageError for a state that no Kafka knows."""
         from kctl.protocol.messages.list_groups import ListGroupsRequest
 
         version = await self._router.max_version(ApiKey.LIST_GROUPS)
         may_filter = version >= _LIST_STATES_VERSION
-        wanted = [_STATES.get(state.lower(), state) for state in states]
+        wanted = [_state(name) for name in states]
         request = ListGroupsRequest(states_filter=wanted if may_filter else [])
         found = GroupList()
         view = await self._router.refresh(None)
@@ -211,6 +214,13 @@ class GroupAdmin:
         if states:
             wanted = {state.lower() for state in states}
             found.groups = [group for group in found.groups if group.state.lower() in wanted]
+
+
+def _state(name: str) -> str:
+    known = _STATES.get(name.lower())
+    if known is None:
+        raise UsageError(f"No group state {name}", hint=f"one of {', '.join(_STATES.values())}")
+    return known
 
 
 def _description(group: "DescribedGroup", coordinator: int) -> GroupDescription:

@@ -1,7 +1,9 @@
 """GroupAdmin over several brokers and ages."""
 
+import pytest
+
 from kctl.admin.assignment import encode_assignment
-from kctl.errors import UnreachableError
+from kctl.errors import UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
@@ -70,6 +72,12 @@ def test_states_are_filtered_by_the_broker_in_its_own_spelling(make_broker, admi
 
     [request] = broker.requests(ApiKey.LIST_GROUPS)
     assert request.body.states_filter == ["Empty", "PreparingRebalance"]
+
+
+def test_a_state_that_no_kafka_knows_is_misuse(make_broker, admin_of, run):
+    with pytest.raises(UsageError, match="No group state Stabel") as refused:
+        run(admin_of(make_broker()).groups.list_groups(["Stabel"]))
+    assert "Stable" in refused.value.hint
 
 
 def test_an_old_broker_does_not_list_states_so_groups_are_described(make_broker, admin_of, run):
