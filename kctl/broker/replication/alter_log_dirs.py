@@ -65,7 +65,6 @@ class ReplicaAlterLogDirsManager:
         # Future logs that grow, in the order in which they are seen to.
         self._moving: dict[TopicPartition, UnifiedLog] = {}
         self._runner: Task[None] | None = None
-        self._is_closed = False
 
     def on_log_replaced(self, listener: LogListener) -> None:
         """Call `listener` with each partition that arrived in its new directory."""
@@ -73,7 +72,6 @@ class ReplicaAlterLogDirsManager:
 
     def shutdown(self) -> None:
         """Copy no more; what is under way goes on after the next start."""
-        self._is_closed = True
         self._moving.clear()
 
     # --- what is asked for -------------------------------------------------------------------
