@@ -238,13 +238,13 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
 def _on_spark(
     session: Session, request: "ExportRequest", master: str, conf: list[str]
 ) -> "ExportReport":
-    from kctl.cli.spark import spark_session
+    from kctl.cli.spark import spark_progress, spark_session
     from kctl.export.export import export_logs
     from kctl.export.spark.runner import spark_runner
 
     if request.sources:
-        with spark_session(master, conf) as running:
-            return export_logs(request, spark_runner(running))
+        with spark_session(master, conf) as running, spark_progress(running) as tasks:
+            return export_logs(request, spark_runner(running), lambda plan: tasks(len(plan.splits)))
     from kctl.export.live import export_live_by, with_live_schema
     from kctl.export.live_plan import bytes_per_offset
     from kctl.export.spark.brokers import Connection, WorkOnBrokers
@@ -261,9 +261,11 @@ def _on_spark(
     connection = Connection(
         tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
     )
-    with spark_session(master, conf) as running:
+    with spark_session(master, conf) as running, spark_progress(running) as tasks:
         runner = spark_runner(running, WorkOnBrokers(connection))
-        return export_live_by(runner, ranges, request, per_offset)
+        return export_live_by(
+            runner, ranges, request, per_offset, lambda plan: tasks(len(plan.splits))
+        )
 
 
 def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
@@ -273,7 +275,7 @@ def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
 
     async def work(admin: "AdminClient") -> "ExportReport":
         ranges = await _ranges(admin, request)
-        bar = ProgressBar(offset_count(ranges))
+        bar = ProgressBar(offset_count(ranges), unit="offsets")
         try:
             return await export_live(admin.router, ranges, request, progress=bar.update)
         finally:

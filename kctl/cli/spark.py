@@ -1,6 +1,6 @@
 """What commands with `--spark` share: its options, and a session that ends with the command."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import typer
 from kctl.errors import UsageError
 
 DEFAULT_MASTER = "local[*]"
+_LOOK_SECONDS = 0.5
 
 SparkOption = Annotated[
     bool, typer.Option("--spark", help="Let Spark run the tasks; needs kctl[spark].")
@@ -62,3 +63,24 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator[Any]:
             session.stop()
     finally:
         gateway.close()
+
+
+@contextmanager
+def spark_progress(session: Any) -> Iterator[Callable[[int], None]]:
+    """A bar of a job's tasks while it runs; what comes is to be told how many there are."""
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.spark.runner import completed_tasks
+    from kctl.runtime.real.background import repeated
+
+    bar = ProgressBar(1, unit="tasks")
+
+    def look() -> None:
+        done = completed_tasks(session)
+        if done is not None:
+            bar.update(done)
+
+    try:
+        with repeated(look, _LOOK_SECONDS):
+            yield bar.resize
+    finally:
+        bar.close()

@@ -85,6 +85,22 @@ def spark_map(
     return found
 
 
+def completed_tasks(session: Any) -> int | None:
+    """How many of the job that runs now are done, None if none runs; another thread may ask."""
+    from py4j.protocol import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        Py4JError,
+    )
+
+    tracker = session.sparkContext.statusTracker()
+    try:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Py4JError:
+        # For a bar this is no reason to fail.
+        return None
+    done = [stage.numCompletedTasks for stage in stages if stage is not None]
+    return sum(done) if done else None
+
+
 class _Call:
     """Pickled to the executors."""
 

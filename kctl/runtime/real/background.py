@@ -6,7 +6,8 @@ a job, a process that ends in good order calls `close`, which does.
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 
 # A job that runs Python code must not hold the interpreter from the loop for the usual 5 ms.
@@ -45,3 +46,21 @@ class BackgroundThread:
 def run_aside(job: Job, name: str) -> None:
     """Run one job that may block for long (a name look-up) on a thread of its own."""
     threading.Thread(target=job, name=name, daemon=True).start()
+
+
+@contextmanager
+def repeated(job: Job, seconds: float) -> Iterator[None]:
+    """Run `job` every so often on a thread of its own while the block goes on, which may wait."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            job()
+
+    thread = threading.Thread(target=run, name="repeated", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

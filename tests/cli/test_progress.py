@@ -1,0 +1,28 @@
+"""A bar tells how far a job is, how fast it goes, and when it will be done."""
+
+import re
+
+from kctl.cli.progress import ProgressBar
+
+
+def drawn(capsys, bar, monkeypatch, after_ms, *words):
+    now = bar._begun_ms + after_ms
+    monkeypatch.setattr(bar._clock, "monotonic_ms", lambda: now)
+    bar.update(*words)
+    return re.sub(r"[█·]+", "|", capsys.readouterr().err).strip()
+
+
+def test_rate_and_time_left(capsys, monkeypatch):
+    bar = ProgressBar(100 * 2**20, is_shown=True)
+    assert drawn(capsys, bar, monkeypatch, 500, 2**20) == "|   1%  1 of 100 MiB"
+    told = drawn(capsys, bar, monkeypatch, 10_000, 20 * 2**20)
+    assert told == "|  20%  20 of 100 MiB, 2 MiB/s, 0:40 left"
+    told = drawn(capsys, bar, monkeypatch, 10_000, 2**20)
+    assert told == "|   1%  1 of 100 MiB, 0 MiB/s, 16:30 left"
+
+
+def test_units_and_words_of_ones_own(capsys, monkeypatch):
+    bar = ProgressBar(1, is_shown=True, unit="tasks")
+    bar.resize(8)
+    assert drawn(capsys, bar, monkeypatch, 2000, 4).endswith("4 of 8 tasks, 2 tasks/s, 0:02 left")
+    assert drawn(capsys, bar, monkeypatch, 2000, 6, ", soon").endswith("6 of 8 tasks, soon")
