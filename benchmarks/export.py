@@ -139,7 +139,9 @@ def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, An
     def live(out: Path) -> None:
         words = ["export", "-b", address, "-t", topic, "--out", str(out), "--file-size", "32MiB"]
         with redirect_stdout(StringIO()):
-            kctl(words)
+            status = kctl(words)
+        if status != 0:
+            raise SystemExit("kctl export -b failed")
 
     kafka = {"kafka.bootstrap.servers": address, "startingOffsets": "earliest", **TUNED}
     return {
