@@ -20,6 +20,7 @@ class Brokers:
 
     def __init__(self, cluster):
         self.cluster = cluster
+        # A slice of a copy is a batch of `produce`.
         for broker_id in (1, 2, 3):
             paths = ",".join(str(cluster.directory / f"{broker_id}-{n}") for n in (0, 1))
             cluster.start(broker_id, log_dirs=paths, replica_fetch_max_bytes=2000)
@@ -86,7 +87,8 @@ def test_leader_and_follower_move_while_records_come(brokers):
 
 
 def test_a_throttled_move_is_shown_and_loosened_by_a_setting_of_the_broker(brokers):
-    brokers.produce()
+    for _ in range(5):
+        brokers.produce(20)
     brokers.throttle(2, "1")
     log_dir = brokers.other_dir(2)
     assert brokers.send(2, log_dir) == 0
