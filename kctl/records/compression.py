@@ -145,7 +145,7 @@ def _decompress_gzip(data: Buffer, limit: int) -> tuple[bytes, bool]:
 def _inflater() -> tuple[Callable[..., Any], Any]:
     """The inflating half of isal where it is installed, for it is twice as fast as zlib."""
     try:
-        from isal import isal_zlib
+        from isal import isal_zlib  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return zlib.decompressobj, zlib.error
     return isal_zlib.decompressobj, isal_zlib.error
