@@ -2,6 +2,7 @@
 it is sent to them."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -94,3 +95,31 @@ def test_executors_that_lack_a_package_are_told_how_they_get_it(
     assert ran.returncode == 1
     assert "An executor lacks a package: No module named 'pyarrow'" in ran.stderr
     assert "spark.archives=env.tar.gz#env" in ran.stderr
+
+
+FRAME = """
+import sys
+from pyspark.sql import SparkSession
+from kctl.export.spark.source import KctlDataSource
+from kctl.runtime.real.spark_gateway import zip_package
+
+builder = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false")
+spark = builder.config("spark.cores.max", "1").config("spark.log.level", "ERROR").getOrCreate()
+spark.sparkContext.addPyFile(zip_package("kctl"))
+spark.dataSource.register(KctlDataSource)
+rows = spark.read.format("kctl").schema("partition int, offset bigint").load(sys.argv[2]).collect()
+print(sorted((row.partition, row.offset) for row in rows))
+"""
+
+
+def test_data_source_of_a_session_that_sends_kctl(cluster, bare_python, logs, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", FRAME, cluster, str(logs)], capture_output=True, text=True,
+        check=False, env=os.environ | {"PYSPARK_PYTHON": str(bare_python)}, cwd=logs,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    found = {partition: len(records) for partition, records in records_in(logs).items()}
+    expected = [(partition, offset) for partition in found for offset in range(found[partition])]
+    assert json.loads(ran.stdout.replace("(", "[").replace(")", "]")) == [
+        list(it) for it in expected
+    ]
