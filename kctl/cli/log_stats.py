@@ -150,7 +150,7 @@ def stats_text(stats: "LogStats", document: dict[str, Any]) -> str:
     ]
     sizes = [(f"<= {it['up_to_bytes']}", it["batches"]) for it in document["batch_sizes"]]
     spread = [(it["from"], it["records"]) for it in document["times"]]
-    keys = [(it["key"], it["records"]) for it in document["top_keys"]]
+    keys = [(it["key"] or "''", it["records"]) for it in document["top_keys"]]
     for heading, rows in (
         ("batches by size, bytes", sizes), ("records by time", spread), ("commonest keys", keys),
     ):  # fmt: skip

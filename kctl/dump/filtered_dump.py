@@ -66,7 +66,7 @@ def _dump_file(
     following = [other for other in segment_base_offsets(disk, directory) if other > base]
     if following and following[0] <= wanted.start_offset:
         return
-    if wanted.end_offset is not None and base >= wanted.end_offset:
+    if wanted.end_offset is not None and max(base, wanted.start_offset) >= wanted.end_offset:
         return
     aborted = _aborted(disk, directory) if wanted.only_aborted else []
     with_records = options.with_records or wanted.looks_into_records
