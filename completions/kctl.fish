@@ -84,7 +84,7 @@ complete -c kctl -n '__kctl_needs reassign' -a plan -d 'Work out what has to mov
 complete -c kctl -n '__kctl_needs reassign' -a execute -d 'Move replicas to where a file wants them. What is so already is left alone'
 complete -c kctl -n '__kctl_needs reassign' -a watch -d 'Watch replicas on the move until all are there: bytes, rate and time left, by the sizes of'
 complete -c kctl -n '__kctl_needs reassign' -a verify -d 'Say of each partition of a file whether it is where the file wants it; 1 if any is not'
-complete -c kctl -n '__kctl_needs reassign' -a cancel -d 'Cancel reassignments: replicas go back to where they were. Kafka 2.4 and later'
+complete -c kctl -n '__kctl_needs reassign' -a cancel -d 'Cancel reassignments: replicas go back to where they were, or stay in their directories'
 complete -c kctl -n '__kctl_needs reassign' -a list -d 'List the partitions that are on the move'
 complete -c kctl -n '__kctl_needs reassign' -a kafka -d 'Take the flags and files of kafka-reassign-partitions 2.7; it asks nothing, as that does not'
 complete -c kctl -n '__kctl_needs throttle' -a show -d 'Show the replication throttles of brokers and topics, and which of them are kctl\'s'

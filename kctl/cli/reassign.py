@@ -3,7 +3,8 @@
 import typer
 
 from kctl.cli.command import DANGEROUS, READS, remote_command
-from kctl.cli.reassign_execute import cancel, execute
+from kctl.cli.reassign_cancel import cancel
+from kctl.cli.reassign_execute import execute
 from kctl.cli.reassign_kafka import kafka
 from kctl.cli.reassign_plan import plan
 from kctl.cli.reassign_watch import list_reassignments, verify, watch

@@ -1,15 +1,13 @@
-"""kctl reassign execute, cancel."""
+"""kctl reassign execute."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kctl.cli import throttle_records
-from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
-from kctl.cli.output import Table
 from kctl.cli.reassign_door import Door, ZooKeeperOption, run_at
 from kctl.cli.reassign_files import (
     change_table,
@@ -307,52 +305,3 @@ def change_rows(
             }
         )
     return rows
-
-
-def cancel(
-    session: Session,
-    path: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="Only partitions that it names.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are on the move.")] = False,
-) -> int:
-    """Cancel reassignments: replicas go back to where they were. Kafka 2.4 and later.
-
-    \b
-    Examples:
-      kctl reassign cancel plan.json
-      kctl reassign cancel --all --yes
-    """
-    if (path is None) != everything:
-        raise UsageError("Say what to cancel", hint="either FILE or --all")
-    named = read_reassignment(path).replicas if path is not None else None
-
-    async def work(door: Door) -> list[dict[str, Any]] | None:
-        moving = await door.reassignments.ongoing()
-        chosen = [tp for tp in moving if named is None or tp in named]
-        rows = [
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "before": list(moving[tp].target),
-                "after": list(moving[tp].origin),
-                **row("partition_name", str(tp), "would cancel"),
-            }
-            for tp in chosen
-        ]
-        if session.dry_run or not rows:
-            return rows
-        columns = ("topic", "partition", "before", "after")
-        if not session.confirm(Table(columns, rows), f"Cancel {len(rows)} reassignments?"):
-            return None
-        outcomes = await door.reassignments.alter(dict.fromkeys(chosen))
-        for tp, it in zip(chosen, rows, strict=True):
-            it.update(row("partition_name", str(tp), "cancelled", outcomes[tp]))
-        return rows
-
-    rows: Sequence[dict[str, Any]] | None = run_at(session, None, work)
-    if rows is None:
-        return DONE
-    if not rows:
-        session.output.say("Nothing of that is on the move.")
-    return show_results(session, rows, "partition_name", hidden=["partition_name"])

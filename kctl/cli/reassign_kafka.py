@@ -10,10 +10,10 @@ import typer
 
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Output
+from kctl.cli.reassign_cancel import cancel
 from kctl.cli.reassign_door import Door, ZooKeeperOption, run_at
 from kctl.cli.reassign_execute import (
     begin_throttle,
-    cancel,
     checked_plan,
     dir_moves,
     throttle_of,

@@ -214,6 +214,41 @@ def test_a_directory_that_a_broker_has_not_is_refused_before_anything_moves(
     assert "Broker 2 has no log directory /nowhere in use\nhint: it has /" in ran.err
 
 
+def test_directories_of_a_broker_are_evened_out_watched_and_left_alone_again(kctl, tmp_path):
+    dirs = [tmp_path / "one", tmp_path / "two"]
+    setting = f"log.dirs={dirs[0]},{dirs[1]}"
+    plan, records = tmp_path / "plan.json", tmp_path / "records"
+    records.write_text("".join(f"{'x' * 1000}\n" for _ in range(100)))
+    with KctlBroker(tmp_path / "b", "-c", setting, "-c", "replica.fetch.max.bytes=1000") as broker:
+
+        def run(*words):
+            return kctl(*words, "-b", broker.address)
+
+        run("topic", "create", "t", "-p", "3")
+        for number in (0, 2):
+            run("produce", "t", "-p", number, "-f", records)
+            run("produce", "t", "-p", number, "-f", records)
+        source = next(path for path in dirs if (path / "t-0").exists())
+        assert (source / "t-2").exists()
+        [move] = run("reassign", "plan", "log-dirs", "--out", plan, "-o", "json").documents
+        [other] = [path for path in dirs if path != source]
+        assert (move["from"], move["to"]) == (str(source), str(other))
+        ran = run("reassign", "execute", plan, "-y", "--throttle", "1", "-o", "json")
+        assert [it["status"] for it in ran.documents] == ["on the move"]
+        [seen] = run("reassign", "watch", "--once", "-i", "100ms", "-o", "json").documents
+        assert (seen["adding"], seen["removing"]) == ([f"0:{other}"], [f"0:{source}"])
+        assert 0 < seen["done_bytes"] < seen["total_bytes"]
+        assert run("reassign", "verify", plan).status == 1
+        ran = run("reassign", "cancel", plan, "-y", "-o", "json")
+        assert [it["status"] for it in ran.documents] == ["cancelled"]
+        run("throttle", "sweep", "-y")
+        ran = run("reassign", "execute", plan, "-y", "--wait", "-o", "json")
+        assert [it["status"] for it in ran.documents] == ["moved"]
+        assert run("reassign", "verify", plan).status == 0
+        assert (other / f"t-{move['partition']}").exists()
+        assert run("reassign", "plan", "log-dirs", "-o", "json").documents == []
+
+
 def test_the_flags_of_kafka_reassign_partitions_work(on, make_topic, tmp_path):
     topic = make_topic((1,), (1,), (1,), records=5)
     topics, path = tmp_path / "topics.json", tmp_path / "plan.json"
