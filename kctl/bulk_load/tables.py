@@ -83,6 +83,12 @@ def find_parts(sources: Sequence[str], table_format: TableFormat | None = None) 
 
 
 def _below(files: Files, path: str) -> list[FileFacts]:
+    for name, lake in (("_delta_log", "Delta Lake"), ("metadata/version-hint.text", "Iceberg")):
+        if files.find(f"{path}/{name}") is not None:
+            raise UsageError(
+                f"{path} is a table of {lake}: only its log says which of its files count",
+                hint="name the files",
+            )
     return [
         facts
         for facts in files.list(path, recursive=True)
