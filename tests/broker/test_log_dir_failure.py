@@ -118,7 +118,7 @@ def test_the_only_replica_in_a_failed_directory_leaves_its_partition_without_a_l
     brokers.produce("t", 10)
     lost = brokers.directory_of(2, "t", 0)
     brokers.fail(lost)
-    brokers.produce("t", 1, partition=0)
+    cluster.brokers[2].services.log_manager.handle_log_dir_failure(str(lost))
     cluster.until(lambda: cluster.state("t", 0).leader == -1, "offline")
     assert list(cluster.state("t", 0).isr) == [2]
     brokers.produce("t", 10, partition=1)
