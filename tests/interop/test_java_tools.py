@@ -128,8 +128,8 @@ def produce(both, topic, *lines, options=()):
 
 
 def lines_with(word):
-    """Only the lines with a word; in no order."""
-    return lambda lines: sorted(line for line in lines if word in line)
+    """Only the lines with a word; in no order, and columns as wide as they may be by the others."""
+    return lambda lines: sorted(" ".join(line.split()) for line in lines if word in line)
 
 
 def without_numbers(lines):
