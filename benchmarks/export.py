@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded
 from typing import Any
@@ -138,7 +138,7 @@ def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, An
 
     def live(out: Path) -> None:
         words = ["export", "-b", address, "-t", topic, "--out", str(out), "--file-size", "32MiB"]
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(TextIOWrapper(BytesIO())):
             status = kctl(words)
         if status != 0:
             raise SystemExit("kctl export -b failed")
