@@ -67,9 +67,7 @@ def test_a_loop_that_looks_in_vain_looks_less_and_less(run):
     seen = run(Peer(), SLEEPS)
     sleeps = [position for position, seconds in enumerate(seen) if seconds]
     assert len(sleeps) == SLEEPS
-    looked = [0]
-    for number in range(1, SLEEPS):
-        if sleeps[number] - sleeps[number - 1] > LOOKS_BEFORE_SLEEP:
-            looked.append(number)
+    gaps = [after - before for before, after in pairwise([-1, *sleeps])]
+    looked = [number for number, gap in enumerate(gaps) if gap > LOOKS_BEFORE_SLEEP]
     skipped = [after - before - 1 for before, after in pairwise(looked)]
     assert skipped == [2, 4, 8, 16, 32, 64, 128, LOOKS_IN_VAIN_MAX, LOOKS_IN_VAIN_MAX]
