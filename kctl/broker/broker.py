@@ -60,7 +60,7 @@ from kctl.model import BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
-from kctl.runtime.future import Future
+from kctl.runtime.future import Future, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
@@ -352,20 +352,25 @@ class Broker:
     async def _until_ready(self, services: Services) -> None:
         """Wait for the first UpdateMetadata that names a controller and this broker."""
         cache = services.metadata_cache
-        clock = self.runtime.clock
-        deadline_ms = clock.monotonic_ms() + READY_TIMEOUT_MS
-        while cache.controller_id is None or not cache.is_broker_alive(services.broker_id):
-            if clock.monotonic_ms() > deadline_ms:
-                raise TimedOutError(
-                    f"no controller has spoken to this broker in {READY_TIMEOUT_MS // 1000} s",
-                    hint="look at the log of the broker that /controller names",
-                )
-            await self._sleep(READY_POLL_MS)
 
-    def _sleep(self, delay_ms: int) -> Awaitable[None]:
-        future = self.runtime.scheduler.future()
-        self.runtime.scheduler.call_later(delay_ms, future.set_result, None)
-        return future
+        def is_ready() -> bool:
+            return cache.controller_id is not None and cache.is_broker_alive(services.broker_id)
+
+        if not await self._until(is_ready, READY_TIMEOUT_MS):
+            raise TimedOutError(
+                f"no controller has spoken to this broker in {READY_TIMEOUT_MS // 1000} s",
+                hint="look at the log of the broker that /controller names",
+            )
+
+    async def _until(self, holds: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until `holds()`, which is asked again and again; whether it did in time."""
+        clock = self.runtime.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while not holds():
+            if clock.monotonic_ms() > deadline_ms:
+                return False
+            await sleep(self.runtime.scheduler, READY_POLL_MS)
+        return True
 
     # --- running -----------------------------------------------------------------------------
 
@@ -473,7 +478,10 @@ class Broker:
         """Create those of `topics` (name, partitions) that are not there; KctlError."""
         services = self.services
         assert services is not None
-        await self._until_alive(services, self.config.default_replication_factor)
+        # In vain is found out by who creates them.
+        brokers = self.config.default_replication_factor
+        cache = services.metadata_cache
+        await self._until(lambda: len(cache.alive_brokers()) >= brokers, OTHERS_TIMEOUT_MS)
         wanted = []
         for name, partitions in topics:
             count = partitions
@@ -488,20 +496,11 @@ class Broker:
                 if count != partitions:
                     self.runtime.trace.warning(f"seed topic {name}: has {count} partitions already")
             wanted.append((name, self._partitions_to_come(services, name, count)))
-        cache = services.metadata_cache
         await services.topic_waits.wait(
             [name for name, _ in wanted],
             lambda: all(not cache.missing_leader_count(name, come) for name, come in wanted),
             SEED_TOPIC_TIMEOUT_MS,
         )
-
-    async def _until_alive(self, services: Services, brokers: int) -> None:
-        """Wait until this broker knows of so many that live; in vain is found out later."""
-        clock = self.runtime.clock
-        deadline_ms = clock.monotonic_ms() + OTHERS_TIMEOUT_MS
-        cache = services.metadata_cache
-        while len(cache.alive_brokers()) < brokers and clock.monotonic_ms() < deadline_ms:
-            await self._sleep(READY_POLL_MS)
 
     async def _partitions_there(self, services: Services, topic: str) -> int:
         found = await services.cluster_store.get_topic_assignments([topic])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl.cli.text_files import read_text
 from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
@@ -91,13 +92,7 @@ def _read_properties(path: str) -> dict[str, str]:
     # Only here: it brings the broker's whole table of settings.
     from kctl.broker.config import parse_properties
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"Cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file") from None
-    return parse_properties(text)
+    return parse_properties(read_text(path))
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +10,10 @@ from kctl.cli.command import READS, remote_command
 from kctl.cli.failures import DONE
 from kctl.cli.items import did_you_mean, positive
 from kctl.cli.output import DocumentStream, Output, OutputFormat
+from kctl.cli.read_options import OffsetOption, PartitionOption
 from kctl.cli.session import Session
 from kctl.errors import KctlError, UsageError
+from kctl.export.options import Isolation
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -22,29 +23,9 @@ if TYPE_CHECKING:
     from kctl.model import TopicPartition
 
 
-class Isolation(StrEnum):
-    """What a reader sees of transactions."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")]
 FromBeginningOption = Annotated[
     bool, typer.Option("--from-beginning", "-B", help="The same as --offset earliest.")
-]
-OffsetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--offset",
-        "-O",
-        metavar="START[..END]",
-        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
-    ),
-]
-PartitionOption = Annotated[
-    list[str] | None,
-    typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
 ]
 GroupOption = Annotated[
     str | None,

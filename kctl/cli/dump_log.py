@@ -23,6 +23,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.log_filters import FilterFactory, FilterOptions
 from kctl.cli.output import Output, OutputFormat
+from kctl.cli.read_options import OffsetOption
 from kctl.cli.spark import (
     DEFAULT_MASTER,
     ConfOption,
@@ -279,15 +280,6 @@ FormatOption = Annotated[
     DumpFormat, typer.Option("--format", "-o", help="kafka: the very text of kafka-dump-log 2.7.")
 ]
 HexOption = Annotated[bool, typer.Option("--hex", help="Show batches byte by byte, annotated.")]
-OffsetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--offset",
-        "-O",
-        metavar="START[..END]",
-        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
-    ),
-]
 KeyOption = Annotated[
     list[str] | None, typer.Option("--key", metavar="KEY", help="Only records with that key.")
 ]

@@ -17,6 +17,7 @@ from kctl.cli.export_schema import (
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
+from kctl.cli.read_options import OffsetOption, PartitionOption
 from kctl.cli.session import Session
 from kctl.cli.spark import (
     DEFAULT_MASTER,
@@ -26,6 +27,7 @@ from kctl.cli.spark import (
     check_spark_options,
 )
 from kctl.errors import UsageError
+from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from kctl.export.export import ExportReport, ExportRequest, Plan
     from kctl.export.live_plan import Ranges
     from kctl.export.manifest import ManifestRow
-    from kctl.export.options import TableFormat
     from kctl.model import TopicPartition
 
 
@@ -45,39 +46,11 @@ class OnDamage(StrEnum):
     FAIL = "fail"
 
 
-class TableName(StrEnum):
-    """What `--format` takes: see kctl.export.options.TableFormat, which would load Arrow."""
-
-    PARQUET = "parquet"
-    ORC = "orc"
-    CSV = "csv"
-    NDJSON = "ndjson"
-    DELTA = "delta"
-    ICEBERG = "iceberg"
-
-
-class FieldName(StrEnum):
-    """What `--value` takes."""
-
-    RAW = "raw"
-    STRING = "string"
-    JSON = "json"
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
-
-
 class KeyName(StrEnum):
     """What `--key` takes."""
 
     RAW = "raw"
     STRING = "string"
-
-
-class IsolationName(StrEnum):
-    """What `--isolation` takes."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 OutOption = Annotated[str, typer.Option("--out", metavar="DIR", help="The table's directory.")]
@@ -89,21 +62,10 @@ TopicsOption = Annotated[
     list[str] | None,
     typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
 ]
-PartitionOption = Annotated[
-    list[str] | None,
-    typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
+TableFormatOption = Annotated[
+    TableFormat, typer.Option("--format", "-f", help="What the files are.")
 ]
-OffsetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--offset",
-        "-O",
-        metavar="START[..END]",
-        help="N, -N (the last N), @TIME, @-1h, earliest or latest; the end is exclusive.",
-    ),
-]
-TableFormatOption = Annotated[TableName, typer.Option("--format", "-f", help="What the files are.")]
-ValueOption = Annotated[FieldName, typer.Option("--value", help="What values hold.")]
+ValueOption = Annotated[FieldFormat, typer.Option("--value", help="What values hold.")]
 KeyOption = Annotated[KeyName, typer.Option("--key", help="What keys hold.")]
 ColumnsOption = Annotated[
     str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
@@ -113,7 +75,7 @@ PartitionByOption = Annotated[
     typer.Option("--partition-by", metavar="KEY,KEY", help="Of topic, date, hour."),
 ]
 IsolationOption = Annotated[
-    IsolationName, typer.Option("--isolation", help="Whether transactions must be committed.")
+    Isolation, typer.Option("--isolation", help="Whether transactions must be committed.")
 ]
 LatestPerKeyOption = Annotated[
     bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
@@ -142,8 +104,8 @@ def export(
     topics: TopicsOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
-    table_format: TableFormatOption = TableName.PARQUET,
-    value: ValueOption = FieldName.RAW,
+    table_format: TableFormatOption = TableFormat.PARQUET,
+    value: ValueOption = FieldFormat.RAW,
     key: KeyOption = KeyName.RAW,
     schema: SchemaOption = None,
     registry: RegistryOption = None,
@@ -151,7 +113,7 @@ def export(
     message: MessageOption = None,
     columns: ColumnsOption = None,
     partition_by: PartitionByOption = None,
-    isolation: IsolationOption = IsolationName.READ_UNCOMMITTED,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     latest_per_key: LatestPerKeyOption = False,
     on_damage: OnDamageOption = OnDamage.SKIP,
     file_size: FileSizeOption = "256MiB",
@@ -180,19 +142,18 @@ def export(
     """
     from kctl.cli.positions import parse_range
     from kctl.export.export import ExportRequest
-    from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
 
     words = SchemaWords(value.value, schema, registry, subject, message)
     known, writers = value_schema(words, topics or [], out)
     options = ExportOptions(
-        TableFormat(table_format.value),
+        table_format,
         columns=_names(columns, "--columns") or COLUMNS,
         partition_by=_names(partition_by, "--partition-by"),
         key_format=FieldFormat(key.value),
-        value_format=FieldFormat(value.value),
+        value_format=value,
         value_schema=known,
         value_writers=writers,
-        isolation=Isolation(isolation.value),
+        isolation=isolation,
         latest_per_key=latest_per_key,
         fails_on_damage=on_damage is OnDamage.FAIL,
         file_bytes=parse_size(file_size),

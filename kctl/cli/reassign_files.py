@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl.cli.items import counted
 from kctl.cli.output import Table
+from kctl.cli.text_files import read_text
 from kctl.cli.units import format_bytes, format_duration
 from kctl.errors import UsageError
 
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
 ROWS_MAX = 40
 LOAD_COLUMNS = ("broker", "replicas", "leaders", "size", "receives", "sends")
 CHANGE_COLUMNS = ("topic", "partition", "before", "after", "size")
-
-
-def read_text(path: str) -> str:
-    """A file of the user's; UsageError if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"Cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file") from None
 
 
 def read_reassignment(path: str) -> "Reassignment":

@@ -18,9 +18,10 @@ from kctl.cli.reassign_execute import (
     dir_moves,
     throttle_of,
 )
-from kctl.cli.reassign_files import read_reassignment, read_text
+from kctl.cli.reassign_files import read_reassignment
 from kctl.cli.reassign_watch import list_reassignments, verify
 from kctl.cli.session import Session
+from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from kctl.cli.command import local_command
 from kctl.cli.connect import parse_pairs
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
+from kctl.cli.text_files import read_text
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def given_settings(flags: Mapping[str, str], properties_file: str | None) -> dic
 
     given: dict[str, str] = {}
     if properties_file is not None:
-        given.update(parse_properties(_read(properties_file)))
+        given.update(parse_properties(read_text(properties_file)))
     given.update(flags)
     return given
 
@@ -294,15 +295,6 @@ def _has_identity(properties: Mapping[str, str]) -> bool:
     """Whether a log directory knows which broker it belongs to: then that is who we are."""
     text = properties.get("log.dirs") or properties.get("log.dir", "")
     return any((Path(path.strip()) / "meta.properties").exists() for path in text.split(","))
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"Cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file") from None
 
 
 def _write_atomically(path: Path, text: str) -> None:

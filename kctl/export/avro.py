@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError
+from kctl.export.decoding import Decode, decode_each
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -27,9 +28,7 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 
 
-def avro_decoder(
-    text: str, writers: Iterable[tuple[int, str]] = ()
-) -> tuple[Callable[[pa.Array], tuple[pa.Array, pa.Array | None]], pa.DataType]:
+def avro_decoder(text: str, writers: Iterable[tuple[int, str]] = ()) -> tuple[Decode, pa.DataType]:
     """A function from binary values to (decoded values, which of them are not decoded or None),
     and the type of what it makes; `writers` are schemas by their numbers in a registry.
 
@@ -37,20 +36,7 @@ def avro_decoder(
     """
     read, schema = _reader(text, writers)
     kind = _Columns().of(schema)
-
-    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        documents: list[Any] = []
-        failed: list[bool] = []
-        for data in column.to_pylist():
-            try:
-                documents.append(None if data is None else read(data))
-                failed.append(False)
-            except ValueError:
-                documents.append(None)
-                failed.append(True)
-        return pa.array(documents, kind), pa.array(failed) if any(failed) else None
-
-    return decode, kind
+    return decode_each(read, kind, (ValueError,)), kind
 
 
 def avro_reader(text: str) -> Callable[[bytes], Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError
+from kctl.export.decoding import Decode, decode_each
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
 _SCALARS: dict[str, pa.DataType] = {
@@ -46,9 +47,7 @@ def protobuf_schema(descriptor_set: bytes, message: str | None) -> str:
     return json.dumps({"message": message or first, "files": files})
 
 
-def protobuf_decoder(
-    text: str,
-) -> tuple[Callable[[pa.Array], tuple[pa.Array, pa.Array | None]], pa.DataType]:
+def protobuf_decoder(text: str) -> tuple[Decode, pa.DataType]:
     """A function from binary values to (decoded values, which of them are not decoded or None),
     and the type of what it makes. UsageError for a message that is not there or has no columns."""
     descriptor, message, decode_error = _message(text)
@@ -60,19 +59,7 @@ def protobuf_decoder(
             data = _behind_indexes(data, places)
         return convert(message.FromString(data))
 
-    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        documents: list[Any] = []
-        failed: list[bool] = []
-        for data in column.to_pylist():
-            try:
-                documents.append(None if data is None else read(data))
-                failed.append(False)
-            except (decode_error, ValueError, OverflowError):
-                documents.append(None)
-                failed.append(True)
-        return pa.array(documents, kind), pa.array(failed) if any(failed) else None
-
-    return decode, kind
+    return decode_each(read, kind, (decode_error, ValueError, OverflowError)), kind
 
 
 def protobuf_reader(text: str) -> Callable[[bytes], Any]:

@@ -19,15 +19,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
 
 from kctl.errors import UsageError
+from kctl.export.decoding import Decode
 from kctl.export.options import ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
 # Values that inference looks at.
 SAMPLE_VALUES_MAX = 20_000
-
-# Decodes a binary array: the decoded one, and which of its values are not decoded (or None).
-Decode = Callable[[pa.Array], tuple[pa.Array, pa.Array | None]]
 
 
 @dataclass(slots=True)

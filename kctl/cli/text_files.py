@@ -1,0 +1,15 @@
+"""Text files that a user names."""
+
+from pathlib import Path
+
+from kctl.errors import UsageError
+
+
+def read_text(path: str) -> str:
+    """The file's text; UsageError if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"Cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file") from None
