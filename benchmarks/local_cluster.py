@@ -11,7 +11,6 @@ printed.
 
 import argparse
 import contextlib
-import signal
 import socket
 import statistics
 import subprocess
@@ -23,14 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers import KAFKA_VERSION, SERVER_FLAGS, START_TIMEOUT_S, Client
+from benchmarks.servers import KAFKA_VERSION, SERVER_FLAGS, START_TIMEOUT_S, Client, stop_process
 from kctl.protocol.messages.metadata import MetadataRequest
 from tests.support.apache_kafka import free_port, java_command
 
 BROKERS = 3
 GOAL = 1 / 8
 IDLE_S = 5
-STOP_TIMEOUT_S = 60
 
 
 @dataclass
@@ -80,12 +78,7 @@ def running(directory: Path, *command: str) -> Iterator["subprocess.Popen[bytes]
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process)
 
 
 def measured(begin: float, ports: list[int], processes: "list[subprocess.Popen[bytes]]") -> Started:

@@ -68,6 +68,16 @@ class Client:
         self._socket.close()
 
 
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM; SIGKILL if that takes too long."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Server:
     """A broker process; another one may follow in the same directory."""
 
@@ -119,12 +129,7 @@ class Server:
         process = self._process
         if process is None or process.poll() is not None:
             return
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process)
 
     def kill(self) -> None:
         """SIGKILL."""

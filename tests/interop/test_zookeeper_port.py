@@ -5,11 +5,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
+from tests.support.words import produce, read
 from tests.support.zookeeper import zookeeper_shell
 
 pytestmark = pytest.mark.kafka
@@ -39,26 +39,6 @@ def until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-
-
-def produce(bootstrap, topic, words):
-    failed = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for word in words:
-        producer.produce(topic, word, on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(PATIENCE_S) == 0
-    assert failed == []
-
-
-def read(bootstrap, topic, count):
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
-    consumer.assign([TopicPartition(topic, number, 0) for number in (0, 1)])
-    found = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < deadline:
-        found += [m.value().decode() for m in consumer.consume(100, 0.5) if not m.error()]
-    consumer.close()
-    return sorted(found)
 
 
 def test_zookeepers_shell_works_on_the_port(tmp_path):
@@ -134,7 +114,7 @@ def test_apache_broker_joins_kctl_on_its_port_and_both_outlive_a_kill_of_the_sto
         until(lambda: all(isr == {0, 1} for _, isr in metadata(both, "shared").values()))
         produce(both, "shared", [f"after-{n}" for n in range(100)])
         expected = sorted(f"{tag}-{n}" for tag in ("before", "after") for n in range(100))
-        assert read(both, "shared", 200) == expected
+        assert read(both, "shared", 2, 200) == expected
         assert subprocess.run(
             ["grep", "-c", "session 0x.* has expired", tmp_path / "apache" / "server.log"],
             capture_output=True, text=True, check=False,

@@ -5,16 +5,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.apache_kafka import free_port
 from tests.support.kctl_process import KctlBroker
 from tests.support.local_cluster import PATIENCE_S, LocalCluster, until
+from tests.support.words import produce, read
 
 
 def is_gone(pid):
@@ -22,26 +21,6 @@ def is_gone(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def produce(bootstrap, topic, words):
-    failed = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for word in words:
-        producer.produce(topic, word, on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(PATIENCE_S) == 0
-    assert failed == []
-
-
-def read(bootstrap, topic, partitions, count):
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < deadline:
-        found += [m.value().decode() for m in consumer.consume(100, 0.2) if not m.error()]
-    consumer.close()
-    return sorted(found)
 
 
 @pytest.fixture
