@@ -6,7 +6,6 @@ KCTL_COPIER_RECORDS and KCTL_COPIER_KILLS make it longer; KCTL_COPIER_SEED repea
 
 import os
 import random  # noqa: TID251 - seeded
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
-from tests.support.local_cluster import LocalCluster, until
+from tests.support.local_cluster import LocalCluster
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.zookeeper import running_zookeeper
 
@@ -75,13 +74,7 @@ class ThreeBrokers:
         return self._cluster.bootstrap
 
     def kill(self, chance):
-        everybody = {1, 2, 3}
-        until(
-            lambda: all(
-                isr == everybody for topic in TOPICS for isr in self._cluster.isr(topic).values()
-            )
-        )
-        os.kill(self._cluster.brokers()[chance.randrange(1, 4)]["pid"], signal.SIGKILL)
+        self._cluster.kill_any(chance, TOPICS)
 
 
 class BothKinds:

@@ -1,6 +1,8 @@
 """`kctl serve --brokers N` as processes, for tests that talk to the cluster and kill its parts."""
 
 import json
+import os
+import random  # noqa: TID251 - seeded by who calls
 import signal
 import subprocess
 import sys
@@ -67,6 +69,19 @@ class LocalCluster:
     def isr(self, topic: str) -> "dict[int, set[int]]":
         metadata = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, 10)
         return {number: set(it.isrs) for number, it in metadata.topics[topic].partitions.items()}
+
+    def kill_any(self, chance: random.Random, topics: "tuple[str, ...]") -> None:
+        """Kill -9 one of its brokers, once all of them run and no replica of `topics` lags."""
+        everybody = self.brokers().keys()
+
+        def in_sync() -> bool:
+            isrs = (isr for topic in topics for isr in self.isr(topic).values())
+            return all(isr == everybody for isr in isrs)
+
+        until(in_sync)
+        # A broker that was just killed is in the ISR yet, but has no process.
+        until(lambda: all(row["pid"] for row in self.brokers().values()))
+        os.kill(self.brokers()[chance.choice(sorted(everybody))]["pid"], signal.SIGKILL)
 
     def pids(self) -> list[int]:
         children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
