@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.support.queue_checker import History, Kind, Outcome, Reader, Seen, Write, check
+from kctl.testing.queue_checker import History, Kind, Outcome, Reader, Seen, Write, check
 
 
 def good_history():

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
+from kctl.testing.queue_checker import Outcome, check
 from tests.support.kctl_process import KctlBroker
 from tests.support.local_cluster import LocalCluster
-from tests.support.queue_checker import Outcome, check
 from tests.support.queue_workload import QueueWorkload
 
 pytestmark = pytest.mark.slow

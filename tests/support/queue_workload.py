@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.support.queue_checker import History, Outcome, Reader, Seen, Write
+from kctl.testing.queue_checker import History, Outcome, Reader, Seen, Write
 
 TIMEOUT_S = 30
 WRITES_PER_TURN = 8
