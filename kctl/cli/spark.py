@@ -57,6 +57,7 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator[Any]:
     try:
         is_local = settings["spark.master"].split("[")[0] == "local"
         session = make_session(pairs, [] if is_local else [zip_package("kctl")])
+        gateway.hide()
         try:
             yield session
         finally:

@@ -21,6 +21,7 @@ def local_session(**more: str) -> Iterator[Any]:
     gateway = start_spark_gateway(conf)
     try:
         session = make_session(conf)
+        gateway.hide()
         session.dataSource.register(KctlDataSource)
         yield session
         session.stop()

@@ -25,8 +25,6 @@ def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) 
     """
     from pyspark.sql import SparkSession
 
-    from kctl.runtime.real.spark_gateway import untell_pyspark
-
     builder = SparkSession.builder.appName(_APP_NAME)
     for key, value in conf:
         builder = builder.config(key, value)
@@ -42,8 +40,6 @@ def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) 
             hint="Spark 4.0 runs on Java 17 and 21, later ones on newer Java too; JAVA_HOME says "
             "which is used",
         ) from error
-    finally:
-        untell_pyspark()
     return session
 
 

@@ -66,8 +66,14 @@ class SparkGateway:
         """Why Spark cannot be used though its JVM ran, in its own words."""
         return KctlError(f"Spark did not start: {_last_words(self._directory / _ERRORS)}")
 
+    def hide(self) -> None:
+        """Once a session has found it: child processes that use pyspark must not find it, too."""
+        for name in (_PORT, _SECRET):
+            os.environ.pop(name, None)
+
     def close(self) -> None:
         """End the JVM, which it does when its standard input is closed."""
+        self.hide()
         try:
             self._end()
         finally:
@@ -123,12 +129,6 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
     port, secret = _read_connection(told.read_bytes())
     os.environ[_PORT], os.environ[_SECRET] = str(port), secret
     return gateway
-
-
-def untell_pyspark() -> None:
-    """Once a session has found the JVM: child processes that use pyspark must not find it, too."""
-    for name in (_PORT, _SECRET):
-        os.environ.pop(name, None)
 
 
 def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
