@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,34 @@ def test_stream_stopped_and_started_again_has_every_row_once(spark, orders, tmp_
         run()
     offsets = [row.offset for row in spark.read.parquet(str(tmp_path / "sink")).collect()]
     assert sorted(offsets) == list(range(230))
+
+
+def follow_in_batches(spark, orders, tmp_path, **options):
+    """The rows of each batch of a stream that takes what is there now."""
+    stream = (
+        spark.readStream.format("kctl").option("startingOffsets", "earliest").options(**options)
+        .load(str(orders.parent)).writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("path", str(tmp_path / "sink")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    stream.awaitTermination()
+    return [progress["numInputRows"] for progress in stream.recentProgress]
+
+
+def test_stream_is_limited_by_the_options_of_the_kafka_source(spark, orders, tmp_path):
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        with pytest.raises(Exception, match=r"cannot limit the batches .* before 4\.2"):
+            follow_in_batches(spark, orders, tmp_path, maxOffsetsPerTrigger=64)
+        return
+    write_segment(RealDisk(), orders.parent / "orders-1", 0, [batch_of(0)])
+    limits = {"maxOffsetsPerTrigger": "64", "minOffsetsPerTrigger": "20"}
+    found = follow_in_batches(spark, orders, tmp_path, **limits)
+    assert (len(found), sum(found)) == (4, 210)
+    assert max(found) <= 64
+    write_segment(RealDisk(), orders, 200, [batch_of(200)])
+    assert follow_in_batches(spark, orders, tmp_path, **limits) == [10]
+    rows = spark.read.parquet(str(tmp_path / "sink")).select("partition", "offset").collect()
+    assert sorted(map(tuple, rows)) == [(0, n) for n in range(210)] + [(1, n) for n in range(10)]
 
 
 def run(*words, cwd):

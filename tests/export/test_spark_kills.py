@@ -23,10 +23,13 @@ SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 ROOT = Path(__file__).parents[2]
 STREAM = """
 import sys
+from importlib.util import find_spec
 from tests.support.spark_session import local_session
 
 with local_session() as spark:
     read = spark.readStream.format("kctl").option("startingOffsets", "earliest")
+    if find_spec("pyspark.sql.streaming.datasource") is not None:
+        read = read.option("maxOffsetsPerTrigger", "300")
     sink = read.load(sys.argv[1] + "/logs").writeStream.format("parquet")
     sink = sink.option("checkpointLocation", sys.argv[1] + "/checkpoint")
     query = sink.option("path", sys.argv[1] + "/sink").trigger(processingTime="0 seconds").start()

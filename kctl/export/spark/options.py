@@ -4,11 +4,13 @@ Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider
 """
 
 import json
+import re
 from collections.abc import Mapping
 
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
 from kctl.export.options import ExportOptions, Isolation
+from kctl.export.spark.admission import Limits
 from kctl.export.spark.brokers import Connection
 from kctl.model import Position, PositionKind, TopicPartition
 
@@ -17,8 +19,8 @@ _LATEST, _EARLIEST = -1, -2
 _SPLIT_BYTES = 128 * 1024 * 1024
 _TIMEOUT_MS = 60_000
 _SERVERS = "kafka.bootstrap.servers"
-# Spark asks a Python source for the newest offsets without saying where the batch begins.
-_UNKNOWN = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_DELAY = re.compile(r"(\d+)\s*([a-z]*)")
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class SourceOptions:
@@ -31,9 +33,6 @@ class SourceOptions:
                 "The source is load(LOG_DIRECTORY), or brokers by the option "
                 f"{_SERVERS}: one of them"
             )
-        for name in _UNKNOWN:
-            if self.get(name) is not None:
-                raise UsageError(f"Spark cannot limit the batches of a Python source: no {name}")
         given = [name for name in ("assign", "subscribe", "subscribePattern") if self.get(name)]
         if len(given) > 1:
             raise UsageError(f"One of {' and '.join(given)}, not both")
@@ -59,10 +58,22 @@ class SourceOptions:
     @property
     def min_partitions(self) -> int:
         """How many splits there should be at least; 0: as it comes."""
-        text = self.get("minPartitions") or "0"
-        if not text.isdecimal():
-            raise UsageError(f"minPartitions: not a number: {text}")
-        return int(text)
+        return self._number("minPartitions") or 0
+
+    @property
+    def limits(self) -> Limits | None:
+        """Of a stream's batches; None: there are none, all that is there is a batch."""
+        names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
+        most, least = map(self._number, names)
+        if most is None and least is None:
+            return None
+        delay = self.get("maxTriggerDelay")
+        if delay is None:
+            return Limits(most, least)
+        match = _DELAY.fullmatch(delay.strip().lower())
+        if match is None or match[2] not in _UNITS_MS:
+            raise UsageError(f"maxTriggerDelay: not a time: {delay}", hint="e.g. 90s or 15m")
+        return Limits(most, least, int(match[1]) * _UNITS_MS[match[2]])
 
     @property
     def is_start_given(self) -> bool:
@@ -73,6 +84,12 @@ class SourceOptions:
     def get(self, name: str) -> str | None:
         """One of them, if it is given."""
         return self._options.get(name.lower())
+
+    def _number(self, name: str) -> int | None:
+        text = self.get(name)
+        if text is None or text.isdecimal():
+            return None if text is None else int(text)
+        raise UsageError(f"{name}: not a number: {text}")
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """One that is true or false."""

@@ -21,6 +21,7 @@ from kctl.export.options import ExportOptions, Isolation
 from kctl.export.partition_log import PartitionLog
 from kctl.export.rows import SplitReader
 from kctl.export.source import find_logs
+from kctl.export.spark.admission import Offsets, offsets_of
 from kctl.export.spark.brokers import OpenConnection, fetched
 from kctl.export.spark.options import SourceOptions
 from kctl.export.splits import Split, plan_log
@@ -29,8 +30,6 @@ from kctl.records.columnar import RecordColumns
 
 # Splits of less than this cost more than they bring.
 _SPLIT_BYTES_MIN = 64 * 1024
-# topic -> partition (as text) -> offset: what a streaming checkpoint holds.
-Offsets = dict[str, dict[str, int]]
 
 
 class Place(Protocol):
@@ -42,8 +41,8 @@ class Place(Protocol):
     def first_offsets(self) -> Offsets:
         """Where a stream without a checkpoint begins: startingOffsets, by default the ends."""
 
-    def end_offsets(self, options: ExportOptions) -> Offsets:
-        """Where logs end now; before an open transaction if only committed records count."""
+    def ranges(self, options: ExportOptions) -> Ranges:
+        """What logs hold now; to an open transaction if only committed records count."""
 
     def splits_between(self, start: Offsets, end: Offsets, options: ExportOptions) -> Sequence[Any]:
         """Those of a batch; a partition that is new begins at its begin. UsageError if records
@@ -89,23 +88,23 @@ class _Files:
 
     def first_offsets(self) -> Offsets:
         """See Place."""
-        offsets: Offsets = {}
+        offsets = {}
         for log in self._logs:
             at = self._options.bound("starting", log.topic_partition)
             start = log.resolve(at) if self._options.is_start_given else log.end_offset
-            _put(offsets, log.topic_partition, max(start, log.start_offset))
-        return offsets
+            offsets[log.topic_partition] = max(start, log.start_offset)
+        return offsets_of(offsets)
 
-    def end_offsets(self, options: ExportOptions) -> Offsets:
+    def ranges(self, options: ExportOptions) -> Ranges:
         """See Place."""
-        offsets: Offsets = {}
+        ranges = {}
         for log in self._logs:
             end = log.end_offset
             if options.isolation is Isolation.READ_COMMITTED:
                 first_unstable = log.transactions()[1]
                 end = end if first_unstable is None else min(end, first_unstable)
-            _put(offsets, log.topic_partition, end)
-        return offsets
+            ranges[log.topic_partition] = (log.start_offset, end)
+        return ranges
 
     def splits_between(self, start: Offsets, end: Offsets, options: ExportOptions) -> list[Split]:
         """See Place."""
@@ -138,21 +137,18 @@ class _Brokers:
         options = self._options.export_options(())
         with self._options.connection.open() as opened:
             ranges = self._ranges(opened, start, _latest, options)
-        return _offsets({it: first for it, (first, _end) in ranges.items()})
+        return offsets_of({it: first for it, (first, _end) in ranges.items()})
 
-    def end_offsets(self, options: ExportOptions) -> Offsets:
+    def ranges(self, options: ExportOptions) -> Ranges:
         """See Place."""
         with self._options.connection.open() as opened:
-            ranges = self._ranges(opened, _latest, _latest, options)
-        return _offsets({it: end for it, (_first, end) in ranges.items()})
+            return self._ranges(opened, _earliest, _latest, options)
 
     def splits_between(
         self, start: Offsets, end: Offsets, options: ExportOptions
     ) -> list[LiveSplit]:
         """See Place."""
-        with self._options.connection.open() as opened:
-            found = self._ranges(opened, _earliest, _latest, options)
-        starts = {it: first for it, (first, _end) in found.items()}
+        starts = {it: first for it, (first, _end) in self.ranges(options).items()}
         ranges = _ranges_between(start, end, starts, fails=options.fails_on_damage)
         return self._cut(ranges, options)
 
@@ -252,14 +248,3 @@ def _ranges_between(
             )
         ranges[topic_partition] = (max(first, earliest), stop)
     return ranges
-
-
-def _offsets(found: dict[TopicPartition, int]) -> Offsets:
-    offsets: Offsets = {}
-    for topic_partition, offset in found.items():
-        _put(offsets, topic_partition, offset)
-    return offsets
-
-
-def _put(offsets: Offsets, topic_partition: TopicPartition, offset: int) -> None:
-    offsets.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offset

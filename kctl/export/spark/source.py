@@ -10,12 +10,16 @@ with fewer columns reads fewer; besides the Kafka source's there are leaderEpoch
 producerEpoch and position.
 
 Ranges come from options alone: filters that Spark pushes down are cached with the relation, and
-give wrong results when one DataFrame is used twice (Spark 4.1), so none are taken.
+give wrong results when one DataFrame is used twice (Spark 4.1 to 4.3), so none are taken.
+
+Since Spark 4.2 a stream's reader is told where a batch begins, and so can limit it.
 
 Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider
 """
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import (
@@ -27,12 +31,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kctl.errors import UsageError
-from kctl.export.live_plan import LiveSplit
+from kctl.export.live_plan import LiveSplit, Ranges
 from kctl.export.options import COLUMNS, EXTRA_COLUMNS, ExportOptions
 from kctl.export.rows import raw_table
+from kctl.export.spark.admission import Admission, Limits, Offsets
 from kctl.export.spark.options import SourceOptions
-from kctl.export.spark.places import Offsets, chunks_of, place_of
+from kctl.export.spark.places import chunks_of, place_of
 from kctl.export.splits import Split
+from kctl.runtime.real.clock import RealClock
 
 _TYPES = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int",
@@ -40,6 +46,8 @@ _TYPES = {
     "headers": "array<struct<key: string, value: binary>>", "leaderEpoch": "int",
     "producerId": "bigint", "producerEpoch": "smallint", "position": "bigint",
 }  # fmt: skip
+# Spark 4.2 brought it.
+_LIMITS = "pyspark.sql.streaming.datasource"
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -98,20 +106,46 @@ class KctlReader(DataSourceReader):
 
 
 class KctlStreamReader(DataSourceStreamReader):
-    """A streaming query; its offsets are those of the logs' ends, or of what is stable."""
+    """A streaming query, from its start to its end; its offsets are those of the logs' ends, or of
+    what is stable, or as far as limits let it go."""
 
     def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
         self._reading = options.export_options(names)
+        self._limits = options.limits
+        if self._limits is not None and find_spec(_LIMITS) is None:
+            raise UsageError("Spark cannot limit the batches of a Python source before 4.2")
+        self._admission = Admission(self._limits or Limits())
+        self._clock = RealClock()
+        # Where a query that takes what is available now ends.
+        self._target: Ranges | None = None
 
     def initialOffset(self) -> Offsets:
         """Where a query without a checkpoint begins."""
         return place_of(self._options).first_offsets()
 
-    # Spark 4.1 and later know a second form, which is offered limits; they take this one, too.
-    def latestOffset(self) -> Offsets:  # type: ignore[override, unused-ignore]
-        """Where the logs end now."""
-        return place_of(self._options).end_offsets(self._reading)
+    # Spark before 4.2 tells neither.
+    def latestOffset(  # type: ignore[override, unused-ignore]
+        self, start: Offsets | None = None, limit: Any = None
+    ) -> Offsets:
+        """Where the next batch ends; Spark may forbid limits."""
+        ranges = self._target or place_of(self._options).ranges(self._reading)
+        is_limited = type(limit).__name__ != "ReadAllAvailable"
+        admission = self._admission if is_limited else Admission(Limits())
+        waits = self._target is None
+        return admission.admit(start or {}, ranges, self._clock.monotonic_ms(), waits=waits)
+
+    def getDefaultReadLimit(self) -> Any:
+        """Whether there are any; Spark only says whether they count."""
+        from pyspark.sql.streaming import datasource  # type: ignore[attr-defined, unused-ignore]
+
+        if self._limits is None:
+            return datasource.ReadAllAvailable()
+        return datasource.ReadMaxRows(self._limits.offsets_max or 1)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends where the logs end now."""
+        self._target = place_of(self._options).ranges(self._reading)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """The splits between two offsets."""
@@ -136,3 +170,9 @@ def _rows(
             at = reading.columns.index("timestamp")
             table = table.set_column(at, "timestamp", table.column(at).cast(_TIMESTAMP))
         yield table
+
+
+if find_spec(_LIMITS) is not None:
+    from pyspark.sql.streaming import datasource  # type: ignore[attr-defined, unused-ignore]
+
+    datasource.SupportsTriggerAvailableNow.register(KctlStreamReader)

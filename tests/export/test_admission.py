@@ -1,0 +1,79 @@
+"""How far a batch of a stream goes: limits shared by partitions, and what waits."""
+
+import pytest
+
+from kctl.errors import UsageError
+from kctl.export.spark.admission import Admission, Limits
+from kctl.export.spark.options import SourceOptions
+from kctl.model import TopicPartition
+
+RANGES = {
+    TopicPartition("orders", 0): (100, 1100),
+    TopicPartition("orders", 1): (0, 10),
+    TopicPartition("payments", 0): (5, 5),
+}
+START = {"orders": {"0": 100, "1": 0}, "payments": {"0": 5}}
+
+
+def admit(limits, start=START, ranges=RANGES):
+    return Admission(limits).admit(start, ranges, 0, waits=True)
+
+
+def test_without_limits_a_batch_takes_all():
+    assert admit(Limits()) == {"orders": {"0": 1100, "1": 10}, "payments": {"0": 5}}
+
+
+def test_partitions_share_a_batch_by_what_they_have_and_none_starves():
+    found = admit(Limits(offsets_max=50))
+    assert found == {"orders": {"0": 149, "1": 1}, "payments": {"0": 5}}
+
+
+def test_batches_of_a_stream_come_to_the_end():
+    admission, at, batches = Admission(Limits(offsets_max=300)), START, 0
+    while (end := admission.admit(at, RANGES, 0, waits=True)) != at:
+        at, batches = end, batches + 1
+    assert (at, batches) == (admit(Limits()), 4)
+
+
+def test_new_partition_begins_at_its_begin_and_records_that_are_gone_are_not_counted():
+    start = {"orders": {"0": 40}}
+    assert admit(Limits(offsets_max=101), start)["orders"] == {"0": 200, "1": 1}
+
+
+def test_log_that_ends_before_what_was_read_is_not_passed_over():
+    start = {"orders": {"0": 100, "1": 50}, "payments": {"0": 5}}
+    assert admit(Limits(offsets_max=10), start)["orders"] == {"0": 110, "1": 10}
+
+
+def test_batch_waits_until_there_is_enough_or_for_long_enough():
+    admission = Admission(Limits(offsets_min=500, delay_ms_max=1000))
+
+    def batch(start, end, now_ms, *, waits=True):
+        ranges = {TopicPartition("orders", 0): (0, end)}
+        return admission.admit({"orders": {"0": start}}, ranges, now_ms, waits=waits)["orders"]["0"]
+
+    assert batch(0, 10, 0) == 10  # The first waits for nothing.
+    assert batch(10, 400, 500) == 10
+    assert batch(10, 510, 600) == 510
+    assert batch(510, 600, 1500) == 510
+    assert batch(510, 600, 1600) == 600
+    assert batch(600, 601, 1700, waits=False) == 601
+
+
+@pytest.mark.parametrize(
+    ("options", "limits"),
+    [
+        ({"minPartitions": "3"}, None),
+        ({"MaxOffsetsPerTrigger": "7"}, Limits(7)),
+        ({"minOffsetsPerTrigger": "7", "maxTriggerDelay": "90s"}, Limits(None, 7, 90_000)),
+        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "2 H"}, Limits(None, 1, 7_200_000)),
+    ],
+)
+def test_limits_are_named_as_by_sparks_kafka_source(options, limits):
+    assert SourceOptions({"path": "/data"} | options).limits == limits
+
+
+@pytest.mark.parametrize("options", [{"maxOffsetsPerTrigger": "x"}, {"maxTriggerDelay": "soon"}])
+def test_limits_that_cannot_be_read_are_told(options):
+    with pytest.raises(UsageError, match="not a"):
+        _ = SourceOptions({"path": "/data", "minOffsetsPerTrigger": "1"} | options).limits
