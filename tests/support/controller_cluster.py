@@ -127,7 +127,8 @@ class StubLink:
 
 
 class ControllerCluster:
-    def __init__(self):
+    def __init__(self, broker_class=StubBroker):
+        self.broker_class = broker_class
         self.trace = RecordingTrace()
         self.runtime = make_runtime(self.trace)
         self.database = ZnodeDatabase.in_memory(self.runtime)
@@ -152,7 +153,7 @@ class ControllerCluster:
     def register(self, broker_id, **settings):
         """A broker that is alive but does not stand for election yet."""
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
-        broker = self.brokers[broker_id] = StubBroker(self, broker_id, named)
+        broker = self.brokers[broker_id] = self.broker_class(self, broker_id, named)
         self.run(broker.controller.register_broker())
         return broker
 
