@@ -236,7 +236,7 @@ class PartitionReader:
         if not data:
             return
         end = self._ends.get(partition)
-        is_aborted = _AbortedFilter(item)
+        is_aborted = AbortedFilter(item)
         position = self.positions[partition]
         for batch in batches(data):
             batch.ensure_valid()
@@ -254,7 +254,7 @@ class PartitionReader:
             self._partition_bytes_max = max(self._partition_bytes_max, size)
 
 
-class _AbortedFilter:
+class AbortedFilter:
     """Tells which batches nobody may see: control batches, and those of aborted transactions."""
 
     def __init__(self, item: FetchablePartitionResponse) -> None:

@@ -269,6 +269,7 @@ class Broker:
         transaction_coordinator = TransactionCoordinatorService(
             runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
             metadata_cache, producer_ids, lambda leader_id: self._link_to(leader_id, services),
+            cluster_store.topic_stays,
         )  # fmt: skip
         leadership = Leadership(
             replica_manager, runtime.clock, lambda topic: self._log_config(dynamic_configs, topic),

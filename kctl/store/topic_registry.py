@@ -34,6 +34,10 @@ class TopicRegistry(ZnodeClient):
         """Whether a topic has an assignment (it may be on its way out)."""
         return await self.exists(znodes.topic_path(topic))
 
+    async def topic_stays(self, topic: str) -> bool:
+        """Whether a topic exists and is not to be deleted."""
+        return await self.topic_exists(topic) and topic not in await self.get_topic_deletions()
+
     async def get_topic_assignments(
         self, topics: Sequence[str], watch: Watch | None = None
     ) -> dict[str, dict[int, ReplicaAssignment]]:

@@ -13,7 +13,7 @@ from kctl.broker.coordinator.transaction_coordinator_service import (
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.errors import UnreachableError
-from kctl.model import TopicPartition
+from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -112,6 +112,7 @@ class TransactionWorld:
             self.cache,
             ProducerIdManager(self.scheduler, self.store, 0),
             self.brokers.get,
+            self.store.topic_stays,
         )
         self.service.start()
 
@@ -129,6 +130,12 @@ class TransactionWorld:
                 live_brokers=[UpdateMetadataBroker(id=0, endpoints=[endpoint])],
             )
         )
+
+    def create_topic(self, topic):
+        """In the store; brokers hear of it by `learn`."""
+        partitions = {number: ReplicaAssignment((0,)) for number in range(3)}
+        self.scheduler.spawn(self.store.create_topic_assignment(topic, partitions))
+        self.scheduler.settle()
 
     def elect(self, epoch=0):
         self.service.on_elected(0, epoch)

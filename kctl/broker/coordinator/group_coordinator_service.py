@@ -77,7 +77,8 @@ class GroupCoordinatorService:
         self._shards: CoordinatorRuntime[GroupCoordinator] = CoordinatorRuntime(
             runtime, writer, options, lambda _epoch: GroupCoordinator(self._settings)
         )
-        self._hosts = self._shards.hosts
+        # Partition -> the host of its shard.
+        self.hosts = self._shards.hosts
         self._order = ConnectionOrder()
 
     # Life
@@ -112,7 +113,7 @@ class GroupCoordinatorService:
     ) -> None:
         """The producer's markers are in these partitions of __consumer_offsets, committed."""
         for partition in partitions:
-            host = self._hosts.get(partition)
+            host = self.hosts.get(partition)
             if host is not None and host.state is HostState.ACTIVE:
                 host.shard.commits.end_transaction(producer_id, is_commit=is_commit)
 
@@ -139,7 +140,7 @@ class GroupCoordinatorService:
         if not self._is_active:
             return None, int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = self.partition_for(group_id)
-        host = self._hosts.get(partition)
+        host = self.hosts.get(partition)
         if host is not None and host.state is HostState.ACTIVE:
             return host, _NONE
         return None, self._shards.error_of(partition)

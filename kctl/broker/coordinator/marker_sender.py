@@ -4,10 +4,15 @@ One request is under way per broker; what comes meanwhile goes with the next. A 
 and partitions without a leader, are tried again until their coordinator is told of success or has
 itself gone: a transaction that was decided must end.
 
+A partition that this broker has not heard of may have been deleted: then it needs no marker. Or the
+broker has just started, and leads its part of __transaction_state before the controller has told it
+of all partitions: a marker that is left out then leaves a transaction open for ever. Only the store
+knows. (Apache Kafka 2.7.2 takes it for deleted.)
+
 Kafka 2.7: kafka.coordinator.transaction.TransactionMarkerChannelManager.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -28,6 +33,7 @@ from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.store.errors import StoreError
 
 RETRY_PAUSE_MS = 100
 
@@ -54,10 +60,13 @@ class MarkerSender:
         runtime: Runtime,
         leader_of: Callable[[TopicPartition], int | None],
         open_link: Callable[[int], MarkerLink | None],
+        topic_stays: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """`open_link(broker id)`: None if nobody knows where that broker is."""
+        """`open_link(broker id)`: None if nobody knows where that broker is. `topic_stays`: whether
+        a topic exists and is not being deleted; StoreError."""
         self._runtime = runtime
         self._open_link = open_link
+        self._topic_stays = topic_stays
         self._queue: MarkerQueue[Host] = MarkerQueue(leader_of)
         self._links: dict[int, MarkerLink] = {}
         # Brokers with a request under way, or about to be sent.
@@ -83,14 +92,32 @@ class MarkerSender:
     def _route(self, parcels: Iterable[Parcel[Host]]) -> None:
         wanted = [parcel for parcel in parcels if parcel.owner.state is HostState.ACTIVE]
         routed: Routed[Host] = self._queue.route(wanted)
-        for parcel in routed.gone:
-            self._written(parcel)
+        if routed.unknown:
+            self._runtime.scheduler.spawn(self._find_out(routed.unknown), "unknown-partitions")
         for broker_id in routed.brokers:
             if broker_id not in self._busy:
                 self._busy.add(broker_id)
                 # Soon, not now: what else is decided in this turn goes along.
                 self._runtime.scheduler.call_soon(self._send_next, broker_id)
         if routed.is_leader_missing:
+            self._retry_later()
+
+    async def _find_out(self, parcels: list[Parcel[Host]]) -> None:
+        """Which of these were deleted; the others are tried again."""
+        topics = dict.fromkeys(partition.topic for it in parcels for partition in it.partitions)
+        try:
+            staying = {topic for topic in topics if await self._topic_stays(topic)}
+        except StoreError:
+            staying = set(topics)
+        for parcel in parcels:
+            owner, markers, partitions = parcel.owner, parcel.markers, parcel.partitions
+            gone = tuple(it for it in partitions if it.topic not in staying)
+            if gone:
+                self._written(Parcel(owner, markers, gone))
+            if len(gone) < len(partitions):
+                rest = tuple(it for it in partitions if it.topic in staying)
+                self._failed.append(Parcel(owner, markers, rest))
+        if self._failed:
             self._retry_later()
 
     def _send_next(self, broker_id: int) -> None:

@@ -156,6 +156,11 @@ class ShardHost(Generic[S]):
         """Now."""
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no write is under way."""
+        return not self._gathered and not self._in_flight
+
     # Loading
 
     def load(self) -> None:

@@ -8,7 +8,7 @@ given as callbacks, called exactly once, maybe before the call returns.
 Kafka 2.7: kafka.coordinator.transaction.TransactionCoordinator (what stands around its core).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kctl.broker.config import BrokerConfig
@@ -56,13 +56,14 @@ class TransactionCoordinatorService:
         metadata_cache: MetadataCache,
         producer_ids: ProducerIdManager,
         open_link: Callable[[int], MarkerLink | None],
+        topic_stays: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """`open_link(broker id)` is how markers get to a broker; None: nobody knows where it is."""
+        """`open_link` and `topic_stays`: see MarkerSender."""
         self._runtime = runtime
         self._metadata_cache = metadata_cache
         self._partition_count_default = config.transaction_state_log_num_partitions
         self._producer_ids = producer_ids
-        self._markers = MarkerSender(runtime, self._leader_of, open_link)
+        self._markers = MarkerSender(runtime, self._leader_of, open_link, topic_stays)
         self._order = ConnectionOrder()
         self._is_active = False
         settings = TransactionSettings(
@@ -82,7 +83,8 @@ class TransactionCoordinatorService:
             lambda epoch: TransactionCoordinator(settings, epoch),
             self._markers.send,
         )
-        self._hosts = self._shards.hosts
+        # Partition -> the host of its shard.
+        self.hosts = self._shards.hosts
 
     # Life
 
@@ -122,7 +124,7 @@ class TransactionCoordinatorService:
         if not self._is_active:
             return None, int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = self.partition_for(transactional_id)
-        host = self._hosts.get(partition)
+        host = self.hosts.get(partition)
         if host is not None and host.state is HostState.ACTIVE:
             return host, _NONE
         return None, self._shards.error_of(partition)

@@ -537,10 +537,10 @@ class UnifiedLog:
 
     def _reload_producers(self) -> None:
         """Bring the producers' state back to the new end."""
-        end = self.log_end_offset
-        producers = self._producers
+        producers, end = self._producers, self.log_end_offset
         producers.truncate_and_reload(self.log_start_offset, end, self._clock.wall_ms())
         replay_segments(self._local.segments, producers, end)
+        producers.on_high_watermark(self.high_watermark)
 
     # --- end ---------------------------------------------------------------------------------
 

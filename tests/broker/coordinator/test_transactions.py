@@ -314,6 +314,20 @@ def test_a_partition_that_was_deleted_needs_no_marker(world):
     assert world.current().state is TransactionState.COMPLETE_COMMIT
 
 
+def test_a_partition_that_the_broker_has_not_heard_of_yet_gets_its_marker(world):
+    # A broker that starts may coordinate before the controller has told it of all partitions.
+    world.create_topic(T0.topic)
+    producer = world.begin(T0)
+    world.learn({T0: -2})
+    world.end(producer, commit=False)
+    world.advance(1_000)
+    assert world.current().state is TransactionState.PREPARE_ABORT
+    world.learn({T0: 0})
+    world.advance(1_000)
+    assert world.markers() == [(0, "abort", T0)]
+    assert world.current().state is TransactionState.COMPLETE_ABORT
+
+
 def test_a_partition_without_transactions_needs_no_marker(world):
     world.brokers[0].failures[T0] = [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
     producer = world.begin(T0)

@@ -227,6 +227,17 @@ def test_truncation_takes_back_the_end_of_a_transaction(world, log):
     assert values_of(log) == [(0, b"v")]
 
 
+def test_truncation_does_not_open_what_has_ended(log):
+    send(log, 0, is_transactional=True)
+    end_transaction(log, 7, commit=True)
+    append(log, b"stays")
+    append(log, b"goes")
+
+    log.truncate_to(3)
+
+    assert log.last_stable_offset == log.high_watermark == 3
+
+
 def test_retention_keeps_the_producers_of_deleted_records(world, log):
     for sequence in range(20):
         send(log, sequence, bytes(50))

@@ -2,7 +2,7 @@
 
 Markers wait under the broker that leads their partition when they are put in; a request takes all
 that wait for its broker. What a leader could not write is routed anew, as another broker may lead
-by then; what has no leader waits for one; what no longer exists counts as written.
+by then; what has no leader waits for one; whether what is unknown here still exists, others know.
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionMarkerChannelManager,
 TransactionMarkerRequestCompletionHandler.
@@ -49,10 +49,11 @@ class Parcel(Generic[OwnerT]):
 
 @dataclass(slots=True)
 class Routed(Generic[OwnerT]):
-    """Where markers went: brokers that have news to be sent, and what needs no marker."""
+    """Where markers went: brokers that have news to be sent, and what was deleted, or has not been
+    heard of yet."""
 
     brokers: list[int] = field(default_factory=list)
-    gone: list[Parcel[OwnerT]] = field(default_factory=list)
+    unknown: list[Parcel[OwnerT]] = field(default_factory=list)
     is_leader_missing: bool = False
 
 
@@ -69,7 +70,7 @@ class Settled(Generic[OwnerT]):
 
 class MarkerQueue(Generic[OwnerT]):
     """Markers by broker; `leader_of` says a partition's leader, NO_LEADER, or None for a
-    partition that does not exist."""
+    partition that it has not heard of."""
 
     def __init__(self, leader_of: Callable[[TopicPartition], int | None]) -> None:
         self._leader_of = leader_of
@@ -86,7 +87,7 @@ class MarkerQueue(Generic[OwnerT]):
             for leader, partitions in by_leader.items():
                 part = Parcel(parcel.owner, parcel.markers, tuple(partitions))
                 if leader is None:
-                    routed.gone.append(part)
+                    routed.unknown.append(part)
                 elif leader <= NO_LEADER:
                     self._leaderless.append(part)
                     routed.is_leader_missing = True
