@@ -43,9 +43,9 @@ DEFAULT_TIMEOUT_MS = 30_000
 CONNECT_MS_MIN = 1_000
 # Rounds in which a topic that no broker knows may still appear (it may be just being created).
 UNKNOWN_TOPIC_ROUNDS = 4
-# Rounds after which the picture of a topic is thrown away rather than brought up to date: the
-# topic may have been deleted and made anew, with leader epochs that start over.
-DISTRUST_ROUNDS = 3
+# Answers of wrong leaders after which the picture of a topic is thrown away rather than brought up
+# to date: the topic may have been deleted and made anew, with leader epochs that start over.
+WRONG_LEADERS_MAX = 3
 
 
 class Router:
@@ -70,6 +70,8 @@ class Router:
         self._channels: dict[Address, BrokerChannel] = {}
         self._opening: dict[Address, Task[BrokerChannel]] = {}
         self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
+        # Topic -> answers of wrong leaders in a row.
+        self._wrong_leaders: dict[str, int] = {}
         self._was_connected = False
         self._is_closed = False
 
@@ -156,7 +158,11 @@ class Router:
             address = await self._leader(partition, deadline_ms, attempt)
             channel = await self._channel(address, deadline_ms)
             response = await channel.send(message, version, self._left_ms(deadline_ms))
-            return _checked(response, WRONG_LEADER)
+            code = first_error_among(response, WRONG_LEADER)
+            self._note(partition.topic, code)
+            if code is not None:
+                raise ApiError(code)
+            return response
 
         return await self._persist(once, timeout_ms)
 
@@ -188,6 +194,7 @@ class Router:
                 else:
                     for partition, code, value in read(answer):
                         outcomes[partition] = ApiError(code) if code else value
+                        self._note(partition.topic, code)
             pending = [it for it in pending if _may_get_better(outcomes[it], attempt)]
             if pending:
                 error = outcomes[pending[0]]
@@ -285,8 +292,6 @@ class Router:
     async def _leader(
         self, partition: TopicPartition, deadline_ms: int, attempt: int
     ) -> BrokerAddress:
-        if attempt > DISTRUST_ROUNDS:
-            self.view.forget([partition.topic])
         if attempt > 1 or self.view.leader(partition) is None:
             await self._refresh([partition.topic], deadline_ms)
         address = self.view.leader(partition)
@@ -297,6 +302,18 @@ class Router:
             raise error
         return address
 
+    def _note(self, topic: str, code: int | None) -> None:
+        """What the leader that is known of a partition of the topic answered. Calls with little
+        patience are heard together."""
+        if code not in WRONG_LEADER:
+            self._wrong_leaders.pop(topic, None)
+            return
+        count = self._wrong_leaders.get(topic, 0) + 1
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or count >= WRONG_LEADERS_MAX:
+            self.view.forget([topic])
+            count = 0
+        self._wrong_leaders[topic] = count
+
     async def _group_by_leader(
         self,
         partitions: list[TopicPartition],
@@ -305,8 +322,6 @@ class Router:
         attempt: int,
     ) -> list[tuple[BrokerAddress, list[TopicPartition]]]:
         topics = sorted({partition.topic for partition in partitions})
-        if attempt > DISTRUST_ROUNDS:
-            self.view.forget(topics)
         if attempt > 1 or any(self.view.leader(partition) is None for partition in partitions):
             await self._refresh(topics, deadline_ms)
         groups: dict[int, tuple[BrokerAddress, list[TopicPartition]]] = {}

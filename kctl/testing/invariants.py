@@ -1,95 +1,61 @@
-"""Invariants: what must hold after every event, and the ledger of what was committed.
+"""Invariants: what must hold after every event, held against what was committed (`ledger.py`).
 
 A record is committed once its leader's high watermark has passed it. The ledger keeps, for each
-partition, what was committed in the order of offsets, as the first leader to commit it had it; it
-only grows. Everything else is held against it.
+partition, what was committed in the order of offsets, as the first leader to commit it had it.
+Everything else is held against it.
 
 After every event, of the broker whose event it was:
 - per partition and leader epoch there is one leader, and a new one has all that was committed;
-- leader epochs and high watermarks only rise while the process lives;
+- nobody obeys an order of an epoch that was over before it registered (KIP-380);
+- leader epochs, log starts and high watermarks only rise while the process lives;
 - up to its high watermark a replica has what the ledger has, byte for byte (by header and CRC);
-- a leader's ISR is part of its assignment;
-- what a leader commits of an idempotent producer has no gap, no duplicate and no other order.
+- a leader's ISR is part of its assignment; a log begins behind nothing that is not committed;
+- what a leader commits of an idempotent producer has no gap, no duplicate and no other order;
+- a replica begins empty: nothing of a deleted topic comes back under its name.
 After every write to the store:
 - leader epochs, controller epochs and assignments' ISRs are as they must be;
-- every live replica of the ISR has all that was committed (StrongIsr).
+- every live replica of the ISR has all that was committed, byte for byte (StrongIsr);
+- nobody leads who was not in sync, but where the operator allows unclean elections.
+
+An unclean election begins a new ledger. Replicas that have not heard of it are left out (they may
+lead on and commit what is lost by order); each comes back once it agrees with the new ledger, and
+in the ISR only then. Nothing is asked of a topic that is to be deleted.
 
 kafka-specification: WeakIsr, StrongIsr, LeaderInIsr; Kafka 2.7: KIP-101, KIP-279, KIP-320, KIP-497.
 """
 
-from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from kctl.broker.log.fetch_data import FetchIsolation
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.replication.partition import Partition, Role
 from kctl.model import NO_LEADER, ReplicaAssignment, TopicPartition
-from kctl.records.record_batch import RecordBatch
 from kctl.store import znodes
+from kctl.testing.ledger import CommittedBatch, Key, Ledger, batches_between
 from kctl.testing.sim_cluster import SimBroker, SimCluster
 from kctl.testing.sim_scheduler import NodeScheduler
-
-READ_BYTES_MAX = 1 << 24
-Key = tuple[str, int]
-
-
-class CommittedBatch(NamedTuple):
-    """What identifies a batch: equal ones are equal byte for byte."""
-
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    crc: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-
-    def __str__(self) -> str:
-        return (
-            f"[{self.base_offset}..{self.last_offset} epoch {self.leader_epoch}"
-            f" crc {self.crc:08x} producer {self.producer_id}/{self.base_sequence}]"
-        )
-
-
-@dataclass(slots=True)
-class Ledger:
-    """One partition's committed batches."""
-
-    batches: list[CommittedBatch] = field(default_factory=list)
-    end_offset: int = 0
-    # The highest of any leader; with flush.messages=1 it may lie inside a batch.
-    high_watermark: int = 0
-    # (producer id, epoch) -> the sequence number that must come next.
-    next_sequence: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def between(self, start_offset: int, end_offset: int) -> list[CommittedBatch]:
-        """The batches that lie in a range as a whole."""
-        low = bisect_left(self.batches, start_offset, key=lambda it: it.base_offset)
-        high = bisect_left(self.batches, end_offset, key=lambda it: it.last_offset)
-        return self.batches[low:high]
-
-    def at(self, offset: int) -> list[CommittedBatch]:
-        """The batch that begins at an offset, if there is one."""
-        index = bisect_left(self.batches, offset, key=lambda it: it.base_offset)
-        found = self.batches[index : index + 1]
-        return found if found and found[0].base_offset == offset else []
 
 
 class _Seen(NamedTuple):
     """A replica as it was when last looked at."""
 
-    log: UnifiedLog | None
+    log: UnifiedLog
     role: Role
     leader_epoch: int
     high_watermark: int
     log_end_offset: int
+    log_start_offset: int
     isr: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Replica:
+    partition: Partition
     seen: _Seen
+    # What it is held against; None: its topic is deleted, or will be.
+    ledger: Ledger | None = None
+    # The unclean election since when it agrees with the ledger.
+    first_epoch: int = 0
     # Up to here its log is known to have what the ledger has.
     checked_end: int = 0
 
@@ -101,18 +67,30 @@ class Invariants:
         self.ledgers: dict[Key, Ledger] = {}
         # Batches looked at.
         self.checks = 0
+        # Topics of which the operator allows unclean elections.
+        self.unclean_topics: set[str] = set()
+        self.unclean_elections = 0
         self._cluster = cluster
         protocol = cluster.settings.get("inter.broker.protocol.version", "2.7-IV2")
         self._do_leaders_write = protocol < "2.7"
         self._tree = cluster.store.database.tree
         # By the identity of the process: a restart begins anew.
         self._replicas: dict[int, tuple[NodeScheduler, dict[Key, _Replica]]] = {}
-        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._leaders: dict[Key, dict[int, int]] = {}
         self._zxid = 0
         # Path of a partition's state, or of a topic -> the last change that was looked at.
         self._mzxids: dict[str, int] = {}
         self._store_epochs: dict[Key, int] = {}
+        # Partition -> leader epoch -> the zxid with which it was over.
+        self._epoch_ends: dict[Key, dict[int, int]] = {}
+        # Topic -> what tells it from another of the same name.
+        self._incarnations: dict[str, int] = {}
+        self._topics_pzxid = 0
         self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        # Topics that were deleted, some of them created again.
+        self._deleted: set[str] = set()
+        # Whoever was ever assigned.
+        self._ever_assigned: dict[Key, set[int]] = {}
         # What the store says the ISRs are.
         self.isrs: dict[Key, tuple[int, ...]] = {}
         self.leaders: dict[Key, int] = {}
@@ -144,6 +122,7 @@ class Invariants:
                 replica is None
                 or (seen := replica.seen).high_watermark != log.high_watermark
                 or seen.log_end_offset != log.log_end_offset
+                or seen.log_start_offset != log.log_start_offset
                 or seen.role is not partition.role
                 or seen.leader_epoch != partition.leader_epoch
                 or seen.log is not log
@@ -157,23 +136,39 @@ class Invariants:
     ) -> _Replica:  # fmt: skip
         now = _Seen(
             log, partition.role, partition.leader_epoch, log.high_watermark, log.log_end_offset,
-            partition.isr_state.isr,
+            log.log_start_offset, partition.isr_state.isr,
         )  # fmt: skip
-        if replica is None or replica.seen.log is not log:
-            before = None
-            replica = _Replica(now)
+        before = None
+        if replica is None or replica.partition is not partition:
+            replica = _Replica(partition, now)
         else:
             before = replica.seen
             replica.seen = now
+            if before.log is not log:
+                # Moved to another directory.
+                replica.checked_end = 0
         replica.checked_end = min(replica.checked_end, now.log_end_offset)
-        if before is not None:
-            self._check_rises(broker, key, before, now)
-        ledger = self.ledgers.setdefault(key, Ledger())
+        if before is None or before.leader_epoch != now.leader_epoch:
+            self._check_order(broker, key, now)
+        ledger = self._ledger(broker, key, now, replica)
+        if ledger is not None:
+            if before is not None:
+                is_sure = replica.first_epoch == ledger.first_epoch
+                self._check_rises(broker, key, before, now, is_sure=is_sure)
+            if self._is_part(broker, key, ledger, now, before, replica):
+                self._check(broker, key, partition, now, before, ledger, replica)
+        return replica
+
+    def _check(
+        self, broker: SimBroker, key: Key, partition: Partition, now: _Seen,
+        before: _Seen | None, ledger: Ledger, replica: _Replica,
+    ) -> None:  # fmt: skip
+        ledger.log_start_offset = max(ledger.log_start_offset, now.log_start_offset)
         if now.role is Role.LEADER:
             self._check_leader(broker, key, partition, now, before, ledger, replica)
             if now.high_watermark > ledger.high_watermark:
                 ledger.high_watermark = now.high_watermark
-                self._extend(broker, key, ledger, log, now.high_watermark)
+                self._extend(broker, key, ledger, now.log, now.high_watermark)
                 self._check_isr(key, ledger)
         elif now.high_watermark > ledger.high_watermark:
             self._fail(
@@ -183,20 +178,100 @@ class Invariants:
                 f"{ledger.high_watermark} is committed",
             )
         if now.high_watermark > replica.checked_end:
-            self._compare(broker, key, ledger, log, replica, now.high_watermark)
-        return replica
+            self._compare(broker, key, ledger, now.log, replica, now.high_watermark)
 
-    def _check_rises(self, broker: SimBroker, key: Key, before: _Seen, now: _Seen) -> None:
+    def _ledger(self, broker: SimBroker, key: Key, now: _Seen, replica: _Replica) -> Ledger | None:
+        """What the replica is held against, if there is such a partition."""
+        if not self.is_alive(key[0]) or now.leader_epoch > self._store_epochs.get(key, -1):
+            # Of a topic that is, or will be, deleted, whatever came since under its name.
+            replica.ledger = None
+            return None
+        was_deleted = key[0] in self._deleted
+        if replica.ledger is None and was_deleted:
+            assignment = self._assignments[key[0]].get(key[1])
+            if assignment is None or broker.broker_id not in assignment.replicas:
+                return None
+        ledger = self.ledgers.get(key)
+        if ledger is None:
+            ledger = self.ledgers[key] = Ledger()
+            ledger.takes_any_first_sequence = was_deleted
+        if replica.ledger is not ledger:
+            replica.ledger = ledger
+            replica.checked_end = 0
+            if broker.broker_id not in ledger.holders and now.log_end_offset > 0:
+                self._fail(
+                    broker,
+                    key,
+                    f"a new replica begins with a log that ends at {now.log_end_offset}",
+                )
+            ledger.holders.add(broker.broker_id)
+        return ledger
+
+    def _is_part(
+        self, broker: SimBroker, key: Key, ledger: Ledger, now: _Seen, before: _Seen | None,
+        replica: _Replica,
+    ) -> bool:  # fmt: skip
+        """Whether the replica has heard of the last unclean election and agrees by now with what
+        has been committed since."""
+        if replica.first_epoch == ledger.first_epoch and not ledger.is_open:
+            return True
+        if now.leader_epoch < ledger.first_epoch:
+            if now.role is Role.LEADER and before is not None:
+                before_offset = max(before.high_watermark, now.log_start_offset)
+                ledger.lost.update(batches_between(now.log, before_offset, now.high_watermark))
+            return False
+        if ledger.is_open:
+            if now.role is not Role.LEADER:
+                return False
+            ledger.begin_anew(now.log)
+            self._cluster.tell(
+                broker.host, "begins_anew", f"{key[0]}-{key[1]} from {ledger.end_offset}"
+            )
+        elif now.role is not Role.LEADER and not _agrees(ledger, now):
+            return False
+        replica.first_epoch = ledger.first_epoch
+        replica.checked_end = 0
+        return True
+
+    def _check_order(self, broker: SimBroker, key: Key, now: _Seen) -> None:
+        """An order may come late: others lead in its place by then, and went on. But it was meant
+        for the registration that the broker had when it was given."""
+        ended_zxid = self._epoch_ends.get(key, {}).get(now.leader_epoch)
+        services = broker.broker.services if broker.broker is not None else None
+        if ended_zxid is None or services is None:
+            return
+        if ended_zxid < services.controller.broker_epoch:
+            self._fail(
+                broker,
+                key,
+                f"obeys an order of epoch {now.leader_epoch}, which was over (zxid {ended_zxid})"
+                f" before it registered (zxid {services.controller.broker_epoch})",
+            )
+
+    def _check_rises(
+        self, broker: SimBroker, key: Key, before: _Seen, now: _Seen, *, is_sure: bool
+    ) -> None:
         if now.leader_epoch < before.leader_epoch:
             self._fail(
                 broker, key, f"leader epoch {before.leader_epoch} fell to {now.leader_epoch}"
             )
+        if not is_sure:
+            # It goes back to what is left since an unclean election.
+            return
         if now.high_watermark < before.high_watermark:
             self._fail(
                 broker,
                 key,
                 f"high watermark {before.high_watermark} fell to {now.high_watermark}"
                 f" (log end {before.log_end_offset} -> {now.log_end_offset})",
+            )
+        if now.log_start_offset < before.log_start_offset:
+            self._fail(
+                broker, key, f"log start {before.log_start_offset} fell to {now.log_start_offset}"
+            )
+        if now.log_start_offset > now.high_watermark:
+            self._fail(
+                broker, key, f"log start {now.log_start_offset} is above {now.high_watermark}"
             )
 
     def _check_leader(
@@ -209,7 +284,8 @@ class Invariants:
             or before.leader_epoch != now.leader_epoch
         )
         if is_new:
-            known = self._leaders.setdefault((*key, now.leader_epoch), broker.broker_id)
+            leaders = self._leaders.setdefault(key, {})
+            known = leaders.setdefault(now.leader_epoch, broker.broker_id)
             if known != broker.broker_id:
                 self._fail(
                     broker, key, f"leads in epoch {now.leader_epoch}, and so does broker {known}"
@@ -220,20 +296,26 @@ class Invariants:
                 f"{key[0]}-{key[1]} epoch={now.leader_epoch} end={now.log_end_offset}"
                 f" hw={now.high_watermark} isr={now.isr}",
             )
-            if now.leader_epoch < self._store_epochs.get(key, 0):
-                # The order came late: others lead in its place, and went on.
-                pass
-            elif now.log_end_offset < ledger.end_offset:
-                self._fail(
-                    broker,
-                    key,
-                    f"leads in epoch {now.leader_epoch} with a log that ends at"
-                    f" {now.log_end_offset}; {ledger.end_offset} is committed",
-                )
-            elif now.log is not None:
-                self._compare(broker, key, ledger, now.log, replica, ledger.end_offset)
+            # An order that came late is no promise (see `_check_order`): others lead in its place,
+            # committed more, and need not tell; this one commits nothing, as they left it.
+            if now.leader_epoch == self._store_epochs.get(key):
+                self._check_has(broker, key, ledger, now.log, replica)
         if not set(now.isr) <= set(partition.assignment):
             self._fail(broker, key, f"ISR {now.isr} is not part of {partition.assignment}")
+
+    def _check_has(
+        self, broker: SimBroker, key: Key, ledger: Ledger, log: UnifiedLog, replica: _Replica
+    ) -> None:
+        """It leads, or is in sync: it has all that was committed."""
+        if log.log_end_offset < ledger.end_offset:
+            self._fail(
+                broker,
+                key,
+                f"leads or is in sync with a log that ends at {log.log_end_offset};"
+                f" {ledger.end_offset} is committed",
+            )
+        else:
+            self._compare(broker, key, ledger, log, replica, ledger.end_offset)
 
     # --- the ledger --------------------------------------------------------------------------
 
@@ -261,23 +343,21 @@ class Invariants:
     ) -> None:
         if batch.producer_id < 0 or batch.base_sequence < 0:
             return
-        producer = (batch.producer_id, batch.producer_epoch)
-        expected = ledger.next_sequence.get(producer, 0)
+        expected = ledger.expected_sequence(batch)
         if batch.base_sequence != expected:
             self._fail(
                 broker,
                 key,
                 f"commits {batch}: sequence {expected} is the producer's next",
             )
-        count = batch.last_offset - batch.base_offset + 1
-        ledger.next_sequence[producer] = batch.base_sequence + count
+        ledger.note_sequence(batch)
 
     def _compare(
         self, broker: SimBroker, key: Key, ledger: Ledger, log: UnifiedLog, replica: _Replica,
         end_offset: int,
     ) -> None:  # fmt: skip
         end_offset = min(end_offset, ledger.end_offset)
-        start_offset = max(replica.checked_end, log.log_start_offset)
+        start_offset = max(replica.checked_end, log.log_start_offset, ledger.start_offset)
         expected = ledger.between(start_offset, end_offset)
         found = batches_between(log, start_offset, end_offset)
         self.checks += len(found)
@@ -295,16 +375,41 @@ class Invariants:
     def _check_store(self) -> None:
         nodes = self._tree.nodes
         topics = nodes.get(znodes.TOPICS)
-        if topics is None or not topics.children:
+        if topics is None:
             return
-        for topic in sorted(topics.children):
+        if topics.pzxid != self._topics_pzxid:
+            self._topics_pzxid = topics.pzxid
+            self._look_for_deleted()
+        for topic in sorted(topics.children or ()):
             path = znodes.topic_path(topic)
             if self._is_changed(path):
-                self._assignments[topic] = znodes.decode_topic(topic, nodes[path].data)
+                self._incarnations[topic] = nodes[path].czxid
+                found = self._assignments[topic] = znodes.decode_topic(topic, nodes[path].data)
+                for number, assignment in found.items():
+                    ever = self._ever_assigned.setdefault((topic, number), set())
+                    ever.update(assignment.replicas)
             for number in self._assignments[topic]:
                 path = f"/brokers/topics/{topic}/partitions/{number}/state"
                 if path in nodes and self._is_changed(path):
-                    self._check_state(TopicPartition(topic, number), nodes[path].data)
+                    self._check_state(TopicPartition(topic, number), path)
+
+    def _look_for_deleted(self) -> None:
+        """Nothing of a topic that is gone is asked of another of its name."""
+        nodes = self._tree.nodes
+        for topic, czxid in list(self._incarnations.items()):
+            node = nodes.get(znodes.topic_path(topic))
+            if node is not None and node.czxid == czxid:
+                continue
+            self._cluster.tell("store", "deleted", topic)
+            del self._incarnations[topic]
+            self._deleted.add(topic)
+            for number in self._assignments.pop(topic):
+                key = (topic, number)
+                for known in (
+                    self.ledgers, self.isrs, self.leaders, self._store_epochs, self._epoch_ends,
+                    self._leaders, self._ever_assigned,
+                ):  # fmt: skip
+                    known.pop(key, None)
 
     def _is_changed(self, path: str) -> bool:
         mzxid = self._tree.nodes[path].mzxid
@@ -313,55 +418,90 @@ class Invariants:
         self._mzxids[path] = mzxid
         return True
 
-    def _check_state(self, tp: TopicPartition, data: bytes) -> None:
-        state = znodes.decode_partition_state(tp, data, 0).leader_and_isr
+    def _check_state(self, tp: TopicPartition, path: str) -> None:
+        node = self._tree.nodes[path]
+        state = znodes.decode_partition_state(tp, node.data, 0).leader_and_isr
         key = (tp.topic, tp.partition)
         isr = tuple(state.isr)
-        if state.leader_epoch < self._store_epochs.get(key, 0):
+        epoch = self._store_epochs.get(key)
+        if epoch is not None and state.leader_epoch < epoch:
             self._cluster.fail(f"{tp}: leader epoch fell to {state.leader_epoch} in the store")
-        is_same = state.leader_epoch == self._store_epochs.get(key)
+        is_same = state.leader_epoch == epoch
         if is_same and state.leader != self.leaders.get(key):
             self._cluster.fail(f"{tp}: another leader in epoch {state.leader_epoch}")
         if state.leader != NO_LEADER and state.leader not in isr:
             self._cluster.fail(f"{tp}: leader {state.leader} is not in ISR {isr}")
-        replicas = self._assignments[tp.topic][tp.partition].replicas
-        # Below 2.7-IV2 a leader writes its ISR itself, and may not know of a cancelled move yet.
-        may_be_late = is_same and self._do_leaders_write
-        if not set(isr) <= set(replicas) and not may_be_late:
-            self._cluster.fail(f"{tp}: ISR {isr} is not part of assignment {replicas}")
-        self._store_epochs[key] = state.leader_epoch
-        self.isrs[key] = isr
-        self.leaders[key] = state.leader
+        strangers = set(isr) - set(self._assignments[tp.topic][tp.partition].replicas)
+        if strangers and not self._may_be_late(key, strangers, is_same=is_same):
+            self._cluster.fail(f"{tp}: ISR {isr} has {strangers}, which are not assigned")
         self._cluster.tell(
             "store", "state",
             f"{tp.topic}-{tp.partition} leader={state.leader} epoch={state.leader_epoch} isr={isr}",
         )  # fmt: skip
+        if epoch is not None and not is_same:
+            ends = self._epoch_ends.setdefault(key, {})
+            ends.update(dict.fromkeys(range(epoch, state.leader_epoch), node.mzxid))
         ledger = self.ledgers.get(key)
+        if state.leader != NO_LEADER and state.leader not in self.isrs.get(key, isr):
+            self._elected_uncleanly(tp, ledger, state.leader, state.leader_epoch)
+        self._store_epochs[key] = state.leader_epoch
+        self.isrs[key] = isr
+        self.leaders[key] = state.leader
         if ledger is not None:
             self._check_isr(key, ledger)
 
+    def _may_be_late(self, key: Key, strangers: set[int], *, is_same: bool) -> bool:
+        """Below 2.7-IV2 a leader writes its ISR itself. It may add a replica of a move that was
+        cancelled before the controller's order, with the next epoch, has told it so: the znode of
+        the assignment and that of the state cannot be written at once, and it knows the state's
+        version. Replicas that were never assigned, or of a new epoch, are none of these."""
+        return is_same and self._do_leaders_write and strangers <= self._ever_assigned[key]
+
+    def _elected_uncleanly(
+        self, tp: TopicPartition, ledger: Ledger | None, leader: int, epoch: int
+    ) -> None:
+        self.unclean_elections += 1
+        if tp.topic not in self.unclean_topics:
+            self._cluster.fail(f"{tp}: leader {leader} of epoch {epoch} was not in sync")
+        if ledger is not None:
+            ledger.elected_uncleanly(epoch)
+
     def _check_isr(self, key: Key, ledger: Ledger) -> None:
+        if ledger.is_open or not self.is_alive(key[0]):
+            return
         for broker_id in self.isrs.get(key, ()):
             broker = self._cluster.brokers[broker_id]
             partition = partition_of(broker, key)
             if partition is None or partition.log is None:
                 continue
-            end_offset = partition.log.log_end_offset
-            if end_offset < ledger.end_offset:
-                self._fail(
-                    broker,
-                    key,
-                    f"is in the ISR with a log that ends at {end_offset};"
-                    f" {ledger.end_offset} is committed",
-                )
+            _, replicas = self._replicas.get(broker_id, (None, {}))
+            replica = replicas.get(key)
+            if replica is not None and replica.partition is partition:
+                self._check_has(broker, key, ledger, partition.log, replica)
+
+    # --- what others ask ---------------------------------------------------------------------
 
     def assignment(self, key: Key) -> tuple[int, ...]:
         """The replicas that the store names."""
         return tuple(self._assignments[key[0]][key[1]].replicas)
 
+    def is_alive(self, topic: str) -> bool:
+        """Whether there is such a topic, and nobody has asked for its deletion."""
+        return (
+            topic in self._incarnations and f"/admin/delete_topics/{topic}" not in self._tree.nodes
+        )
+
     def knows(self, topic: str) -> bool:
-        """Whether the store has an assignment for the topic."""
-        return topic in self._assignments
+        """Whether there is such a topic."""
+        return topic in self._incarnations
+
+    def incarnation(self, topic: str) -> int:
+        """What tells a topic from another of the same name; 0: there is none."""
+        return self._incarnations.get(topic, 0)
+
+    def partitions_of(self, topic: str) -> list[Key]:
+        """The partitions of a topic; none if it is deleted, or will be."""
+        return [(topic, n) for n in self._assignments[topic]] if self.is_alive(topic) else []
 
     def partitions(self) -> list[Key]:
         """Every partition there is."""
@@ -378,39 +518,11 @@ def partition_of(broker: SimBroker, key: Key) -> Partition | None:
     return broker.broker.services.replica_manager.partitions.get(key)
 
 
-def batches_between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[CommittedBatch]:
-    """The batches of a log from `start_offset` up to `end_offset`."""
-    batches: list[CommittedBatch] = []
-    while start_offset < end_offset:
-        # A read ends with its segment.
-        found = log.read(start_offset, READ_BYTES_MAX, isolation=FetchIsolation.LOG_END).records
-        data = found.file.pread(found.length, found.position) if found is not None else b""
-        read = identities(data, end_offset)
-        if not read:
-            break
-        batches += read
-        start_offset = read[-1].last_offset + 1
-    return batches
-
-
-def identities(data: bytes, end_offset: int) -> list[CommittedBatch]:
-    """What identifies the batches in `data` that are whole and end before `end_offset`."""
-    batches = []
-    position = 0
-    while len(data) - position >= 61:
-        batch = RecordBatch(data, position)
-        if batch.last_offset >= end_offset or position + batch.size > len(data):
-            break
-        batches.append(
-            CommittedBatch(
-                batch.base_offset,
-                batch.last_offset,
-                batch.partition_leader_epoch,
-                batch.crc,
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-            )
-        )
-        position += batch.size
-    return batches
+def _agrees(ledger: Ledger, now: _Seen) -> bool:
+    """Whether all that a replica takes for committed is."""
+    if now.high_watermark > ledger.high_watermark:
+        return False
+    start_offset = max(now.log_start_offset, ledger.start_offset)
+    end_offset = min(now.high_watermark, ledger.end_offset)
+    found = batches_between(now.log, start_offset, end_offset)
+    return found == ledger.between(start_offset, end_offset)

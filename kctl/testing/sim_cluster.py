@@ -28,12 +28,12 @@ from kctl.testing.sim_scheduler import Callback, NodeScheduler, ProcessDied, Sim
 from kctl.testing.sim_store import STORE_HOST, SimStore, SimStoreServer
 
 BROKER_PORT = 9092
-LOG_DIRECTORY = "/data"
+LOG_DIRECTORIES = ("/data", "/second")
 # Trace lines kept for a report.
 TRACE_LINES_KEPT = 400
 # What every simulated broker has: short times, so that much happens in a virtual second.
 SETTINGS = {
-    "log.dirs": LOG_DIRECTORY,
+    "log.dirs": LOG_DIRECTORIES[0],
     "zookeeper.session.timeout.ms": "1500",
     "replica.lag.time.max.ms": "1000",
     "replica.fetch.wait.max.ms": "250",
@@ -48,7 +48,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "auto.create.topics.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "1500",
-    "file.delete.delay.ms": "500",
+    "log.segment.delete.delay.ms": "500",
     "request.timeout.ms": "2000",
     "leader.imbalance.check.interval.seconds": "5",
 }
@@ -79,6 +79,7 @@ class FaultCounters:
     store_cuts: int = 0
     failed_starts: int = 0
     disk_failures: int = 0
+    directory_failures: int = 0
     pauses: int = 0
 
 

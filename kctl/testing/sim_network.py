@@ -230,6 +230,8 @@ class SimNetwork:
         self._listeners: dict[tuple[str, int], SimListener] = {}
         # (from, to) that nothing passes.
         self._cuts: dict[tuple[str, str], None] = {}
+        # (from, to) -> microseconds that everything takes longer, at most.
+        self._lags: dict[tuple[str, str], int] = {}
         # Open ends, in the order made; by identity, as an end has no other name.
         self._ends: dict[SimTransport, None] = {}
         self._next_port = FIRST_CLIENT_PORT
@@ -247,8 +249,18 @@ class SimNetwork:
                 if end.host == source and end.peer[0] == target:
                     self._release(end)
 
+    def slow(self, source: str, target: str, lag_us_max: int) -> None:
+        """Let what passes from one host to the other take up to so much longer."""
+        self._lags[source, target] = lag_us_max
+
+    def lag_us(self, source: str, target: str) -> int:
+        """How much longer the next message takes."""
+        lag_us_max = self._lags.get((source, target), 0)
+        return self._entropy.random_below(lag_us_max) if lag_us_max else 0
+
     def heal_all(self) -> None:
-        """No link is cut."""
+        """No link is cut, none is slow."""
+        self._lags.clear()
         for source, target in list(self._cuts):
             self.heal(source, target)
 
@@ -370,7 +382,8 @@ class SimNetwork:
         other = end.other
         assert other is not None
         now_us = other.scheduler.world.now_us
-        arrival_us = end.next_arrival_us(now_us + self._delay_us())
+        lag_us = self.lag_us(end.host, other.host) if self._lags else 0
+        arrival_us = end.next_arrival_us(now_us + self._delay_us() + lag_us)
         other.scheduler.call_later_us(arrival_us - now_us, self._arrive, end, piece)
 
     def _arrive(self, end: SimTransport, piece: bytes | None) -> None:

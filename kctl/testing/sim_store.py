@@ -58,7 +58,8 @@ class _Pipe:
     def send(self, receiver: Callable[..., object], *args: object) -> None:
         """Call `receiver(*args)` at the other end."""
         now_us = self._target.world.now_us
-        self._last_us = max(self._last_us, now_us + 50 + self._entropy.random_below(DELAY_US_MAX))
+        delay_us = 50 + self._entropy.random_below(DELAY_US_MAX) + self._network.lag_us(*self._ends)
+        self._last_us = max(self._last_us, now_us + delay_us)
         self._queue.append((receiver, args))
         self._target.call_later_us(self._last_us - now_us, self._arrive)
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, fields
 
 from kctl.broker.broker import Broker
 from kctl.broker.replication.partition import Role
-from kctl.testing.invariants import Invariants, Key, batches_between, partition_of
-from kctl.testing.sim_cluster import Life, SimBroker, SimCluster
+from kctl.testing.invariants import Invariants, partition_of
+from kctl.testing.ledger import Key, batches_between
+from kctl.testing.operator import HABITS, HABITS_OF_FLEETING
+from kctl.testing.sim_cluster import LOG_DIRECTORIES, Life, SimBroker, SimCluster
 from kctl.testing.sim_disk import NameOrder
 from kctl.testing.sim_network import Weather
 from kctl.testing.sim_runtime import SimEntropy
@@ -52,13 +54,18 @@ class Plan:
     reset: int = 0
     disk_failure: int = 0
     pause: int = 0
+    lag: int = 0
+    directory_failure: int = 0
     # Chance that a fault strikes the controller or a leader, whom it hurts most.
     chase: int = 0
     # How long a process stays down, and a link cut, at most.
     down_ms_max: int = 3_000
     cut_ms_max: int = 3_000
+    lag_ms_max: int = 400
     weather: Weather = field(default_factory=Weather)
     settings: dict[str, str] = field(default_factory=dict)
+    # What the operator does besides moves and elections, weighted.
+    habits: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def drawn(cls, entropy: SimEntropy) -> "Plan":
@@ -79,6 +86,7 @@ class Plan:
         plan.chase = entropy.choice([0, 300, 800])
         plan.down_ms_max = entropy.choice([200, 1_500, 4_000])
         plan.cut_ms_max = entropy.choice([300, 1_500, 5_000])
+        plan.lag_ms_max = entropy.choice([50, 400, 1_500])
         weather = plan.weather
         weather.delay_us_max = entropy.choice([300, 2_000, 20_000])
         weather.slow_chance = entropy.choice([0, 10, 50])
@@ -95,7 +103,17 @@ class Plan:
         }
         if plan.is_durable:
             plan.settings["log.flush.interval.messages"] = "1"
+        plan._draw_habits(entropy)
         return plan
+
+    def _draw_habits(self, entropy: SimEntropy) -> None:
+        self.habits = {name: entropy.choice([2, 6]) for name in HABITS if entropy.chance(300)}
+        if any(name in self.habits for name in HABITS_OF_FLEETING):
+            self.topics = 1
+        if "cut" in self.habits:
+            self.settings["log.retention.check.interval.ms"] = "700"
+        if "move_directory" in self.habits:
+            self.settings["log.dirs"] = ",".join(LOG_DIRECTORIES)
 
     def __str__(self) -> str:
         words = [f"{it.name}={getattr(self, it.name)}" for it in fields(self)]
@@ -104,7 +122,7 @@ class Plan:
 
 FAULTS = (
     "kill", "kill_inside", "stop", "cut", "one_way_cut", "store_cut", "expire", "reset",
-    "disk_failure", "pause",
+    "disk_failure", "pause", "lag", "directory_failure",
 )  # fmt: skip
 
 
@@ -140,10 +158,14 @@ class Simulation:
         self.cluster.on_trace = self._trace_line
         self.invariants = Invariants(self.cluster)
         self.workload = Workload(
-            self.cluster, self.invariants, topics=self.plan.topics, rf=REPLICATION_FACTOR
+            self.cluster,
+            self.invariants,
+            topics=self.plan.topics,
+            rf=REPLICATION_FACTOR,
+            habits=self.plan.habits,
         )
         self.expirations_forced = 0
-        self.log_dir_failures = 0
+        self.lags = 0
         self._is_safe = False
         self._heal_at_ms = 0
         self._restart_at_ms: dict[int, int] = {}
@@ -163,11 +185,12 @@ class Simulation:
         counters |= {it.name: getattr(network, it.name) for it in fields(network)}
         counters |= {
             "sessions_expired": cluster.store.expired,
+            "links_slowed": self.lags,
             "acknowledged": workload.acknowledged,
             "records_read": workload.records_read,
             "group_commits": workload.commits,
-            "reassignments": workload.reassignments,
-            "elections": workload.elections,
+            **{f"operator_{name}": count for name, count in workload.operator.counters.items()},
+            "unclean_elections": self.invariants.unclean_elections,
             "batches_compared": self.invariants.checks,
         }
         return Outcome(
@@ -260,7 +283,7 @@ class Simulation:
         return entropy.choice(list(brokers.values()))
 
     def _break(self, name: str, broker: SimBroker) -> None:
-        entropy, network = self.entropy, self.cluster.network
+        entropy = self.entropy
         match name:
             case "kill":
                 broker.kill(by_power_loss=self._by_power())
@@ -268,6 +291,17 @@ class Simulation:
                 broker.die_at_change(entropy.between(1, 12), by_power_loss=self._by_power())
             case "stop":
                 broker.stop()
+            case "pause":
+                broker.pause(entropy.random_below(self.plan.cut_ms_max * 1000) + 1)
+            case "disk_failure":
+                self._fail_disk(broker, "/")
+            case "directory_failure":
+                self._fail_disk(broker, entropy.choice(LOG_DIRECTORIES))
+            case _:
+                self._break_link(name, broker)
+
+    def _break_link(self, name: str, broker: SimBroker) -> None:
+        match name:
             case "cut" | "one_way_cut":
                 self._cut(broker, one_way=name == "one_way_cut")
             case "store_cut":
@@ -276,12 +310,10 @@ class Simulation:
                 self._heal_later()
             case "expire":
                 self._expire(broker)
-            case "pause":
-                broker.pause(entropy.random_below(self.plan.cut_ms_max * 1000) + 1)
             case "reset":
-                network.reset_some(entropy.random_below(1_000))
-            case "disk_failure":
-                self._fail_disk(broker)
+                self.cluster.network.reset_some(self.entropy.random_below(1_000))
+            case "lag":
+                self._slow_down(broker)
 
     def _cut(self, broker: SimBroker, *, one_way: bool) -> None:
         """From all others and perhaps a client, or from one."""
@@ -291,6 +323,18 @@ class Simulation:
         if entropy.chance(400):
             victims = [entropy.choice(others)]
         self.cluster.isolate(broker.host, victims, one_way=one_way)
+        self._heal_later()
+
+    def _slow_down(self, broker: SimBroker) -> None:
+        """Whatever it hears from one of the others, or says to it, is old."""
+        entropy, network = self.entropy, self.cluster.network
+        others = [host for host in self.cluster.hosts() if host != broker.host]
+        other = entropy.choice([*others, STORE_HOST])
+        lag_us_max = self.plan.lag_ms_max * 1_000
+        self.cluster.tell(broker.host, "slow", f"with {other} up to {self.plan.lag_ms_max} ms")
+        network.slow(broker.host, other, lag_us_max)
+        network.slow(other, broker.host, lag_us_max)
+        self.lags += 1
         self._heal_later()
 
     def _by_power(self) -> bool:
@@ -307,12 +351,20 @@ class Simulation:
             self.cluster.tell(broker.host, "session_expired", "")
             self.cluster.store.expire(broker.store.session)
 
-    def _fail_disk(self, broker: SimBroker) -> None:
-        """Every write fails from now on; the broker ends itself and is started again."""
-        if broker.life is Life.UP:
-            self.cluster.counters.disk_failures += 1
-            self.cluster.tell(broker.host, "disk_fails", "")
-            broker.disk.fail["/"] = "Input/output error"
+    def _fail_disk(self, broker: SimBroker, path: str) -> None:
+        """Every write below `path` fails from now on. A broker without a directory left ends
+        itself, and is started again when its disk works."""
+        counters = self.cluster.counters
+        if broker.life is not Life.UP:
+            return
+        if path == "/":
+            counters.disk_failures += 1
+        elif broker.disk.fail or "," not in self.plan.settings.get("log.dirs", ""):
+            return
+        else:
+            counters.directory_failures += 1
+        self.cluster.tell(broker.host, "disk_fails", path)
+        broker.disk.fail[path] = "Input/output error"
 
     # --- liveness ----------------------------------------------------------------------------
 
@@ -365,10 +417,29 @@ class Simulation:
             yield "a reassignment is in the store"
         for key in invariants.partitions():
             yield from self._problems_of(key)
+        for broker in cluster.brokers.values():
+            yield from self._remains(broker)
+
+    def _remains(self, broker: SimBroker) -> Iterator[str]:
+        """Directories of what is deleted, was moved, or lies elsewhere."""
+        expected = {
+            f"{topic}-{number}"
+            for topic, number in self.invariants.partitions()
+            if broker.broker_id in self.invariants.assignment((topic, number))
+        }
+        disk = broker.disk
+        for directory in filter(disk.is_directory, LOG_DIRECTORIES):
+            for name in disk.list(directory):
+                path = f"{directory}/{name}"
+                if name not in expected and disk.is_directory(path):
+                    yield f"{broker.host} has {path}"
 
     def _problems_of(self, key: Key) -> Iterator[str]:
         invariants = self.invariants
         name = f"{key[0]}-{key[1]}"
+        if not invariants.is_alive(key[0]):
+            yield f"{name} is to be deleted"
+            return
         replicas = invariants.assignment(key)
         isr, leader_id = invariants.isrs.get(key, ()), invariants.leaders.get(key, -1)
         if leader_id < 0:
@@ -394,8 +465,8 @@ class Simulation:
                     f"{name}: broker {replica_id} has high watermark "
                     f"{replica.log.high_watermark} of {end_offset}"
                 )
-        if key in self.workload.partitions and self.workload.read_to.get(key, 0) < end_offset:
-            yield f"{name}: read to {self.workload.read_to.get(key, 0)} of {end_offset}"
+        if key in self.workload.all_partitions() and self.workload.read_to(key) < end_offset:
+            yield f"{name}: read to {self.workload.read_to(key)} of {end_offset}"
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -408,8 +479,10 @@ class Simulation:
                 partition = partition_of(cluster.brokers[replica_id], key)
                 assert partition is not None
                 assert partition.log is not None
-                found = batches_between(partition.log, 0, partition.log.log_end_offset)
-                if found != ledger.batches:
+                log = partition.log
+                start_offset = max(log.log_start_offset, ledger.start_offset)
+                found = batches_between(log, start_offset, log.log_end_offset)
+                if found != ledger.between(start_offset, log.log_end_offset):
                     cluster.fail(f"broker {replica_id} has another {key} than what is committed")
         for broker in cluster.brokers.values():
             broker.stop()

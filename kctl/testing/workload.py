@@ -3,11 +3,13 @@
 Producers send idempotent batches with acks=all, one at a time, each until it is acknowledged; some
 send plain ones with acks=1 besides, so that logs have tails that nobody promised to keep. Readers
 follow every partition from its beginning. One member commits offsets to a group and reads them
-back. One operator creates topics, moves partitions and asks for preferred leaders.
+back. What an operator does meanwhile is in `operator.py`.
 
 What is promised: an acknowledged batch is committed, where the answer says; a producer that sends
 in order is never refused; readers see what is committed and nothing else; committed offsets of a
-group never go back.
+group never go back. Less is promised where an operator allows unclean elections (who was told, or
+read, what is lost since is in `ledger.py`; a producer may have to begin anew), cuts logs at their
+start (a reader that is too late goes on where the log begins) or deletes a topic.
 """
 
 from collections.abc import Coroutine
@@ -18,13 +20,6 @@ from kctl.client.router import Router
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from kctl.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
 from kctl.protocol.messages.offset_commit import (
@@ -40,7 +35,9 @@ from kctl.protocol.messages.produce import (
 )
 from kctl.records.builder import RecordBatchBuilder
 from kctl.runtime.future import sleep
-from kctl.testing.invariants import Invariants, Key, identities
+from kctl.testing.invariants import Invariants
+from kctl.testing.ledger import CommittedBatch, Key, Ledger, identities
+from kctl.testing.operator import Operator
 from kctl.testing.sim_cluster import BROKER_PORT, SimCluster
 from kctl.testing.sim_runtime import SimEntropy
 
@@ -65,8 +62,10 @@ class Workload:
     """The clients of one simulation."""
 
     def __init__(
-        self, cluster: SimCluster, invariants: Invariants, *, topics: int, rf: int
-    ) -> None:
+        self, cluster: SimCluster, invariants: Invariants, *, topics: int, rf: int,
+        habits: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """`habits`: what the operator does besides, see `Operator`."""
         self.cluster = cluster
         self.invariants = invariants
         self.is_over = False
@@ -75,25 +74,35 @@ class Workload:
         self.acknowledged = 0
         self.records_read = 0
         self.commits = 0
-        self.topics_made = 0
-        self.reassignments = 0
-        self.elections = 0
-        self.rf = rf
-        self._topic_names = [f"topic-{number}" for number in range(topics)]
-        self.partitions: list[Key] = []
         self.unfinished: dict[str, str] = {}
-        # Partition -> up to where a reader has come.
-        self.read_to: dict[Key, int] = {}
+        # Partition -> (its topic's incarnation, up to where a reader has come).
+        self._read_to: dict[Key, tuple[int, int]] = {}
+        self.operator = Operator(self, topics, rf, habits or {})
 
     def start(self, *, producers: int, plain_producers: int) -> None:
         """Set all clients to work."""
-        self._client("operator", self._operate)
+        self._client("operator", self.operator.operate)
         for number in range(producers):
             self._client(f"producer-{number}", self._produce)
         for number in range(plain_producers):
             self._client(f"plain-{number}", self._produce_plain)
         self._client("reader", self._read)
         self._client("member", self._commit)
+
+    @property
+    def partitions(self) -> list[Key]:
+        """Of topics that keep all that was committed, however long."""
+        topics = self.operator.lasting
+        return [key for topic in topics for key in self.invariants.partitions_of(topic)]
+
+    def all_partitions(self) -> list[Key]:
+        """Of topics that may be cut or deleted, too."""
+        return self.partitions + self.operator.fleeting_partitions()
+
+    def read_to(self, key: Key) -> int:
+        """Up to where a reader has come in the partition."""
+        incarnation, offset = self._read_to.get(key, (0, 0))
+        return offset if incarnation == self.invariants.incarnation(key[0]) else 0
 
     def _client(self, name: str, work: Any) -> None:
         runtime = self.cluster.client_runtime(name)
@@ -116,16 +125,21 @@ class Workload:
         sequences: dict[Key, int] = {}
         while not self.is_over and not self.is_draining:
             await sleep(scheduler, entropy.between(1, 2 * PAUSE_MS))
-            if not self.partitions:
+            partitions = self.all_partitions()
+            if not partitions:
                 continue
-            key = entropy.choice(self.partitions)
+            key = entropy.choice(partitions)
             sequence = sequences.get(key, 0)
             count = entropy.between(1, 4)
             batch = _batch(name, key, sequence, count, producer_id, epoch, entropy)
             self.unfinished[name] = f"produce to {key} sequence {sequence}"
-            await self._until_acknowledged(router, key, batch)
+            if await self._until_acknowledged(router, key, batch):
+                sequences[key] = sequence + count
+            elif not self.is_over:
+                # Its place is gone with the topic, or by an unclean election.
+                producer_id, epoch = await self._producer_id(router)
+                sequences.clear()
             self.unfinished.pop(name, None)
-            sequences[key] = sequence + count
 
     async def _producer_id(self, router: Router) -> tuple[int, int]:
         while True:
@@ -140,8 +154,10 @@ class Workload:
                 return answer.producer_id, answer.producer_epoch
             await sleep(router.runtime.scheduler, PAUSE_MS)
 
-    async def _until_acknowledged(self, router: Router, key: Key, batch: bytes) -> None:
-        while not self.is_over:
+    async def _until_acknowledged(self, router: Router, key: Key, batch: bytes) -> bool:
+        """False: the batch is lost for good, as the operator wanted it."""
+        incarnation = self.invariants.incarnation(key[0])
+        while not self.is_over and self.invariants.incarnation(key[0]) == incarnation:
             try:
                 answer = await router.send_to_leader(
                     TopicPartition(*key), _produce_request(key, batch, acks=-1)
@@ -153,28 +169,36 @@ class Workload:
             code = found.error_code
             if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self.acknowledged += 1
-                self._check_acknowledged(key, batch, found.base_offset)
-                return
+                if self._is_same(key, incarnation):
+                    self._check_acknowledged(key, batch, found.base_offset)
+                return True
             if code in REFUSALS:
-                self.cluster.fail(
-                    f"a batch in order to {key} is refused with {ErrorCode(code).name}"
-                )
-                return
+                if self._is_same(key, incarnation) and not self._may_be_lost(key):
+                    self.cluster.fail(
+                        f"a batch in order to {key} is refused with {ErrorCode(code).name}"
+                    )
+                return False
             await sleep(router.runtime.scheduler, PAUSE_MS)
+        return False
+
+    def _is_same(self, key: Key, incarnation: int) -> bool:
+        """Whether an answer was about a topic that nobody has asked to delete since."""
+        topic = key[0]
+        return self.invariants.is_alive(topic) and self.invariants.incarnation(topic) == incarnation
+
+    def _may_be_lost(self, key: Key) -> bool:
+        ledger = self.invariants.ledgers.get(key)
+        return ledger is not None and ledger.was_elected_uncleanly
 
     def _check_acknowledged(self, key: Key, batch: bytes, base_offset: int) -> None:
         sent = identities(batch, 1 << 62)[0]
-        ledger = self.invariants.ledgers.get(key)
-        found = [] if ledger is None else ledger.batches
-        if base_offset >= 0 and ledger is not None:
-            found = ledger.at(base_offset)
-        for committed in found:
-            if (
-                committed.producer_id == sent.producer_id
-                and committed.base_sequence == sent.base_sequence
-                and committed.crc == sent.crc
-            ):
-                return
+        ledger = self.invariants.ledgers.get(key) or Ledger()
+        found = ledger.at(base_offset) if base_offset >= 0 else ledger.batches
+        may_be_cut = base_offset < ledger.start_offset
+        if any(_is_batch(sent, it) for it in found):
+            return
+        if may_be_cut or any(_is_batch(sent, it) for it in ledger.lost):
+            return
         self.cluster.fail(
             f"{key}: producer {sent.producer_id} was told that its batch with sequence "
             f"{sent.base_sequence} is at {base_offset}, and it is not committed"
@@ -185,9 +209,10 @@ class Workload:
         count = 0
         while not self.is_over and not self.is_draining:
             await sleep(router.runtime.scheduler, entropy.between(1, 3 * PAUSE_MS))
-            if not self.partitions:
+            partitions = self.all_partitions()
+            if not partitions:
                 continue
-            key = entropy.choice(self.partitions)
+            key = entropy.choice(partitions)
             count += 1
             batch = _batch(name, key, count, entropy.between(1, 3), -1, -1, entropy)
             try:
@@ -201,33 +226,41 @@ class Workload:
 
     async def _read(self, name: str, router: Router, entropy: SimEntropy) -> None:
         del name
-        offsets = self.read_to
         while not self.is_over:
             await sleep(router.runtime.scheduler, entropy.between(20, 3 * PAUSE_MS))
-            for key in list(self.partitions):
-                offset = offsets.setdefault(key, 0)
-                try:
-                    answer = await router.send_to_leader(
-                        TopicPartition(*key), _fetch_request(key, offset), timeout_ms=500
-                    )
-                except KctlError:
-                    continue
-                found = answer.responses[0].partition_responses[0]
-                if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    # A new leader's high watermark may be behind; its log must not be.
-                    self.cluster.fail(f"{key}: offset {offset} was readable and is out of range")
-                elif not found.error_code and found.record_set:
-                    offsets[key] = self._take(key, offset, bytes(found.record_set))
+            for key in self.all_partitions():
+                await self._read_once(router, key)
 
-    def _take(self, key: Key, offset: int, data: bytes) -> int:
-        ledger = self.invariants.ledgers[key]
+    async def _read_once(self, router: Router, key: Key) -> None:
+        incarnation = self.invariants.incarnation(key[0])
+        offset = self.read_to(key)
+        try:
+            answer = await router.send_to_leader(
+                TopicPartition(*key), _fetch_request(key, offset), timeout_ms=500
+            )
+        except KctlError:
+            return
+        ledger = self.invariants.ledgers.get(key)
+        if ledger is None or not self._is_same(key, incarnation):
+            return
+        found = answer.responses[0].partition_responses[0]
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A new leader's high watermark may be behind; its log must not be.
+            if offset >= ledger.log_start_offset and not ledger.was_elected_uncleanly:
+                self.cluster.fail(f"{key}: offset {offset} was readable and is out of range")
+            offset = max(ledger.log_start_offset, ledger.start_offset)
+        elif not found.error_code and found.record_set:
+            offset = self._take(key, ledger, offset, bytes(found.record_set))
+        self._read_to[key] = incarnation, offset
+
+    def _take(self, key: Key, ledger: Ledger, offset: int, data: bytes) -> int:
         for batch in identities(data, 1 << 62):
             if batch.last_offset < offset:
                 continue
-            if batch.base_offset != offset:
+            if batch.base_offset != offset and not ledger.was_elected_uncleanly:
                 self.cluster.fail(f"{key}: read {batch} where {offset} comes next")
             committed = ledger.at(batch.base_offset)
-            if committed != [batch]:
+            if committed != [batch] and not _is_lost(ledger, batch):
                 self.cluster.fail(f"{key}: read {batch}, committed is {[*map(str, committed)]}")
             self.records_read += batch.last_offset - batch.base_offset + 1
             offset = batch.last_offset + 1
@@ -271,84 +304,21 @@ class Workload:
         if found is not None and found != last and found not in unsure:
             self.cluster.fail(f"group: offset {last} was committed, {found} is read")
 
-    # --- an operator -------------------------------------------------------------------------
 
-    async def _operate(self, name: str, router: Router, entropy: SimEntropy) -> None:
-        del name
-        scheduler = router.runtime.scheduler
-        for topic in self._topic_names:
-            await self._create(router, topic, entropy.between(1, 3))
-            await sleep(scheduler, entropy.between(0, 2_000))
-        while not self.is_over and not self.is_draining:
-            await sleep(scheduler, entropy.between(300, 3_000))
-            try:
-                if entropy.chance(600):
-                    await self._reassign(router, entropy)
-                else:
-                    await self._elect(router, entropy)
-            except KctlError:
-                continue
+def _is_batch(sent: CommittedBatch, found: CommittedBatch) -> bool:
+    """Whether a log has what was sent; offset and epoch are given by the leader."""
+    return (
+        found.producer_id == sent.producer_id
+        and found.base_sequence == sent.base_sequence
+        and found.crc == sent.crc
+    )
 
-    async def _create(self, router: Router, topic: str, partitions: int) -> None:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=topic, num_partitions=partitions, replication_factor=self.rf)
-            ],
-            timeout_ms=1_000,
-        )
-        while not self.is_over:
-            try:
-                answer = await router.send_to_controller(request)
-                code = answer.topics[0].error_code
-            except KctlError:
-                code = -1
-            # A broker says so of what it has merely begun to create, too.
-            if code == ErrorCode.TOPIC_ALREADY_EXISTS and not self.invariants.knows(topic):
-                code = -1
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self.topics_made += 1
-                self.partitions += [(topic, number) for number in range(partitions)]
-                return
-            await sleep(router.runtime.scheduler, PAUSE_MS)
 
-    async def _reassign(self, router: Router, entropy: SimEntropy) -> None:
-        if not self.partitions:
-            return
-        topic, number = entropy.choice(self.partitions)
-        target = entropy.sample(sorted(self.cluster.brokers), self.rf)
-        cancel = entropy.chance(150)
-        self.reassignments += 1
-        self.cluster.tell(
-            "operator", "reassign", f"{topic}-{number} {'cancel' if cancel else target}"
-        )
-        await router.send_to_controller(
-            AlterPartitionReassignmentsRequest(
-                topics=[
-                    ReassignableTopic(
-                        name=topic,
-                        partitions=[
-                            ReassignablePartition(
-                                partition_index=number, replicas=None if cancel else target
-                            )
-                        ],
-                    )
-                ],
-                timeout_ms=1_000,
-            )
-        )
-
-    async def _elect(self, router: Router, entropy: SimEntropy) -> None:
-        if not self.partitions:
-            return
-        topic, number = entropy.choice(self.partitions)
-        self.elections += 1
-        self.cluster.tell("operator", "elect", f"{topic}-{number}")
-        await router.send_to_controller(
-            ElectLeadersRequest(
-                topic_partitions=[TopicPartitions(topic=topic, partition_id=[number])],
-                timeout_ms=1_000,
-            )
-        )
+def _is_lost(ledger: Ledger, batch: CommittedBatch) -> bool:
+    """Whether the batch was committed before an unclean election, and may be gone."""
+    return batch in ledger.lost or (
+        ledger.was_elected_uncleanly and batch.base_offset < ledger.start_offset
+    )
 
 
 # --- requests ------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Router against ScriptedBrokers: who is asked, and when it asks again."""
 
+from contextlib import suppress
+
 import pytest
 
 from kctl.client.retry import RetryPolicy
@@ -243,6 +245,29 @@ def test_a_topic_made_anew_is_found_although_its_leader_epochs_start_over(loop, 
         broker.leaders["t", 0] = 1
     response = loop.run(router.send_to_leader(T[0], list_offsets([T[0]])))
     assert response.topics[0].partitions[0].offset == 100
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+)
+def test_callers_of_little_patience_find_a_topic_made_anew_in_the_end(loop, brokers, code):
+    """Found by simulation: each call gave up before it threw away what the old topic had told."""
+    router = Router(loop.runtime, [brokers[0].address], retry=RetryPolicy(attempts_max=1))
+    for broker in brokers:
+        broker.leader_epochs["t", 0] = 5
+    loop.run(router.refresh(["t"]))
+    for _ in range(3):
+        brokers[0].answer(ApiKey.LIST_OFFSETS, offsets_of(0, {0: code}))
+    brokers[1].answer(ApiKey.LIST_OFFSETS, offsets_of(1))
+    for broker in brokers:
+        broker.leader_epochs["t", 0] = 0
+        broker.leaders["t", 0] = 1
+    found = []
+    while not found:
+        with suppress(ApiError):
+            answer = loop.run(router.send_to_leader(T[0], list_offsets([T[0]])))
+            found.append(answer.topics[0].partitions[0].offset)
+    assert found == [100]
 
 
 def test_a_partition_that_does_not_exist_fails_before_the_deadline(loop, router):

@@ -7,6 +7,7 @@ Each has the first seed that saw it when it was last looked for:
 """
 
 import sys
+from dataclasses import replace
 from multiprocessing import get_context
 
 from kctl.broker.controller import elections, isr_changes
@@ -27,6 +28,7 @@ from kctl.broker.replication.replica_fetcher import ReplicaFetcher, Truncate
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.model import LeaderAndIsr
+from kctl.store.topic_registry import TopicRegistry
 from kctl.testing.simulation import Simulation
 
 SEEDS_MAX = 1_000
@@ -141,6 +143,47 @@ def old_leader_epochs_are_obeyed(patch):
     original = Leadership._apply
     patch(Leadership, "_apply", apply)
     patch(Leadership, "refusal", lambda *_: 0)
+
+
+@planted("KIP-320", 999)
+def other_leader_epochs_are_served(patch):
+    """A leader takes a fetch of a follower that follows another epoch for its own follower's."""
+    patch(Partition, "check_epoch", lambda *_: None)
+
+
+@planted("KIP-380", 25)
+def orders_for_an_earlier_registration_are_obeyed(patch):
+    """The controller's requests are carried out whichever broker epoch they were meant for."""
+    original = Leadership.refusal
+    patch(Leadership, "refusal", lambda self, epoch, _: original(self, epoch, -1))
+
+
+@planted("KIP-497 (late answers)", 999)
+def isr_answers_of_older_states_count(patch):
+    """A leader takes the ISR that the controller agreed to, for whatever epoch and state."""
+
+    def isr_altered(self, isr, leader_epoch, zk_version, now_ms):
+        del leader_epoch
+        self.isr_state = IsrState.committed(isr)
+        self.zk_version = zk_version
+        return self.maybe_increment_high_watermark(now_ms)
+
+    patch(Partition, "isr_altered", isr_altered)
+
+
+@planted("KIP-497 (versions of states)", 999)
+def partition_states_are_overwritten(patch):
+    """Whoever writes a partition's state does so whatever its version is by then."""
+
+    async def set_states(self, states, controller_epoch_zk_version):
+        unread = {
+            tp: state._replace(leader_and_isr=replace(state.leader_and_isr, zk_version=-1))
+            for tp, state in states.items()
+        }
+        return await original(self, unread, controller_epoch_zk_version)
+
+    original = TopicRegistry.set_partition_states
+    patch(TopicRegistry, "set_partition_states", set_states)
 
 
 # --- high watermark and ISR ----------------------------------------------------------------------
@@ -480,8 +523,6 @@ def a_crash_counts_as_a_clean_stop(patch):
     """Nothing is recovered after a crash."""
 
     def init(self, disk, trace, open_segments, request):
-        from dataclasses import replace
-
         original(self, disk, trace, open_segments, replace(request, had_clean_shutdown=True))
 
     original = LogLoader.__init__

@@ -7,7 +7,7 @@ this queue (timers, answers, watches) carry no reference to controller state.
 Kafka 2.7: kafka.controller.ControllerEvent and its case classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kctl.broker.controller.channel_manager import ResponseReceived
@@ -102,7 +102,8 @@ class Asked:
     """A broker or a client asked the controller for something, and waits for the answer."""
 
     request: Message
-    answer: Future[Message]
+    # Not told: its address in memory is not the same when a seed is played again.
+    answer: Future[Message] = field(repr=False)
 
     def refuse(self, error_code: int) -> None:
         """Answer with nothing but an error."""

@@ -5,8 +5,8 @@ Behaviour:
   registration STALE_BROKER_EPOCH; neither changes anything.
 - Groups forget their offsets of partitions that are being deleted; a StopReplica does not do so,
   as it deletes the logs of replicas that were moved elsewhere, too.
-- What this broker leads in an older epoch than the one told is led by it no more, nor followed if
-  it is no replica.
+- What this broker leads in an older epoch than the one told is led by it no more; what it is no
+  replica of is deleted.
 - Requests that wait for a topic to come or go are answered by what this brings.
 
 Versions: 0-6 (v5 groups by topic and has the broker epoch, KIP-380; v6 flexible).
@@ -31,7 +31,7 @@ def update_metadata(services: Services, body: UpdateMetadataRequest) -> UpdateMe
     if refusal:
         return UpdateMetadataResponse(error_code=refusal)
     deleted = services.metadata_cache.update(body)
-    services.leadership.resign_outdated(partition_states(body))
+    services.leadership.heed_metadata(partition_states(body), may_delete=body.broker_epoch >= 0)
     if deleted:
         services.group_coordinator.on_partitions_deleted(deleted)
     return UpdateMetadataResponse()

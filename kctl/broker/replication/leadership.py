@@ -198,28 +198,52 @@ class Leadership:
 
     # --- UpdateMetadata ----------------------------------------------------------------------
 
-    def resign_outdated(self, states: Iterable[tuple[str, UpdateMetadataPartitionState]]) -> None:
-        """Cease to lead what somebody else leads in a newer epoch, and to follow what has replicas
-        elsewhere only.
+    def heed_metadata(
+        self,
+        states: Iterable[tuple[str, UpdateMetadataPartitionState]],
+        *,
+        may_delete: bool = True,
+    ) -> None:
+        """Cease to lead what somebody else leads in a newer epoch, and delete what has replicas
+        elsewhere only; the latter if `may_delete`: these states were meant for this registration.
 
-        The request to stop may be lost with the controller that sent it, and the next one does not
-        know of a replica that is in no assignment any more: it would lead or follow for ever, and
-        let its clients wait. (In Apache Kafka 2.7.2 it does, until its broker is restarted.)
+        The request to stop may be lost with the controller that sent it, or with the process that
+        it was meant for; the next controller does not know of a replica that is in no assignment
+        any more. It would lead or follow for ever and let its clients wait, and its log would lie
+        there until a topic of the same name begins with it. (In Apache Kafka 2.7.2 it does.)
         """
-        replicas = self._replicas
-        broker_id = replicas.broker_id
+        broker_id = self._replicas.broker_id
+        partitions = self._replicas.partitions
         changes = []
         for topic, state in states:
-            partition = replicas.partitions.get((topic, state.partition_index))
-            if partition is None or state.leader_epoch <= partition.leader_epoch:
+            is_elsewhere = broker_id not in state.replicas
+            partition = partitions.get((topic, state.partition_index))
+            if partition is None:
+                if is_elsewhere and may_delete:
+                    self._delete_stray(TopicPartition(topic, state.partition_index))
+                continue
+            if state.leader_epoch <= partition.leader_epoch:
                 continue
             leads = partition.role is Role.LEADER and state.leader != broker_id
-            if leads or (partition.role is Role.FOLLOWER and broker_id not in state.replicas):
+            if leads or (partition.role is Role.FOLLOWER and is_elsewhere):
                 partition.resign()
                 changes.append(
                     RoleChange(partition.topic_partition, Role.NONE, partition.leader_epoch)
                 )
+            if is_elsewhere and may_delete and partition.role is Role.NONE:
+                del partitions[topic, state.partition_index]
+                self._delete_stray(partition.topic_partition)
         self._announce(changes)
+
+    def _delete_stray(self, tp: TopicPartition) -> None:
+        log_manager = self._replicas.log_manager
+        log = log_manager.get_log(tp)
+        if log is None:
+            return
+        try:
+            log_manager.delete_log(tp)
+        except StorageError as error:
+            log_manager.handle_log_dir_failure(log.log_directory, str(error))
 
     # --- both --------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import pytest
 from kctl.broker.replication.delayed import FetchParams
 from kctl.broker.replication.partition import Role
 from kctl.broker.replication.replica_manager import FetchIsolation
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 from kctl.protocol.messages.stop_replica import (
@@ -242,11 +243,11 @@ def test_who_hears_of_a_newer_leader_leads_no_more(make_world):
     world = make_world()
     world.lead(isr=(1, 2), replicas=(1, 2))
     waiting = world.produce(batch(b"a"), acks=-1)
-    world.leadership.resign_outdated(metadata(leader=1, leader_epoch=5))
-    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=0))
+    world.leadership.heed_metadata(metadata(leader=1, leader_epoch=5))
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=0))
     assert world.partition.role is Role.LEADER
     assert waiting == []
-    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=2))
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=2))
     assert [result.error_code for result in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert world.changes[-1].role is Role.NONE
     assert world.lead(leader=3, epoch=2, isr=(3,), replicas=(1, 3)) == 0
@@ -257,13 +258,37 @@ def test_who_hears_that_replicas_are_elsewhere_follows_no_more(make_world):
     """Found by simulation: consumers read from it, and were never told of what came later."""
     world = make_world()
     world.lead(leader=2, epoch=3, isr=(1, 2), replicas=(1, 2))
-    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
-    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=3, replicas=(3,)))
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=3, replicas=(3,)))
     assert fetch(world, 0, rack="")[0].error_code == 0
-    world.leadership.resign_outdated(metadata(leader=3, leader_epoch=4, replicas=(3,)))
+    elsewhere = metadata(leader=3, leader_epoch=4, replicas=(3,))
+    world.leadership.heed_metadata(elsewhere, may_delete=False)
     assert fetch(world, 0, rack="")[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.changes[-1].role is Role.NONE
     assert stop_replica(world, delete=True).partition_errors[0].error_code == 0
+
+
+def test_a_replica_that_is_elsewhere_by_now_takes_its_log_with_it(make_world):
+    """Found by simulation: a topic that was deleted and created again began with old records."""
+    world = make_world()
+    world.lead(epoch=3)
+    world.produce(batch(b"a"), acks=1)
+    elsewhere = metadata(leader=3, leader_epoch=4, replicas=(3,))
+    world.leadership.heed_metadata(elsewhere, may_delete=False)
+    assert world.logs.manager.get_log(("t", 0)).log_end_offset == 1
+    world.leadership.heed_metadata(elsewhere)
+    assert world.logs.manager.get_log(("t", 0)) is None
+    assert world.lead(epoch=0) == 0
+    assert world.partition.log.log_end_offset == 0
+
+
+def test_a_log_that_waits_for_its_first_order_stays_where_it_is_assigned(make_world):
+    world = make_world()
+    log = world.logs.manager.get_or_create_log(TopicPartition("t", 0))
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
+    assert world.logs.manager.get_log(("t", 0)) is log
+    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(2, 3)))
+    assert world.logs.manager.get_log(("t", 0)) is None
 
 
 def stop_replica(world, *, delete, leader_epoch=9, broker_epoch=7):

@@ -1,0 +1,151 @@
+"""Ledger: what was committed in a partition, batch by batch, whatever becomes of its brokers.
+
+It only grows, with one exception. Who is elected uncleanly decides what is committed from now on:
+the ledger begins anew with what that replica has up to its high watermark, as soon as it leads.
+What was committed before and is not any more, and what leaders of older epochs commit that have
+not heard of it, is remembered as *lost*: producers were told of it, and readers have read it.
+
+Kafka 2.7: the high watermark of KIP-101; unclean.leader.election.enable.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kctl.broker.log.fetch_data import FetchIsolation
+from kctl.broker.log.unified_log import UnifiedLog
+from kctl.records.record_batch import RECORD_BATCH_OVERHEAD, RecordBatch
+
+READ_BYTES_MAX = 1 << 24
+Key = tuple[str, int]
+
+
+class CommittedBatch(NamedTuple):
+    """What identifies a batch: equal ones are equal byte for byte."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.base_offset}..{self.last_offset} epoch {self.leader_epoch}"
+            f" crc {self.crc:08x} producer {self.producer_id}/{self.base_sequence}]"
+        )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One partition's committed batches."""
+
+    batches: list[CommittedBatch] = field(default_factory=list)
+    end_offset: int = 0
+    # The highest of any leader; with flush.messages=1 it may lie inside a batch.
+    high_watermark: int = 0
+    # (producer id, epoch) -> the sequence number that must come next.
+    next_sequence: dict[tuple[int, int], int] = field(default_factory=dict)
+    # The highest log start offset of any replica: what lies before it may be gone.
+    log_start_offset: int = 0
+    # A producer's first batch may have any sequence number: those before it were lost, or were
+    # meant for a topic of this name that is deleted.
+    takes_any_first_sequence: bool = False
+    # Brokers that were seen with a replica.
+    holders: set[int] = field(default_factory=set)
+    # Who leads in an older epoch does not know of the last unclean election.
+    first_epoch: int = 0
+    # Who was elected uncleanly has not led yet.
+    is_open: bool = False
+    # Where it begins since then.
+    start_offset: int = 0
+    # What was committed and is not any more.
+    lost: set[CommittedBatch] = field(default_factory=set)
+
+    @property
+    def was_elected_uncleanly(self) -> bool:
+        """Whether records may have been lost by order."""
+        return self.first_epoch > 0
+
+    def between(self, start_offset: int, end_offset: int) -> list[CommittedBatch]:
+        """The batches that lie in a range as a whole."""
+        low = bisect_left(self.batches, start_offset, key=lambda it: it.base_offset)
+        high = bisect_left(self.batches, end_offset, key=lambda it: it.last_offset)
+        return self.batches[low:high]
+
+    def at(self, offset: int) -> list[CommittedBatch]:
+        """The batch that begins at an offset, if there is one."""
+        index = bisect_left(self.batches, offset, key=lambda it: it.base_offset)
+        found = self.batches[index : index + 1]
+        return found if found and found[0].base_offset == offset else []
+
+    def elected_uncleanly(self, leader_epoch: int) -> None:
+        """From this epoch on somebody else's log is what counts."""
+        self.first_epoch = leader_epoch
+        self.is_open = True
+        self.takes_any_first_sequence = True
+
+    def begin_anew(self, log: UnifiedLog) -> None:
+        """Who was elected uncleanly leads, with this log."""
+        found = batches_between(log, log.log_start_offset, log.high_watermark)
+        self.lost.update(self.batches)
+        self.batches = found
+        self.start_offset = log.log_start_offset
+        self.end_offset = found[-1].last_offset + 1 if found else log.log_start_offset
+        self.high_watermark = log.high_watermark
+        self.is_open = False
+        self.next_sequence.clear()
+        for batch in found:
+            self.note_sequence(batch)
+
+    def note_sequence(self, batch: CommittedBatch) -> None:
+        """What the batch's producer must send next."""
+        if batch.producer_id >= 0 and batch.base_sequence >= 0:
+            count = batch.last_offset - batch.base_offset + 1
+            producer = (batch.producer_id, batch.producer_epoch)
+            self.next_sequence[producer] = batch.base_sequence + count
+
+    def expected_sequence(self, batch: CommittedBatch) -> int:
+        """The sequence number that the batch must have."""
+        unknown = batch.base_sequence if self.takes_any_first_sequence else 0
+        return self.next_sequence.get((batch.producer_id, batch.producer_epoch), unknown)
+
+
+def batches_between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[CommittedBatch]:
+    """The batches of a log from `start_offset` up to `end_offset`."""
+    batches: list[CommittedBatch] = []
+    while start_offset < end_offset:
+        # A read ends with its segment.
+        found = log.read(start_offset, READ_BYTES_MAX, isolation=FetchIsolation.LOG_END).records
+        data = found.file.pread(found.length, found.position) if found is not None else b""
+        read = identities(data, end_offset)
+        if not read:
+            break
+        batches += read
+        start_offset = read[-1].last_offset + 1
+    return batches
+
+
+def identities(data: bytes, end_offset: int) -> list[CommittedBatch]:
+    """What identifies the batches in `data` that are whole and end before `end_offset`."""
+    batches = []
+    position = 0
+    while len(data) - position >= RECORD_BATCH_OVERHEAD:
+        batch = RecordBatch(data, position)
+        if batch.last_offset >= end_offset or position + batch.size > len(data):
+            break
+        batches.append(
+            CommittedBatch(
+                batch.base_offset,
+                batch.last_offset,
+                batch.partition_leader_epoch,
+                batch.crc,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+            )
+        )
+        position += batch.size
+    return batches
