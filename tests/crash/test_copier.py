@@ -6,17 +6,15 @@ KCTL_COPIER_RECORDS and KCTL_COPIER_KILLS make it longer; KCTL_COPIER_SEED repea
 
 import os
 import random  # noqa: TID251 - seeded
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.support import apache_kafka
+from tests.support.copiers import Copiers, Output
 from tests.support.kctl_process import KctlBroker
 from tests.support.local_cluster import LocalCluster
 from tests.support.mixed_cluster import MixedCluster
@@ -24,13 +22,10 @@ from tests.support.zookeeper import running_zookeeper
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent.parent
 RECORDS = int(os.environ.get("KCTL_COPIER_RECORDS", "6000"))
 KILLS = int(os.environ.get("KCTL_COPIER_KILLS", "6"))
 SEED = int(os.environ.get("KCTL_COPIER_SEED", "0")) or time.time_ns() % 1_000_000
 PARTITIONS = 3
-COPIERS = 2
-STALLED_S = 60
 SETTINGS = {
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
@@ -101,40 +96,6 @@ class BothKinds:
         self._cluster.kill_and_restart(chance.randrange(1, 4), *TOPICS)
 
 
-class Copiers:
-    """The processes, each with a transactional id of its own."""
-
-    def __init__(self, place, directory):
-        self._place = place
-        self._log = (directory / "copiers.log").open("ab")
-        self.processes = [self._start(number) for number in range(COPIERS)]
-
-    def _start(self, number):
-        words = ["-m", "tests.support.copier", self._place.address, "in", "out", "copy"]
-        return subprocess.Popen(
-            [sys.executable, *words, f"copier-{number}"],
-            cwd=ROOT, stdout=self._log, stderr=self._log,
-        )  # fmt: skip
-
-    def kill(self, number):
-        """kill -9, and another one with the same id."""
-        self.processes[number].kill()
-        self.processes[number].wait()
-        self.processes[number] = self._start(number)
-
-    def revive(self):
-        """Start those anew that have died by themselves."""
-        for number, process in enumerate(self.processes):
-            if process.poll() is not None:
-                self.processes[number] = self._start(number)
-
-    def close(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        self._log.close()
-
-
 def write_input(address):
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
     for number in range(RECORDS):
@@ -142,43 +103,8 @@ def write_input(address):
     assert producer.flush(60) == 0
 
 
-class Output:
-    """Readers of committed data, one partition each, from the beginning."""
-
-    def __init__(self, address):
-        self.values = []
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": "checker",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "reconnect.backoff.max.ms": 300,
-            }
-        )
-        self._consumer.assign([TopicPartition("out", number, 0) for number in range(PARTITIONS)])
-
-    def read(self, seconds):
-        """Read for a while."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            for message in self._consumer.consume(500, 0.1):
-                if message.error() is None:
-                    self.values.append(message.value())
-
-    def read_until(self, count, step_s, copiers):
-        """Read until there are `count`, or none come any more; at least for `step_s`."""
-        self.read(step_s)
-        seen, deadline = len(self.values), time.monotonic() + STALLED_S
-        while len(self.values) < count and time.monotonic() < deadline:
-            self.read(step_s)
-            copiers.revive()
-            if len(self.values) > seen:
-                seen, deadline = len(self.values), time.monotonic() + STALLED_S
-
-    def close(self):
-        self._consumer.close()
+def output_of(place):
+    return Output(place.address, "out", PARTITIONS)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +118,12 @@ def test_copies_under_kills_are_the_input_exactly_once(tmp_path, kind):
     with ExitStack() as stack:
         place = kind(tmp_path, stack)
         write_input(place.address)
-        copiers, output = Copiers(place, tmp_path), Output(place.address)
+        copiers, output = Copiers(place, "in", "out", tmp_path), output_of(place)
         try:
             for kill in range(KILLS):
                 output.read_until(RECORDS * kill // (KILLS + 1), chance.uniform(0.05, 0.3), copiers)
-                victim = chance.randrange(COPIERS + 1)
-                if victim == COPIERS:
+                victim = chance.randrange(len(copiers.processes) + 1)
+                if victim == len(copiers.processes):
                     place.kill(chance)
                 else:
                     copiers.kill(victim)
@@ -206,7 +132,7 @@ def test_copies_under_kills_are_the_input_exactly_once(tmp_path, kind):
         finally:
             copiers.close()
             output.close()
-        fresh = Output(place.address)
+        fresh = output_of(place)
         fresh.read(3)
         fresh.close()
     told = f"seed {SEED}"

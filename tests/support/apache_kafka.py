@@ -116,36 +116,68 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+class ApacheBroker:
+    """One broker of Apache Kafka 2.7.2; `kill` and `start` keep the data and the port.
+
+    `prefix`: what its command line begins with, where `host` is another network's."""
+
+    def __init__(
+        self, directory: Path, zookeeper: str, *, broker_id=0, port=None, settings=None,
+        host="127.0.0.1", prefix=(),
+    ) -> None:  # fmt: skip
+        self.directory = directory
+        self.host, self.port = host, port or free_port()
+        self.process: subprocess.Popen | None = None
+        self._prefix = prefix
+        self._properties = {
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": directory / "logs",
+            "zookeeper.connect": zookeeper,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **(settings or {}),
+        }
+
+    @property
+    def address(self):
+        return f"{self.host}:{self.port}"
+
+    def launch(self):
+        """Run it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "server.properties"
+        config.write_text("".join(f"{key}={it}\n" for key, it in self._properties.items()))
+        java = java_command("2.7.2", "kafka.Kafka", level="INFO", heap="512M")
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self._prefix, *java, str(config)], stdout=log, stderr=log, start_new_session=True
+            )
+        return self
+
+    def wait_until_ready(self):
+        wait_for_metadata(self.host, self.port, self.process, self.directory / "server.log")
+        return self
+
+    def stop(self):
+        stop(self.process)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
-def apache_broker(directory: Path, zookeeper: str, *, broker_id=0, port=None, settings=None):
+def apache_broker(directory: Path, zookeeper: str, **options):
     """A running broker of Apache Kafka 2.7.2; yields its address."""
-    port = port or free_port()
-    directory.mkdir(parents=True, exist_ok=True)
-    properties = {
-        "broker.id": broker_id,
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log.dirs": directory / "logs",
-        "zookeeper.connect": zookeeper,
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "group.initial.rebalance.delay.ms": 0,
-        **(settings or {}),
-    }
-    config = directory / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    with (directory / "server.log").open("ab") as log:
-        process = subprocess.Popen(
-            [*java_command("2.7.2", "kafka.Kafka", level="INFO", heap="512M"), str(config)],
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    broker = ApacheBroker(directory, zookeeper, **options).launch()
     try:
-        wait_for_metadata("127.0.0.1", port, process, directory / "server.log")
-        yield f"127.0.0.1:{port}"
+        broker.wait_until_ready()
+        yield broker.address
     finally:
-        stop(process)
+        broker.stop()
 
 
 def stop(process: subprocess.Popen, timeout_s: int = 30) -> None:

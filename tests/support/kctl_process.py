@@ -23,17 +23,28 @@ def serve_to_end(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 class KctlBroker:
-    """One `kctl serve` on a data directory; `kill` and `start` keep the data and the port."""
+    """One `kctl serve` on a data directory; `kill` and `start` keep the data and the port.
 
-    def __init__(self, directory: Path, *arguments: str, port: int = 0) -> None:
+    `prefix`: what its command line begins with, where `host` is another network's."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.directory = directory
         self.port = port
+        self.host = host
+        self._prefix = prefix
         self._arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log_dir(self) -> Path:
@@ -57,14 +68,15 @@ class KctlBroker:
         with (self.directory / "stderr.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
+                    *self._prefix,
                     sys.executable,
                     "-m",
                     "kctl",
                     "serve",
                     "--data-dir",
                     str(self.directory / "data"),
-                    "--port",
-                    str(self.port),
+                    "--listener",
+                    f"PLAINTEXT://{self.address}",
                     "--ready-file",
                     str(ready),
                     *self._arguments,

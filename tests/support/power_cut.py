@@ -79,13 +79,22 @@ class PowerCutFileSystem:
     def cut(self, process: subprocess.Popen[bytes]) -> None:
         """The power is gone, and with it the process."""
         _stand_still(process)
+        self._shut_down()
+        process.kill()
+        process.wait()
+
+    def fail(self, process: subprocess.Popen[bytes]) -> None:
+        """The disk fails, and the process lives on: each read and write that reaches it is EIO."""
+        _stand_still(process)
+        self._shut_down()
+        process.send_signal(signal.SIGCONT)
+
+    def _shut_down(self) -> None:
         directory = os.open(self.mount_point, os.O_RDONLY)
         try:
             fcntl.ioctl(directory, FS_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
         finally:
             os.close(directory)
-        process.kill()
-        process.wait()
 
     def restore(self) -> None:
         """The power is back; nobody may use the files meanwhile."""

@@ -17,6 +17,7 @@ from kctl.testing.queue_checker import History, Outcome, Reader, Seen, Write
 TIMEOUT_S = 30
 WRITES_PER_TURN = 8
 PAUSE_S = 0.02
+IDEMPOTENT = {"enable.idempotence": True}
 CLIENT = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -29,8 +30,15 @@ CLIENT = {
 class QueueWorkload:
     """Runs until it is closed; `history` is whole after `finish`."""
 
-    def __init__(self, address, topic, partitions, seed, *, plain=1, transactional=2, readers=2):
+    def __init__(
+        self, address, topic, partitions, seed, *,
+        plain=1, transactional=2, readers=2, plain_settings=IDEMPOTENT,
+    ):  # fmt: skip
         self.history = History()
+        # Seconds, by partition: when writes outside transactions were acknowledged.
+        self.acknowledged = {number: [] for number in range(partitions)}
+        self.commits = 0
+        self._plain_settings = plain_settings
         self._address, self._topic, self._partitions = address, topic, partitions
         self._stopping = threading.Event()
         self.failures = []
@@ -86,20 +94,33 @@ class QueueWorkload:
 
     def _write_plainly(self, name, chance):
         producer = Producer(
-            {"bootstrap.servers": self._address, "enable.idempotence": True, "linger.ms": 1,
-             "message.timeout.ms": 4 * TIMEOUT_S * 1000, **CLIENT}
+            {"bootstrap.servers": self._address, "linger.ms": 1,
+             "message.timeout.ms": 4 * TIMEOUT_S * 1000, **self._plain_settings, **CLIENT}
         )  # fmt: skip
         number = 0
         while not self._stopping.is_set():
             for _ in range(WRITES_PER_TURN):
                 write = self._new_write(name, number, chance)
                 producer.produce(
-                    self._topic, write.value, partition=write.partition, on_delivery=told(write)
+                    self._topic,
+                    write.value,
+                    partition=write.partition,
+                    on_delivery=self._told(write),
                 )
                 number += 1
             producer.poll(0)
             self._stopping.wait(PAUSE_S)
         producer.flush(4 * TIMEOUT_S)
+
+    def _told(self, write):
+        """What becomes of a write outside transactions."""
+
+        def on_delivery(error, _):
+            if error is None:
+                write.outcome = Outcome.OK
+                self.acknowledged[write.partition].append(time.monotonic())
+
+        return on_delivery
 
     def _write_in_transactions(self, name, chance):
         number = turn = 0
@@ -145,6 +166,7 @@ class QueueWorkload:
                 raise
             retried(producer.abort_transaction)
             return Outcome.UNKNOWN
+        self.commits += 1
         return Outcome.OK
 
     # --- readers -----------------------------------------------------------------------------
@@ -189,16 +211,6 @@ class QueueWorkload:
     def _end(self, consumer, number):
         end = consumer.get_watermark_offsets(TopicPartition(self._topic, number), TIMEOUT_S)[1]
         return max(end, 0)
-
-
-def told(write):
-    """What becomes of a write outside transactions."""
-
-    def on_delivery(error, _):
-        if error is None:
-            write.outcome = Outcome.OK
-
-    return on_delivery
 
 
 def retried(call):

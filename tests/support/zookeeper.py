@@ -28,20 +28,31 @@ _START_SECONDS = 60
 class ZooKeeperServer:
     """One standalone server on a port of its own; `kill` and `start` keep its data."""
 
-    def __init__(self, java: str, class_path: str, directory: Path) -> None:
-        self._command = [java, "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+    def __init__(
+        self,
+        java: str,
+        class_path: str,
+        directory: Path,
+        *,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+        tick_ms: int = 500,
+    ) -> None:
+        flags = ("-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path)
+        self._command = [*prefix, java, *flags]
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+        self.host = host
         self.port = _free_port()
         (directory / "zoo.cfg").write_text(
             f"dataDir={directory / 'data'}\nclientPort={self.port}\n"
-            "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n"
-            "4lw.commands.whitelist=*\ntickTime=500\n"
+            f"clientPortAddress={host}\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            f"4lw.commands.whitelist=*\ntickTime={tick_ms}\n"
         )
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self) -> None:
         log = (self._directory / "server.log").open("ab")
@@ -65,7 +76,7 @@ class ZooKeeperServer:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+            with socket.create_connection((self.host, self.port), 2) as connection:
                 connection.sendall(b"srvr")
                 return b"Zookeeper version" in connection.recv(1000)
         except OSError:
@@ -119,14 +130,14 @@ def zookeeper_shell(address: str, *commands: str) -> tuple[list[str], list[str]]
 
 
 @contextmanager
-def running_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
+def running_zookeeper(directory: Path, **options: object) -> Iterator[ZooKeeperServer]:
     """A started server; skips the test with the reason if this machine cannot run one."""
     java, class_path = _java(), _class_path()
     if java is None:
         pytest.skip("no Java to run ZooKeeper with")
     if class_path is None:
         pytest.skip("no pyspark whose jars hold ZooKeeper's server")
-    server = ZooKeeperServer(java, class_path, directory)
+    server = ZooKeeperServer(java, class_path, directory, **options)
     try:
         server.start()
         yield server

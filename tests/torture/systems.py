@@ -1,0 +1,349 @@
+"""The clusters of a cell: K1 is one kctl, K3 three kctl on a ZooKeeper, X two brokers of Apache
+Kafka 2.7.2 and one of kctl on a ZooKeeper. Faults act on their machines; `heal` undoes them all.
+"""
+
+import os
+import shutil
+import signal
+import time
+from contextlib import ExitStack, suppress
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support import apache_kafka, power_cut
+from tests.support.apache_kafka import ApacheBroker
+from tests.support.kctl_process import KctlBroker
+from tests.support.power_cut import PowerCutFileSystem
+from tests.support.zookeeper import running_zookeeper
+from tests.torture.hosts import STORE, Network, OneAddress, why_no_network
+
+PATIENCE_S = 180
+PARTITIONS = 3
+PORT = 9092
+# The broker with this id and those above are Apache Kafka in X.
+APACHE = 2
+SYSTEMS = {"K1": (1,), "K3": (1, 2, 3), "X": (1, 2, 3)}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "log.segment.bytes": "1000000",
+    "offsets.topic.num.partitions": "3",
+    "replica.lag.time.max.ms": "3000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "transaction.state.log.num.partitions": "3",
+}
+DURABLE = {"log.flush.interval.messages": "1"}
+# What a broker of kctl says when something went wrong that it did not expect.
+ALARMS = ("Traceback", "Unexpected")
+
+
+def until(condition, what, patience_s=PATIENCE_S):
+    """AssertionError if it never comes to be."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"never came to be: {what}"
+        time.sleep(0.05)
+
+
+class Machine:
+    """One broker with its disks; all that is done to it is undone by `heal`."""
+
+    def __init__(self, broker_id, server, disks):
+        self.broker_id = broker_id
+        self.server = server
+        # By the name of the directory where they are mounted.
+        self.disks = disks
+        self.is_kctl = isinstance(server, KctlBroker)
+        self.is_paused = False
+        # What else is to be done before it is started: calls without arguments.
+        self.repairs = []
+        # Seconds from each start after a kill until it was ready.
+        self.starts = []
+        self.deaths = []
+        self._is_down = True
+        # None: it was ready since.
+        self._launched = None
+
+    @property
+    def log_dirs(self):
+        """Those that are there."""
+        found = [self.server.directory / "data" / "logs", self.server.directory / "second" / "logs"]
+        return [path for path in found if path.exists()]
+
+    def is_up(self):
+        return not (self._is_down or self.is_paused) and self.server.process.poll() is None
+
+    def kill(self):
+        """kill -9."""
+        if not self._is_down:
+            self._note_death()
+            self.server.kill()
+            self._is_down = True
+
+    def pause(self):
+        """SIGSTOP."""
+        if self.is_up():
+            self.server.process.send_signal(signal.SIGSTOP)
+            self.is_paused = True
+
+    def resume(self):
+        if self.is_paused:
+            self.server.process.send_signal(signal.SIGCONT)
+            self.is_paused = False
+
+    def stop(self):
+        """SIGTERM, and wait."""
+        if not self._is_down:
+            self._note_death()
+            self.server.stop()
+            self._is_down = True
+
+    def cut_power(self):
+        if not self._is_down:
+            for disk in self.disks.values():
+                disk.cut(self.server.process)
+                self.repairs.append(disk.restore)
+            self._is_down = True
+            self.server.process.wait()
+
+    def _note_death(self):
+        """A broker of kctl that ended by itself had no reason to."""
+        code = self.server.process.poll()
+        if code is not None and self.is_kctl:
+            self.deaths.append(f"broker {self.broker_id} ended by itself: {code}")
+
+    def heal(self):
+        """Up again, with its disks; one whose disk failed is killed for that."""
+        self.resume()
+        if self.repairs:
+            self.kill()
+            for repair in self.repairs:
+                repair()
+            self.repairs.clear()
+        if self._is_down or self.server.process.poll() is not None:
+            self.launch()
+
+    def launch(self):
+        if not self._is_down:
+            self._note_death()
+        self._is_down = False
+        self._launched = time.monotonic()
+        self.server.launch()
+
+    def await_start(self):
+        """Apache Kafka ends where its old session lives on: it is started again and again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._launched is not None:
+            try:
+                self.server.wait_until_ready()
+                self.starts.append(time.monotonic() - self._launched)
+                self._launched = None
+            except RuntimeError:
+                is_over = self.server.process.poll() is not None
+                if (is_over and self.is_kctl) or time.monotonic() > deadline:
+                    raise
+                if is_over:
+                    self.server.launch()
+
+    def alarms(self):
+        """Lines in which it says what it should never have to."""
+        if not self.is_kctl:
+            return self.deaths
+        said = self.server.errors.splitlines()
+        lines = [line for line in said if any(word in line for word in ALARMS)]
+        return self.deaths + [f"broker {self.broker_id}: {line}" for line in lines]
+
+
+class System:
+    """A running cluster; `machines` by broker id."""
+
+    def __init__(self, kind, directory, chance, *, session_ms, disks=(), durable=False):
+        self.kind = kind
+        self.session_ms = session_ms
+        self.topics = []
+        self.machines = {}
+        self._directory = directory
+        self._disks = disks
+        self._stack = ExitStack()
+        self._settings = self._settings_of(durable)
+        try:
+            self._build()
+            self._start(chance)
+        except BaseException:
+            self.close()
+            raise
+
+    def _settings_of(self, durable):
+        several = len(SYSTEMS[self.kind]) > 1
+        return {
+            **SETTINGS,
+            **(DURABLE if durable else {}),
+            "zookeeper.session.timeout.ms": str(self.session_ms),
+            "min.insync.replicas": "2" if several else "1",
+            "offsets.topic.replication.factor": "3" if several else "1",
+            "transaction.state.log.replication.factor": "3" if several else "1",
+            "transaction.state.log.min.isr": "2" if several else "1",
+        }
+
+    def _build(self):
+        numbers = SYSTEMS[self.kind]
+        self.network = OneAddress() if why_no_network() else Network(numbers)
+        self._stack.callback(self.network.close)
+        self.zookeeper, self._is_store_down = None, False
+        if len(numbers) > 1:
+            directory = self._directory / "zookeeper"
+            directory.mkdir(parents=True)
+            where = {"host": self.network.address(STORE), "prefix": self.network.command(STORE)}
+            started = running_zookeeper(directory, tick_ms=200, **where)
+            self.zookeeper = self._stack.enter_context(started)
+        for number in numbers:
+            self.machines[number] = self._machine(number)
+
+    def _machine(self, number):
+        home = self._directory / str(number)
+        disks = {}
+        for name in self._disks:
+            kind = "xfs" if shutil.which("mkfs.xfs") and number % 2 else "ext4"
+            disk = PowerCutFileSystem(kind, self._directory / f"{number}-{name}", home / name)
+            disks[name] = self._stack.enter_context(disk)
+        settings = dict(self._settings)
+        if "second" in self._disks:
+            settings["log.dirs"] = f"{home}/data/logs,{home}/second/logs"
+        where = {"host": self.network.address(number), "prefix": self.network.command(number)}
+        port = PORT if where["prefix"] else apache_kafka.free_port()
+        if self.kind == "X" and number >= APACHE:
+            settings.setdefault("log.dirs", f"{home}/data/logs")
+            address = self.zookeeper.address
+            server = ApacheBroker(
+                home, address, broker_id=number, settings=settings, port=port, **where
+            )
+        else:
+            settings["broker.id"] = str(number)
+            words = [word for it in settings.items() for word in ("-c", "=".join(it))]
+            if self.zookeeper:
+                words += ["--zookeeper", self.zookeeper.address]
+            server = KctlBroker(home, *words, port=port, **where)
+        return Machine(number, server, disks)
+
+    def _start(self, chance):
+        """One is first, and controller."""
+        self._stack.callback(self._kill_all)
+        first, *others = chance.sample(sorted(self.machines.values(), key=_id), len(self.machines))
+        first.launch()
+        first.await_start()
+        for machine in others:
+            machine.launch()
+        for machine in others:
+            machine.await_start()
+        for machine in self.machines.values():
+            machine.starts.clear()
+        servers = ",".join(it.server.address for it in self.machines.values())
+        self.address = servers
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+
+    # --- what it is asked --------------------------------------------------------------------
+
+    def create(self, *names):
+        """Topics with as many replicas as there are brokers."""
+        new = [NewTopic(name, PARTITIONS, len(self.machines)) for name in names]
+        for made in self._admin.create_topics(new, operation_timeout=30).values():
+            made.result(PATIENCE_S)
+        self.topics += names
+        self.until_in_sync()
+
+    def metadata(self):
+        """None while nobody answers."""
+        try:
+            return self._admin.list_topics(timeout=5)
+        except KafkaException:
+            return None
+
+    def until_in_sync(self, patience_s=PATIENCE_S):
+        """All replicas of all topics that are there, the internal ones too."""
+        until(self._is_in_sync, "all replicas in sync", patience_s)
+
+    def _is_in_sync(self):
+        found = self.metadata()
+        return (
+            found is not None
+            and set(self.topics) <= found.topics.keys()
+            and len(found.brokers) == len(self.machines)
+            and all(
+                partition.leader in self.machines and len(partition.isrs) == len(self.machines)
+                for topic in found.topics.values()
+                for partition in topic.partitions.values()
+            )
+        )
+
+    def leader(self, chance):
+        """The machine that leads a partition drawn; any that is up where that is not known."""
+        topic, number = chance.choice(self.topics), chance.randrange(PARTITIONS)
+        found = self.metadata()
+        leader = -1
+        if found is not None and topic in found.topics:
+            leader = found.topics[topic].partitions[number].leader
+        return self._this_or_any(leader, chance)
+
+    def controller(self, chance):
+        found = self.metadata()
+        return self._this_or_any(found.controller_id if found else -1, chance)
+
+    def _this_or_any(self, broker_id, chance):
+        machine = self.machines.get(broker_id)
+        if machine is not None and machine.is_up():
+            return machine
+        return chance.choice([it for it in self.machines.values() if it.is_up()] or [None])
+
+    def others(self, machine):
+        return [it for it in self.machines.values() if it is not machine]
+
+    # --- the end of faults -------------------------------------------------------------------
+
+    def heal(self):
+        """Undo all faults; returns when all brokers are ready and all replicas in sync."""
+        self.network.join()
+        if self._is_store_down:
+            self.zookeeper.start()
+            self._is_store_down = False
+        for machine in self.machines.values():
+            machine.heal()
+        for machine in self.machines.values():
+            machine.await_start()
+        self.until_in_sync()
+
+    def kill_store(self):
+        """kill -9 of ZooKeeper."""
+        self.zookeeper.kill()
+        self._is_store_down = True
+
+    def stop(self):
+        """In good order, one after the other."""
+        for machine in self.machines.values():
+            machine.stop()
+
+    def _kill_all(self):
+        for machine in self.machines.values():
+            if machine.server.process is not None and machine.server.process.poll() is None:
+                machine.server.kill()
+
+    def close(self):
+        with suppress(OSError):
+            self._stack.close()
+
+
+def _id(machine):
+    return machine.broker_id
+
+
+def why_no_disks():
+    """Why the power of disks cannot be cut here; None if it can."""
+    return power_cut.why_not("ext4")
+
+
+def why_no_system(kind):
+    """Why there can be no such cluster here; None if there can."""
+    if kind == "X" and (apache_kafka.libs() is None or not os.path.exists(apache_kafka.libs())):
+        return "needs the jars of Apache Kafka: python tests/support/apache_kafka.py 2.7.2"
+    return None

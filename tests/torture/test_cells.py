@@ -1,0 +1,36 @@
+"""Cells of the fault matrix that no other test plays; `make torture` plays all, for hours.
+
+Played elsewhere: kill -9 of leaders and controllers (tests/crash: test_queue_faults, test_copier,
+test_kill_loop, and tests/interop/test_mixed_cluster), copiers killed in a transaction
+(test_copier), a lone broker's full disk and power cuts without transactions (tests/serve:
+test_disk_full; test_power_cut).
+"""
+
+import os
+
+import pytest
+
+from tests.torture.cells import Cell, play, told
+
+pytestmark = pytest.mark.slow
+
+SEED = int(os.environ.get("KCTL_SEED", "1"))
+PLAYED = [
+    ("K3", "F3", "CD"),
+    ("K3", "F4", "CD"),
+    ("K3", "F7", "CD"),
+    ("K3", "F9", "CD"),
+    ("K3", "F13", "CD"),
+    ("K1", "F11", "CD"),
+    ("K1", "F15", "BCD"),
+    pytest.param("X", "F13", "CD", marks=pytest.mark.kafka),
+]
+
+
+@pytest.mark.parametrize(("system", "fault", "modes"), PLAYED)
+def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(tmp_path, system, fault, modes):
+    cell = Cell(system, (fault,), modes, SEED)
+    if (reason := cell.why_not()) is not None:
+        pytest.skip(f"{cell}: {reason}")
+    row = play(cell, tmp_path)
+    assert row.is_good, told(row)
