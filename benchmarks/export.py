@@ -6,7 +6,8 @@
 The same records lie in a log directory and are served from a copy of it by Apache Kafka 2.7.2; the
 peer is tuned (minPartitions, fetch sizes). One Spark session (local[2]) does both, in turns, after
 a warm-up; medians of the time and of the processor's time (of Spark and its tasks, not of the
-broker) are printed, with the ratios that count. The JVM's start is in none of them.
+broker) are printed, with the ratios that count, and what the files take beside the peer's. The JVM's
+start is in none of them.
 """
 
 import argparse
@@ -98,6 +99,7 @@ def measure(
     """Let each work run in turns and print medians."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     used: dict[str, list[float]] = {name: [] for name in works}
+    sizes: dict[str, int] = {}
     for number in range(rounds + 1):
         for name, work in works.items():
             out = Path(tempfile.mkdtemp(prefix="kctl-export-"))
@@ -106,6 +108,7 @@ def measure(
             if number:
                 seconds[name].append(time.perf_counter() - start)
                 used[name].append(processor_seconds(pid) - before)
+            sizes[name] = sum(path.stat().st_size for path in out.rglob("*.parquet"))
             shutil.rmtree(out)
     base = statistics.median(seconds["spark-sql-kafka"])
     base_used = statistics.median(used["spark-sql-kafka"])
@@ -114,7 +117,8 @@ def measure(
         sys.stdout.write(
             f"{title:8} {name:24} {median:7.2f} s {rows / median / 1e6:7.2f} M rows/s "
             f"{base / median:6.2f} times; processor {processor:6.2f} s "
-            f"{base_used / processor:6.2f} times\n"
+            f"{base_used / processor:6.2f} times; "
+            f"files {sizes[name] / sizes['spark-sql-kafka']:.2f}\n"
         )
     sys.stdout.flush()
 

@@ -197,7 +197,9 @@ class _Iceberg:
             place = self._files.url(self._metadata(newest))
             self._table = catalog.register_table(name, place)
         else:
-            self._table = catalog.create_table(name, _schema(options), location=self._url)
+            schema = make_decoder(options).schema
+            self._table = catalog.create_table(name, schema, location=self._url)
+            self._partition(options.partition_by)
 
     def number(self) -> int:
         """See _Lake."""
@@ -214,6 +216,16 @@ class _Iceberg:
         self._version += 1
         self._files.write(self._metadata(self._version), data)
         self._hint()
+
+    def _partition(self, keys: Sequence[str]) -> None:
+        """By columns, of which each file has one value, or times of one day or hour."""
+        with self._table.update_spec() as update:
+            if "topic" in keys:
+                update.add_identity("topic")
+            # An hour tells its day: Iceberg takes but one of them.
+            if "hour" in keys or "date" in keys:
+                unit = "hour" if "hour" in keys else "day"
+                update.add_field("timestamp", unit, f"timestamp_{unit}")
 
     def _hint(self) -> None:
         self._files.write(f"{self._root}/metadata/version-hint.text", b"%d" % self._version)

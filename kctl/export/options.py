@@ -55,7 +55,8 @@ class Isolation(StrEnum):
 # Columns that are always there, in this order, and those that may be asked for.
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EXTRA_COLUMNS = ("leaderEpoch", "producerId", "producerEpoch", "position")
-PARTITION_KEYS = ("topic", "date", "hour")
+# What rows may be partitioned by, and the columns that tell it.
+PARTITION_COLUMNS = {"topic": "topic", "date": "timestamp", "hour": "timestamp"}
 
 DEFAULT_FILE_BYTES = 256 * 1024 * 1024
 
@@ -87,9 +88,9 @@ class ExportOptions:
                     f"No column {name}", hint=f"there are {', '.join(COLUMNS + EXTRA_COLUMNS)}"
                 )
         for name in self.partition_by:
-            if name not in PARTITION_KEYS:
+            if name not in PARTITION_COLUMNS:
                 raise UsageError(
-                    f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_KEYS)}"
+                    f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_COLUMNS)}"
                 )
         if self.value_format in (FieldFormat.AVRO, FieldFormat.PROTOBUF):
             kind = self.value_format.value.capitalize()
@@ -109,13 +110,24 @@ class ExportOptions:
         if self.table_format.is_lake and self.latest_per_key:
             raise UsageError(
                 "--latest-per-key replaces files, of which a lake keeps the versions",
-                hint="--format parquet",
+                hint="--format parquet; or keep all records in the lake, and ask it for "
+                "max_by(value, offset) of each key",
             )
-        if self.table_format is TableFormat.ICEBERG and self.partition_by:
-            raise UsageError(
-                "Iceberg takes no columns from the names of directories",
-                hint="leave out --partition-by; Iceberg knows the offsets and times in each file",
-            )
+        if self.table_format is TableFormat.ICEBERG:
+            for key in self.partition_by:
+                column = PARTITION_COLUMNS[key]
+                if column not in self.columns:
+                    raise UsageError(
+                        f"Iceberg partitions by {key} as the column {column} tells it",
+                        hint=f"--columns must name {column}, or leave out --partition-by {key}",
+                    )
+
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """The columns that are in the files; the topic may be told by the directory instead, but
+        not to Iceberg."""
+        is_told = "topic" in self.partition_by and self.table_format is not TableFormat.ICEBERG
+        return tuple(name for name in self.columns if not (is_told and name == "topic"))
 
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for two runs to add to one table."""

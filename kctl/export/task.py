@@ -17,13 +17,15 @@ from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
 from kctl.export.options import ExportOptions
 from kctl.export.rows import LatestPerKey, SplitReader, raw_table
 from kctl.export.splits import Split, range_name
-from kctl.export.values import make_decoder, raw_columns
+from kctl.export.values import make_decoder
 from kctl.export.writers import TableWriter, open_writer
 from kctl.records.columnar import RecordColumns
 
 # Files that a split writes at once; beyond that (records of many hours in disorder) the file that
 # was begun first is completed, and another begun for that hour if more comes.
 _OPEN_FILES_MAX = 64
+# Bytes of rows that wait in all of them together.
+_HELD_BYTES_MAX = 192 * 1024 * 1024
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _MS = {"date": 86_400_000, "hour": 3_600_000}
 
@@ -72,7 +74,7 @@ class TableSink:
         self._attempt = attempt
         self._topic, self._partition = topic, partition
         self._decoder = make_decoder(options)
-        self._names = raw_columns(options)
+        self._names = options.stored_columns
         # Directory to its open file, the oldest first.
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[_OpenFile] = []
@@ -86,6 +88,8 @@ class TableSink:
         for directory, chosen in self._by_directory(columns):
             raw = raw_table(chosen, self._topic, self._partition, self._names)
             self._file(directory).write(self._decoder.table(raw))
+            if sum(each.writer.held for each in self._open.values()) > _HELD_BYTES_MAX:
+                max(self._open.values(), key=lambda each: each.writer.held).writer.flush()
 
     def finish(self, first_offset: int, end_offset: int) -> ManifestRow:
         """Complete the files, which hold the records of [first_offset, end_offset)."""
@@ -154,13 +158,13 @@ class _OpenFile:
         self.number = number
         self.path = path
         self.rows = 0
-        self._writer = writer
+        self.writer = writer
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
         self.rows += batch.num_rows
-        self._writer.write(batch)
+        self.writer.write(batch)
 
     def close(self) -> None:
         """Complete it."""
-        self._writer.close()
+        self.writer.close()

@@ -71,9 +71,7 @@ def make_decoder(options: ExportOptions) -> Decoder:
     is_text = options.table_format.is_text
     decoder = Decoder(pa.schema([]), is_text)
     columns: list[tuple[str, pa.DataType]] = []
-    for name in options.columns:
-        if name == "topic" and "topic" in options.partition_by:
-            continue
+    for name in options.stored_columns:
         kind = RAW_TYPES[name]
         if name in ("key", "value"):
             decode, decoded_kind = _field(name, options)
@@ -87,13 +85,6 @@ def make_decoder(options: ExportOptions) -> Decoder:
         columns.append((name, _text_type(name, kind) if is_text else kind))
     decoder.schema = pa.schema(columns)
     return decoder
-
-
-def raw_columns(options: ExportOptions) -> tuple[str, ...]:
-    """The columns to be read for the table."""
-    return tuple(
-        name for name in options.columns if name != "topic" or "topic" not in options.partition_by
-    )
 
 
 def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataType]:

@@ -30,8 +30,15 @@ _ZSTD_LEVEL = 1
 class TableWriter(Protocol):
     """One file in the making."""
 
+    # Bytes of rows that wait for a row group.
+    held: int
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
+        ...
+
+    def flush(self) -> None:
+        """Let no rows wait."""
         ...
 
     def close(self) -> None:
@@ -99,26 +106,27 @@ class _Gathered:
         self._close = close or writer.close
         self._writer = writer
         self._batches: list[pa.RecordBatch] = []
-        self._bytes = 0
+        self.held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep the rows until a group is full."""
         self._batches.append(batch)
-        self._bytes += batch.nbytes
-        if self._bytes >= _GROUP_BYTES:
-            self._flush()
+        self.held += batch.nbytes
+        if self.held >= _GROUP_BYTES:
+            self.flush()
 
-    def close(self) -> None:
-        """Write what is left, and the footer."""
-        self._flush()
-        self._close()
-        self._stream.close()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """A smaller group, then."""
         if self._batches:
             self._write(pa.Table.from_batches(self._batches, self._schema))
         self._batches = []
-        self._bytes = 0
+        self.held = 0
+
+    def close(self) -> None:
+        """Write what is left, and the footer."""
+        self.flush()
+        self._close()
+        self._stream.close()
 
     def _write_group(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=_GROUP_ROWS_MAX)
@@ -129,6 +137,10 @@ class _JsonLines:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.held = 0
+
+    def flush(self) -> None:
+        """Nothing waits."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows at once."""

@@ -1,10 +1,6 @@
 """How far a batch of a stream goes: limits shared by partitions, and what waits."""
 
-import pytest
-
-from kctl.errors import UsageError
 from kctl.export.spark.admission import Admission, Limits
-from kctl.export.spark.options import SourceOptions
 from kctl.model import TopicPartition
 
 RANGES = {
@@ -58,22 +54,3 @@ def test_batch_waits_until_there_is_enough_or_for_long_enough():
     assert batch(510, 600, 1500) == 510
     assert batch(510, 600, 1600) == 600
     assert batch(600, 601, 1700, waits=False) == 601
-
-
-@pytest.mark.parametrize(
-    ("options", "limits"),
-    [
-        ({"minPartitions": "3"}, None),
-        ({"MaxOffsetsPerTrigger": "7"}, Limits(7)),
-        ({"minOffsetsPerTrigger": "7", "maxTriggerDelay": "90s"}, Limits(None, 7, 90_000)),
-        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "2 H"}, Limits(None, 1, 7_200_000)),
-    ],
-)
-def test_limits_are_named_as_by_sparks_kafka_source(options, limits):
-    assert SourceOptions({"path": "/data"} | options).limits == limits
-
-
-@pytest.mark.parametrize("options", [{"maxOffsetsPerTrigger": "x"}, {"maxTriggerDelay": "soon"}])
-def test_limits_that_cannot_be_read_are_told(options):
-    with pytest.raises(UsageError, match="not a"):
-        _ = SourceOptions({"path": "/data", "minOffsetsPerTrigger": "1"} | options).limits

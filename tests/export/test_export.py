@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.export import task
 from kctl.export.export import run_here
 from kctl.export.files import Files
 from kctl.export.options import FieldFormat, Isolation, TableFormat
@@ -252,6 +253,22 @@ def test_rows_are_laid_out_by_topic_date_and_hour(tmp_path, export, disk):
         "topic=orders/date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__": 1,
     }
     assert len(rows_of(table)) == 6
+
+
+def test_files_of_many_hours_together_keep_few_rows_waiting(tmp_path, export, disk, monkeypatch):
+    monkeypatch.setattr(task, "_HELD_BYTES_MAX", 10_000)
+    directory = tmp_path / "logs" / "orders-0"
+    for base in range(0, 600, 100):
+        # Each is decoded by itself, and has records of every hour.
+        records = [
+            Record(n, n % 20 * 3_600_000, None, b"%050d" % n) for n in range(base, base + 100)
+        ]
+        write_segment(disk, directory, base, [build_batch(records)])
+    export(directory, partition_by=("hour",))
+    files = [pyarrow.parquet.ParquetFile(path) for path in (tmp_path / "table").rglob("*.parquet")]
+    assert len(files) == 20
+    assert max(file.num_row_groups for file in files) > 1
+    assert sorted(row[2] for row in rows_of(tmp_path / "table")) == list(range(600))
 
 
 @pytest.mark.parametrize("table_format", [it for it in TableFormat if not it.is_lake])

@@ -11,6 +11,8 @@ from kctl.export.files import Files
 from kctl.export.lake import check_lake
 from kctl.export.options import FieldFormat, TableFormat
 from kctl.model import Position, PositionKind
+from kctl.records.builder import build_batch
+from kctl.records.record import Record
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, write_segment
 
@@ -132,6 +134,27 @@ def test_directories_are_columns_of_delta(golden, export, tmp_path):
     assert found["date"].null_count == 0
 
 
+@pytest.mark.parametrize("keys", [("topic", "date"), ("date", "hour"), ("topic",)])
+def test_iceberg_is_partitioned_by_what_the_columns_tell(golden, export, tmp_path, orders, keys):
+    tables = pytest.importorskip("pyiceberg.table")
+    hour = 3_600_000
+    times = [0, 1, hour, 24 * hour, 2]
+    records = [Record(100 + n, when, b"k", b"v") for n, when in enumerate(times)]
+    write_segment(RealDisk(), orders, 100, [build_batch(records)])
+    # Records of v0 have no times.
+    words = {"table_format": TableFormat.ICEBERG, "partition_by": keys}
+    report = export(golden, orders, topics=["v0-none", "tx", "orders"], **words)
+    found = read(tmp_path / "table", TableFormat.ICEBERG)
+    assert found.num_rows == report.rows
+    number = (tmp_path / "table" / "metadata" / "version-hint.text").read_text()
+    newest = tmp_path / "table" / "metadata" / f"v{number}.metadata.json"
+    table = tables.StaticTable.from_metadata(str(newest))
+    assert len(list(table.scan().plan_files())) == report.files
+    some = table.scan(row_filter="topic = 'orders' and timestamp < '1970-01-01T01:00:00+00:00'")
+    assert some.to_arrow()["offset"].to_pylist() == [100, 101, 104]
+    assert len(list(some.plan_files())) == 1
+
+
 @lakes
 def test_failure_of_the_lake_is_told_and_taken_up(orders, export, tmp_path, table_format):
     pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
@@ -164,12 +187,20 @@ def test_lake_without_its_library_is_told_before_the_work(
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "way_out"),
     [
-        {"table_format": TableFormat.DELTA, "latest_per_key": True},
-        {"table_format": TableFormat.ICEBERG, "partition_by": ("date",)},
+        ({"table_format": TableFormat.DELTA, "latest_per_key": True}, "--format parquet; or keep"),
+        (
+            {"table_format": TableFormat.ICEBERG, "latest_per_key": True},
+            "--format parquet; or keep",
+        ),
+        (
+            {"table_format": TableFormat.ICEBERG, "partition_by": ("date",), "columns": ("value",)},
+            "--columns must name timestamp",
+        ),
     ],
 )
-def test_what_a_lake_cannot_be_is_misuse(orders, export, words):
-    with pytest.raises(UsageError):
+def test_what_a_lake_cannot_be_is_misuse_with_a_way_out(orders, export, words, way_out):
+    with pytest.raises(UsageError) as told:
         export(orders, **words)
+    assert way_out in told.value.hint

@@ -1,4 +1,5 @@
-"""What the data source reads from files is what Spark's own Kafka source reads from a broker.
+"""What the data source reads, from files and from brokers, and what an export writes, is what Spark's
+own Kafka source reads from a broker.
 
 Apache Kafka 2.7.2 serves a copy of the golden log directory: topics of the same names are made, so
 it takes the logs that lie there for theirs.
@@ -10,6 +11,7 @@ from collections import Counter
 import pytest
 
 from kctl.cli.app import run as kctl
+from kctl.export.options import Isolation
 from tests.support import apache_kafka, spark_kafka
 from tests.support.zookeeper import running_zookeeper
 
@@ -44,16 +46,21 @@ def served(golden, tmp_path_factory):
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_every_golden_topic_reads_as_by_sparks_own_kafka_source(spark, served, golden, isolation):
+def test_every_golden_topic_reads_as_by_sparks_own_kafka_source(
+    spark, served, golden, export, tmp_path, isolation
+):
     address, topics = served
     shared = {
         "subscribe": ",".join(topics), "startingOffsets": "earliest", "includeHeaders": "true",
         "kafka.isolation.level": isolation,
     }  # fmt: skip
-    theirs = spark.read.format("kafka").option("kafka.bootstrap.servers", address).options(**shared)
-    expected = rows_of(theirs.load())
+    brokers = shared | {"kafka.bootstrap.servers": address}
+    expected = rows_of(spark.read.format("kafka").options(**brokers).load())
     assert len(expected) > 4000
     assert rows_of(spark.read.format("kctl").options(**shared).load(str(golden))) == expected
+    assert rows_of(spark.read.format("kctl").options(**brokers).load()) == expected
+    export(golden, topics=topics, isolation=Isolation(isolation))
+    assert rows_of(spark.read.parquet(str(tmp_path / "table"))) == expected
 
 
 def rows_of(frame):
