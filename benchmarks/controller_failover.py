@@ -10,10 +10,12 @@ partitions, is gone, so that those are led by others and shrink their ISR.
 import argparse
 import resource
 import time
+from typing import Any
 
 from kctl.protocol.codec import encode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
+from kctl.protocol.schema import Message
 from tests.support.controller_cluster import ControllerCluster, StubBroker
 
 BROKERS = (0, 1, 2)
@@ -25,11 +27,11 @@ VERSIONS = {LeaderAndIsrRequest: 4, UpdateMetadataRequest: 6}
 class EncodingBroker(StubBroker):
     """It has its requests encoded, as they would be for the network."""
 
-    def __init__(self, *arguments):  # type: ignore[no-untyped-def]
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.received_bytes = 0
 
-    def deliver(self, request):  # type: ignore[no-untyped-def]
+    def deliver(self, request: Message) -> Message:
         version = VERSIONS.get(type(request), 3)
         self.received_bytes += sum(map(len, encode(request, version)))
         answer = super().deliver(request)
