@@ -118,7 +118,7 @@ def reassign(_cluster: Cluster, client: ClusterClient) -> Figures:
     client.create("moved", [[first, second]] * MOVES)
     client.fill("moved", MOVES)
     begin = time.perf_counter()
-    client.reassign("moved", dict.fromkeys(range(MOVES), [second, third]))
+    client.reassign("moved", {number: [second, third] for number in range(MOVES)})
     client.wait_for_moves()
     return {f"{MOVES} partitions reassigned, s": time.perf_counter() - begin}
 

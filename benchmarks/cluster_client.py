@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from benchmarks.servers import Client
@@ -193,7 +194,7 @@ class Prober:
         while time.perf_counter() - begin < timeout_ms / 1e3:
             time.sleep(0.5)
             times = self._acknowledged[:]
-            gap = max(after - before for before, after in zip(times, times[1:], strict=False))
+            gap = max(after - before for before, after in pairwise(times))
             if len(times) > count + 100 and gap > 10 * POLL_S:
                 return gap * 1e3
         raise TimeoutError("nothing is acknowledged any more, or nothing was ever not")
@@ -213,7 +214,7 @@ def produce(port: int, topic: str, partition: int) -> int:
 
 def _send(client: Client, topic: str, partition: int) -> int:
     builder = RecordBatchBuilder()
-    builder.append(timestamp=int(time.time() * 1e3), key=None, value=bytes(100))
+    builder.append(timestamp=1_600_000_000_000, key=None, value=bytes(100))
     data = PartitionProduceData(partition_index=partition, records=bytes(builder.build()))
     request = ProduceRequest(
         acks=ACKS_ALL, timeout_ms=5_000,
