@@ -71,12 +71,20 @@ class TopicRegistry(ZnodeClient):
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
         """States of those partitions that have one."""
+        return (await self.get_partition_states_and_changes(partitions))[0]
+
+    async def get_partition_states_and_changes(
+        self, partitions: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, int]]:
+        """The same, and the zxid of each one's last change, to be compared with broker epochs."""
         found = await self.get_all([znodes.partition_state_path(tp) for tp in partitions])
-        return {
-            tp: znodes.decode_partition_state(tp, answer[0], answer[1].version)
-            for tp, answer in zip(partitions, found, strict=True)
-            if answer is not None
-        }
+        states, changes = {}, {}
+        for tp, answer in zip(partitions, found, strict=True):
+            if answer is not None:
+                data, stat = answer
+                states[tp] = znodes.decode_partition_state(tp, data, stat.version)
+                changes[tp] = stat.mzxid
+        return states, changes
 
     async def create_partition_states(
         self,

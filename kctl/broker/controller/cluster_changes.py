@@ -63,6 +63,9 @@ class ClusterChanges:
             known = context.leadership.get(tp)
             if known is None:
                 state = PartitionState.NEW
+            elif tp in context.led_from_before:
+                # Another epoch, even if it is the same leader.
+                state = PartitionState.OFFLINE
             elif context.is_replica_online(known.leader_and_isr.leader, tp):
                 state = PartitionState.ONLINE
             else:

@@ -45,6 +45,9 @@ class ControllerContext:
         self.live_brokers: dict[int, BrokerInfo] = {}
         self.shutting_down: dict[int, None] = {}
         self.leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        # Led by a broker that has started again since it was elected, which no controller saw: it
+        # may have less than it had.
+        self.led_from_before: dict[TopicPartition, None] = {}
         # Partitions with adding or removing replicas (KIP-455).
         self.reassigning: dict[TopicPartition, None] = {}
         # Replicas whose log directory failed, by broker (KIP-112).

@@ -81,10 +81,23 @@ class StoreChanges:
         for topic, assignment in assignments.items():
             for partition, replicas in assignment.items():
                 context.set_assignment(TopicPartition(topic, partition), replicas)
-        context.leadership = await store.get_partition_states(list(context.partitions()))
+        context.leadership, changes = await store.get_partition_states_and_changes(
+            list(context.partitions())
+        )
+        context.led_from_before = {
+            tp: None for tp, zxid in changes.items() if self._is_led_from_before(tp, zxid)
+        }
         for broker in context.live_brokers.values():
             self._channels.add_broker(broker)
         await self._queue_deletions(await store.get_topic_deletions(self._on_watch))
+
+    def _is_led_from_before(self, partition: TopicPartition, changed_zxid: int) -> bool:
+        """Whether the leader registered after the partition's state was written. Followers may have
+        records of its epoch that went with its machine: it must not go on in the same epoch."""
+        context = self.context
+        leader = context.live_brokers.get(context.leadership[partition].leader_and_isr.leader)
+        is_alone = len(context.assignment(partition).replicas) == 1
+        return leader is not None and leader.epoch > changed_zxid and not is_alone
 
     # --- brokers
 

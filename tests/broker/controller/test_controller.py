@@ -202,6 +202,23 @@ def test_another_broker_takes_over_with_a_higher_epoch(cluster):
     assert cluster.state("more") == (2, 0, (2,))
 
 
+def test_a_leader_that_started_again_unseen_leads_in_another_epoch(cluster):
+    # Followers may have records of its epoch that it has lost with its machine.
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [2, 3, 1])
+    cluster.create_topic("alone", [2])
+    for broker in cluster.brokers.values():
+        broker.controller._stopped = True
+    for broker in cluster.brokers.values():
+        broker.kill()
+    for broker_id in (1, 2, 3):
+        cluster.register(broker_id)
+    cluster.brokers[1].controller.start()
+    cluster.settle()
+    assert cluster.state("t") == (2, 1, (2, 3, 1))
+    assert cluster.state("alone") == (2, 0, (2,))
+
+
 def test_a_controller_that_slept_through_its_replacement_changes_nothing(cluster):
     cluster.start(1, 2)
     sleeper = cluster.brokers[1].controller

@@ -114,9 +114,10 @@ def test_a_topic_is_deleted_by_the_same_writes(cluster, written):
 
 
 def test_the_next_controller_writes_the_same_states(cluster, written):
-    restore(cluster, GOLDEN["failover"]["before"])
+    # The brokers that live are older than the states.
     for broker_id in (1, 3):
         cluster.register(broker_id, auto_leader_rebalance_enable="false")
+    restore(cluster, GOLDEN["failover"]["before"])
     for partition in (0, 2):
         failed = LeaderAndIsrRequest, TopicPartition("jbod", partition)
         cluster.brokers[1].errors[failed] = ErrorCode.KAFKA_STORAGE_ERROR
