@@ -70,6 +70,9 @@ class Invariants:
         # Topics of which the operator allows unclean elections.
         self.unclean_topics: set[str] = set()
         self.unclean_elections = 0
+        self.topics_deleted = 0
+        # How often a log began later than any replica's before.
+        self.logs_cut = 0
         self._cluster = cluster
         protocol = cluster.settings.get("inter.broker.protocol.version", "2.7-IV2")
         self._do_leaders_write = protocol < "2.7"
@@ -163,7 +166,9 @@ class Invariants:
         self, broker: SimBroker, key: Key, partition: Partition, now: _Seen,
         before: _Seen | None, ledger: Ledger, replica: _Replica,
     ) -> None:  # fmt: skip
-        ledger.log_start_offset = max(ledger.log_start_offset, now.log_start_offset)
+        if now.log_start_offset > ledger.log_start_offset:
+            ledger.log_start_offset = now.log_start_offset
+            self.logs_cut += 1
         if now.role is Role.LEADER:
             self._check_leader(broker, key, partition, now, before, ledger, replica)
             if now.high_watermark > ledger.high_watermark:
@@ -400,6 +405,7 @@ class Invariants:
             node = nodes.get(znodes.topic_path(topic))
             if node is not None and node.czxid == czxid:
                 continue
+            self.topics_deleted += 1
             self._cluster.tell("store", "deleted", topic)
             del self._incarnations[topic]
             self._deleted.add(topic)

@@ -71,8 +71,6 @@ class Operator:
     def __init__(self, workload: "Workload", topics: int, rf: int, habits: dict[str, int]) -> None:
         self.lasting = [f"topic-{number}" for number in range(topics)]
         self.fleeting = [FLEETING] if any(map(habits.get, HABITS_OF_FLEETING)) else []
-        # What was done how often.
-        self.counters = dict.fromkeys(("reassign", "elect", *HABITS), 0)
         self._workload = workload
         self._cluster = workload.cluster
         self._invariants = workload.invariants
@@ -91,6 +89,8 @@ class Operator:
             "configure": self._configure,
             "throttle": self._throttle,
         }
+        # What was done how often.
+        self.counters = dict.fromkeys(deeds, 0)
         weights = {"reassign": 6, "elect": 4, **habits}
         self._deeds = [
             (name, deed) for name, deed in deeds.items() for _ in range(weights.get(name, 0))

@@ -191,6 +191,8 @@ class Simulation:
             "group_commits": workload.commits,
             **{f"operator_{name}": count for name, count in workload.operator.counters.items()},
             "unclean_elections": self.invariants.unclean_elections,
+            "topics_deleted": self.invariants.topics_deleted,
+            "logs_cut": self.invariants.logs_cut,
             "batches_compared": self.invariants.checks,
         }
         return Outcome(
@@ -329,7 +331,7 @@ class Simulation:
         """Whatever it hears from one of the others, or says to it, is old."""
         entropy, network = self.entropy, self.cluster.network
         others = [host for host in self.cluster.hosts() if host != broker.host]
-        other = entropy.choice([*others, STORE_HOST])
+        other = STORE_HOST if entropy.chance(400) else entropy.choice(others)
         lag_us_max = self.plan.lag_ms_max * 1_000
         self.cluster.tell(broker.host, "slow", f"with {other} up to {self.plan.lag_ms_max} ms")
         network.slow(broker.host, other, lag_us_max)

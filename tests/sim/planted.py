@@ -29,7 +29,7 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.model import LeaderAndIsr
 from kctl.store.topic_registry import TopicRegistry
-from kctl.testing.simulation import Simulation
+from kctl.testing.simulation import Plan, Simulation
 
 SEEDS_MAX = 1_000
 # Name -> (bug, a seed that sees it, what puts it in).
@@ -147,8 +147,20 @@ def old_leader_epochs_are_obeyed(patch):
 
 @planted("KIP-320", 999)
 def other_leader_epochs_are_served(patch):
-    """A leader takes a fetch of a follower that follows another epoch for its own follower's."""
+    """A leader takes a fetch of a follower that follows another epoch for its own follower's. With
+    protocol 2.6: from 2.7 on a fetch tells the last epoch that it has, which finds the same."""
+    _speak_2_6(patch)
     patch(Partition, "check_epoch", lambda *_: None)
+
+
+def _speak_2_6(patch):
+    def drawn(cls, entropy):
+        plan = original(cls, entropy)
+        plan.settings["inter.broker.protocol.version"] = "2.6"
+        return plan
+
+    original = Plan.drawn.__func__
+    patch(Plan, "drawn", classmethod(drawn))
 
 
 @planted("KIP-380", 25)
@@ -173,7 +185,9 @@ def isr_answers_of_older_states_count(patch):
 
 @planted("KIP-497 (versions of states)", 999)
 def partition_states_are_overwritten(patch):
-    """Whoever writes a partition's state does so whatever its version is by then."""
+    """The controller writes a partition's state whatever its version is by then. With protocol
+    2.6: from 2.7 on nobody else writes it, and the epoch's version fences other controllers."""
+    _speak_2_6(patch)
 
     async def set_states(self, states, controller_epoch_zk_version):
         unread = {

@@ -3,14 +3,23 @@
 import os
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import fields
 
 import pytest
 
+from kctl.testing.sim_cluster import FaultCounters
 from kctl.testing.simulate import main, play, play_all, report
 
 # More of them: KCTL_SIM_SEEDS=5000 pytest -m sim tests/sim
 SEED_COUNT = int(os.environ.get("KCTL_SIM_SEEDS", "200"))
 JOBS = os.cpu_count() or 1
+# So many draw every fault and habit.
+ENOUGH_SEEDS = 200
+FAULTS_COUNTED = (
+    *(field.name for field in fields(FaultCounters)),
+    *("links_slowed", "unclean_elections", "topics_deleted", "logs_cut"),
+)
 
 
 def test_a_seed_is_played_to_its_end():
@@ -52,10 +61,14 @@ def test_the_command_tells_how_to_replay_what_it_found(capsys):
 
 
 @pytest.mark.sim
-def test_no_seed_shows_a_violation():
-    failed = [
-        report(outcome, 60)
-        for outcome in play_all(range(SEED_COUNT), JOBS)
-        if outcome.violation is not None
-    ]
+def test_no_seed_shows_a_violation_and_every_fault_happens():
+    failed = []
+    totals = Counter()
+    for outcome in play_all(range(SEED_COUNT), JOBS):
+        totals.update(outcome.counters)
+        if outcome.violation is not None:
+            failed.append(report(outcome, 60))
     assert not failed, "\n\n".join(failed)
+    if SEED_COUNT >= ENOUGH_SEEDS:
+        deeds = [name for name in totals if name.startswith("operator_")]
+        assert [name for name in (*FAULTS_COUNTED, *deeds) if not totals[name]] == []

@@ -216,6 +216,10 @@ class Controller:
             self._batch.clear()
             await self._look_who_is_controller()
         except KctlError as error:
+            if isinstance(error, SessionExpiredError):
+                # Before `start` nobody listens: a session may end unheard right behind the
+                # registration.
+                self._put(events.SessionExpired())
             self._batch.clear()
             self._trace.event("controller_event_failed", event=event, error=error)
             self._trace.warning(f"Error processing controller event {_name(event)}: {error}")

@@ -171,6 +171,10 @@ class Reassignment:
 
     async def go_on(self, tp: TopicPartition) -> None:
         """Whatever comes next for a partition that moves, or just ceased to."""
+        if self._cluster.deletion.is_started(tp.topic):
+            # Replicas that are deleted already would be made again. (By Apache Kafka 2.7.2 they
+            # are, when a broker starts.)
+            return
         assignment = self._context.assignment(tp)
         if not self.is_in_sync(tp):
             # Also a mere change of the order waits for replicas that are down.

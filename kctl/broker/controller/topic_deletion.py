@@ -61,6 +61,10 @@ class TopicDeletion:
         self._started.update(dict.fromkeys(fresh))
         return fresh
 
+    def is_started(self, topic: str) -> bool:
+        """Whether replicas of the topic may be deleted already."""
+        return topic in self._started
+
     def forget(self, topic: str) -> None:
         """The topic is gone from the store."""
         self._ineligible.pop(topic, None)

@@ -257,6 +257,16 @@ def test_an_expired_session_is_renewed_with_a_new_broker_epoch(cluster):
     assert cluster.state("more") == (1, 0, (1,))
 
 
+def test_a_session_that_ends_right_behind_the_registration_is_renewed(cluster):
+    """Found by simulation: nobody listened yet, and the broker waited for a controller in vain."""
+    broker = cluster.register(1)
+    cluster.database.expire_session(broker.store.store.session_id)
+    broker.controller.start()
+    cluster.settle()
+    assert broker.controller.is_active
+    assert [info.broker_id for info in broker.cache.alive_brokers()] == [1]
+
+
 def test_a_broker_that_bounced_is_failed_and_started(cluster):
     cluster.start(1, 2, 3)
     cluster.create_topic("orders", [2, 3])

@@ -249,6 +249,25 @@ def test_nonsense_in_the_old_znode_is_removed_and_hinders_no_controller(cluster)
     assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
 
 
+def test_a_replica_that_is_deleted_is_not_made_again_by_a_move_that_never_ended(cluster):
+    """Found by simulation: it lay there when the topic was created again, and refused to lead."""
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2])
+    assert reassign(cluster, [1, 3]) == (ErrorCode.NONE, None)
+    cluster.brokers[2].kill()
+    cluster.brokers[3].kill()
+    cluster.settle()
+    cluster.delete_topic("t")
+    # Its return sets the deletion going again.
+    cluster.start(2)
+    stopped = cluster.brokers[1].take(StopReplicaRequest)
+    assert any(p.delete_partition for it in stopped for p in it.topic_states[0].partition_states)
+    cluster.brokers[1].take(LeaderAndIsrRequest)
+    cluster.start(3)
+    assert cluster.brokers[1].take(LeaderAndIsrRequest) == []
+    assert not cluster.exists(znodes.topic_path("t"))
+
+
 def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
