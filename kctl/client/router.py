@@ -297,14 +297,15 @@ class Router:
         address = self.view.leader(partition)
         if address is None:
             error = ApiError(self.view.error_of(partition), f"{partition}: no leader is known")
+            self._note(partition.topic, error.code)
             if not _may_get_better(error, attempt):
                 raise _Incurable(error.code, f"{partition}: {error.code.text}")
             raise error
         return address
 
     def _note(self, topic: str, code: int | None) -> None:
-        """What the leader that is known of a partition of the topic answered. Calls with little
-        patience are heard together."""
+        """What the leader that is known of a partition of the topic answered, or that none is
+        known. Calls with little patience are heard together."""
         if code not in WRONG_LEADER:
             self._wrong_leaders.pop(topic, None)
             return
@@ -328,7 +329,9 @@ class Router:
         for partition in partitions:
             address = self.view.leader(partition)
             if address is None:
-                outcomes[partition] = ApiError(self.view.error_of(partition))
+                code = self.view.error_of(partition)
+                self._note(partition.topic, code)
+                outcomes[partition] = ApiError(code)
             else:
                 groups.setdefault(address.broker_id, (address, []))[1].append(partition)
         return list(groups.values())

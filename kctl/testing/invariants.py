@@ -355,7 +355,7 @@ class Invariants:
                 key,
                 f"commits {batch}: sequence {expected} is the producer's next",
             )
-        ledger.note_sequence(batch)
+        ledger.last_batches[batch.producer_id, batch.producer_epoch] = batch
 
     def _compare(
         self, broker: SimBroker, key: Key, ledger: Ledger, log: UnifiedLog, replica: _Replica,

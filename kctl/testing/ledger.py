@@ -46,8 +46,8 @@ class Ledger:
     end_offset: int = 0
     # The highest of any leader; with flush.messages=1 it may lie inside a batch.
     high_watermark: int = 0
-    # (producer id, epoch) -> the sequence number that must come next.
-    next_sequence: dict[tuple[int, int], int] = field(default_factory=dict)
+    # (producer id, epoch) -> its last batch.
+    last_batches: dict[tuple[int, int], CommittedBatch] = field(default_factory=dict)
     # The highest log start offset of any replica: what lies before it may be gone.
     log_start_offset: int = 0
     # A producer's first batch may have any sequence number: those before it were lost, or were
@@ -96,21 +96,20 @@ class Ledger:
         self.end_offset = found[-1].last_offset + 1 if found else log.log_start_offset
         self.high_watermark = log.high_watermark
         self.is_open = False
-        self.next_sequence.clear()
-        for batch in found:
-            self.note_sequence(batch)
-
-    def note_sequence(self, batch: CommittedBatch) -> None:
-        """What the batch's producer must send next."""
-        if batch.producer_id >= 0 and batch.base_sequence >= 0:
-            count = batch.last_offset - batch.base_offset + 1
-            producer = (batch.producer_id, batch.producer_epoch)
-            self.next_sequence[producer] = batch.base_sequence + count
+        self.last_batches = {
+            (it.producer_id, it.producer_epoch): it for it in found if it.base_sequence >= 0
+        }
 
     def expected_sequence(self, batch: CommittedBatch) -> int:
         """The sequence number that the batch must have."""
-        unknown = batch.base_sequence if self.takes_any_first_sequence else 0
-        return self.next_sequence.get((batch.producer_id, batch.producer_epoch), unknown)
+        last = self.last_batches.get((batch.producer_id, batch.producer_epoch))
+        if last is None:
+            return batch.base_sequence if self.takes_any_first_sequence else 0
+        if last.last_offset < self.log_start_offset:
+            # Cut off. A replica may know of its producer, by a snapshot that it kept, or may not:
+            # then what the producer sends again is new to it.
+            return batch.base_sequence
+        return last.base_sequence + last.last_offset - last.base_offset + 1
 
 
 def batches_between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[CommittedBatch]:
