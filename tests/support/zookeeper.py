@@ -129,14 +129,21 @@ def zookeeper_shell(address: str, *commands: str) -> tuple[list[str], list[str]]
     return done.stdout.splitlines(), done.stderr.splitlines()
 
 
+def why_not() -> str | None:
+    """Why no server can run here; None if one can."""
+    if _java() is None:
+        return "no Java to run ZooKeeper with"
+    if _class_path() is None:
+        return "no pyspark whose jars hold ZooKeeper's server"
+    return None
+
+
 @contextmanager
 def running_zookeeper(directory: Path, **options: object) -> Iterator[ZooKeeperServer]:
     """A started server; skips the test with the reason if this machine cannot run one."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
     java, class_path = _java(), _class_path()
-    if java is None:
-        pytest.skip("no Java to run ZooKeeper with")
-    if class_path is None:
-        pytest.skip("no pyspark whose jars hold ZooKeeper's server")
     server = ZooKeeperServer(java, class_path, directory, **options)
     try:
         server.start()

@@ -78,42 +78,43 @@ class Row:
 def play(cell, directory):
     """The row of a cell that can be played; whatever goes wrong is told in it."""
     row, begin = Row(cell), time.monotonic()
-    try:
-        _play(cell, directory, row)
-    except (AssertionError, KafkaException, OSError, RuntimeError, ValueError) as error:
-        row.anomalies.append(f"{type(error).__name__}: {error}")
+    with ExitStack() as stack:
+        try:
+            _play(cell, directory, row, stack)
+        except (AssertionError, KafkaException, OSError, RuntimeError, ValueError) as error:
+            row.anomalies.append(f"{type(error).__name__}: {error}")
     row.seconds = time.monotonic() - begin
     return row
 
 
-def _play(cell, directory, row):
+def _play(cell, directory, row, stack):
     chance = Random(str(cell))
     faults = [FAULTS[it] for it in cell.faults]
-    with ExitStack() as stack:
-        system = System(
-            cell.system,
-            directory,
-            chance,
-            session_ms=SESSION_MS,
-            disks=sorted({disk for it in faults for disk in it.disks}),
-            durable=any(cell.system in it.durable_on for it in faults),
-        )
-        stack.callback(system.close)
-        system.create(*topics_of(cell.modes))
-        clients = {}
-        for mode in cell.modes:
-            clients[mode] = MODES[mode](mode, system, cell.seed, directory)
-            stack.callback(clients[mode].close)
-            clients[mode].start()
-        wait_for_progress(clients.values(), BEFORE)
-        system.until_in_sync()
-        begin = time.monotonic()
-        _strike(faults, Scene(system, clients, chance, directory))
-        for each in clients.values():
-            each.heal()
-        wait_for_progress(clients.values(), AFTER)
-        row.gap_s = max(it.longest_gap_s(begin, time.monotonic()) for it in clients.values())
-        _judge(system, clients.values(), row)
+    system = System(
+        cell.system,
+        directory,
+        chance,
+        session_ms=SESSION_MS,
+        disks=sorted({disk for it in faults for disk in it.disks}),
+        durable=any(cell.system in it.durable_on for it in faults),
+    )
+    stack.callback(system.close)
+    stack.callback(system.keep, row)
+    system.create(*topics_of(cell.modes))
+    clients = {}
+    for mode in cell.modes:
+        clients[mode] = MODES[mode](mode, system, cell.seed, directory)
+        stack.callback(clients[mode].close)
+        clients[mode].start()
+    wait_for_progress(clients.values(), BEFORE)
+    system.until_in_sync()
+    begin = time.monotonic()
+    _strike(faults, Scene(system, clients, chance, directory))
+    for each in clients.values():
+        each.heal()
+    wait_for_progress(clients.values(), AFTER)
+    row.gap_s = max(it.longest_gap_s(begin, time.monotonic()) for it in clients.values())
+    _judge(system, clients.values(), row)
 
 
 def _strike(faults, scene):
@@ -135,10 +136,10 @@ def _judge(system, clients, row):
     system.stop()
     for machine in system.machines.values():
         row.anomalies += machine.alarms()
-    row.anomalies += _different_replicas(system)
+    row.anomalies += different_replicas(system)
 
 
-def _different_replicas(system):
+def different_replicas(system):
     """In words, those whose bytes are not the same as their neighbour's."""
     for topic in system.topics:
         for partition in range(PARTITIONS):

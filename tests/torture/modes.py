@@ -77,6 +77,15 @@ class Clients:
         outcomes = [write.outcome for write in self._queue.history.writes.values()]
         return outcomes.count(Outcome.OK)
 
+    def wait_for(self, goal):
+        """Until so much is acknowledged."""
+
+        def is_there():
+            assert not self._queue.failures, self._queue.failures
+            return self.progress >= goal
+
+        until(is_there, f"mode {self.mode} goes on")
+
     def longest_gap_s(self, begin, end):
         """Between acknowledgements in one partition, from `begin` to `end`."""
         gaps = [0.0]
@@ -230,6 +239,5 @@ MODES = {"A": Clients, "B": Clients, "C": Clients, "D": Transactions, "G": Stati
 
 def wait_for_progress(clients, count):
     """Until `count` more is acknowledged to each."""
-    goals = [(it, it.progress + count) for it in clients]
-    for each, goal in goals:
-        until(lambda each=each, goal=goal: each.progress >= goal, f"mode {each.mode} goes on")
+    for each, goal in [(it, it.progress + count) for it in clients]:
+        each.wait_for(goal)

@@ -5,17 +5,19 @@ Kafka 2.7.2 and one of kctl on a ZooKeeper. Faults act on their machines; `heal`
 import os
 import shutil
 import signal
+import tempfile
 import time
 from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support import apache_kafka, power_cut
+from tests.support import apache_kafka, power_cut, zookeeper
 from tests.support.apache_kafka import ApacheBroker
 from tests.support.kctl_process import KctlBroker
-from tests.support.power_cut import PowerCutFileSystem
-from tests.support.zookeeper import running_zookeeper
+from tests.support.power_cut import CutError, PowerCutFileSystem
 from tests.torture.hosts import STORE, Network, OneAddress, why_no_network
 
 PATIENCE_S = 180
@@ -196,7 +198,7 @@ class System:
             directory = self._directory / "zookeeper"
             directory.mkdir(parents=True)
             where = {"host": self.network.address(STORE), "prefix": self.network.command(STORE)}
-            started = running_zookeeper(directory, tick_ms=200, **where)
+            started = zookeeper.running_zookeeper(directory, tick_ms=200, **where)
             self.zookeeper = self._stack.enter_context(started)
         for number in numbers:
             self.machines[number] = self._machine(number)
@@ -262,20 +264,28 @@ class System:
 
     def until_in_sync(self, patience_s=PATIENCE_S):
         """All replicas of all topics that are there, the internal ones too."""
-        until(self._is_in_sync, "all replicas in sync", patience_s)
+        lagging = []
 
-    def _is_in_sync(self):
+        def nobody_lags():
+            lagging[:] = self._lagging()
+            return not lagging
+
+        until(nobody_lags, lagging, patience_s)
+
+    def _lagging(self):
+        """In words, what keeps the cluster from being whole."""
         found = self.metadata()
-        return (
-            found is not None
-            and set(self.topics) <= found.topics.keys()
-            and len(found.brokers) == len(self.machines)
-            and all(
-                partition.leader in self.machines and len(partition.isrs) == len(self.machines)
-                for topic in found.topics.values()
-                for partition in topic.partitions.values()
-            )
-        )
+        if found is None:
+            return ["nobody answers"]
+        if len(found.brokers) < len(self.machines):
+            return [f"brokers {sorted(found.brokers)}"]
+        lagging = [
+            f"{topic}-{number}: leader {it.leader}, in sync {it.isrs}"
+            for topic, metadata in sorted(found.topics.items())
+            for number, it in metadata.partitions.items()
+            if it.leader not in self.machines or len(it.isrs) < len(self.machines)
+        ]
+        return lagging + [f"no {it}" for it in self.topics if it not in found.topics]
 
     def leader(self, chance):
         """The machine that leads a partition drawn; any that is up where that is not known."""
@@ -323,6 +333,15 @@ class System:
         for machine in self.machines.values():
             machine.stop()
 
+    def keep(self, row):
+        """Of a cell that failed: what is on disks that will be gone."""
+        for machine in self.machines.values():
+            for name, disk in machine.disks.items():
+                if not row.is_good and os.path.ismount(disk.mount_point):
+                    kept = machine.server.directory / f"{name}-kept"
+                    with suppress(OSError, shutil.Error):
+                        shutil.copytree(disk.mount_point, kept)
+
     def _kill_all(self):
         for machine in self.machines.values():
             if machine.server.process is not None and machine.server.process.poll() is None:
@@ -337,13 +356,24 @@ def _id(machine):
     return machine.broker_id
 
 
+@cache
 def why_no_disks():
     """Why the power of disks cannot be cut here; None if it can."""
-    return power_cut.why_not("ext4")
+    if (reason := power_cut.why_not("ext4")) is not None:
+        return reason
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            with PowerCutFileSystem("ext4", directory / "image", directory / "mounted"):
+                return None
+    except CutError as error:
+        return str(error)
 
 
 def why_no_system(kind):
     """Why there can be no such cluster here; None if there can."""
-    if kind == "X" and (apache_kafka.libs() is None or not os.path.exists(apache_kafka.libs())):
-        return "needs the jars of Apache Kafka: python tests/support/apache_kafka.py 2.7.2"
+    if len(SYSTEMS[kind]) > 1 and (reason := zookeeper.why_not()) is not None:
+        return reason
+    if kind == "X" and apache_kafka.libs() is None:
+        return "no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2"
     return None
