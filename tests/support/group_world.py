@@ -37,6 +37,8 @@ class MemoryLog:
         self.failures = []
         self._held = []
         self.reads = 0
+        # Replicas that are behind: up to here all have it. None: none is.
+        self.committed_end = None
 
     def append(self, topic_partition, records, on_committed):
         code = self.failures.pop(0) if self.failures else 0
@@ -88,7 +90,8 @@ class MemoryLog:
         return next(batches(stored[-1])).next_offset if stored else 0
 
     def high_watermark(self, topic_partition):
-        return self.log_end_offset(topic_partition)
+        end = self.log_end_offset(topic_partition)
+        return end if self.committed_end is None else min(end, self.committed_end)
 
     def records(self, topic_partition):
         """Every record in order: (key, value)."""

@@ -1,7 +1,9 @@
 """ShardHost: one shard at work: loaded from its partition, written to it, woken when time comes.
 
-Loading reads a bounded piece per turn of the loop, so that a big partition holds up nobody; until
-it is done nothing may be asked of the shard.
+Loading reads a bounded piece per turn of the loop, so that a big partition holds up nobody. It is
+done when all that the log had when the shard was elected is committed, and read: what only this
+leader has may go with it, and a shard that answers from it forgets what it has said. (Apache Kafka
+2.7.2 answers from all it has.) Until then nothing may be asked of the shard.
 
 Writes that are asked for in one turn of the loop go into one batch, as an append costs the same
 for one record and for a hundred: under load many clients' commits are in one system call. Each
@@ -50,6 +52,8 @@ from kctl.runtime.scheduler import Timer
 BATCH_BYTES_MAX = 64 * 1024
 # Bytes of a record beside its key and value, at most.
 RECORD_OVERHEAD_MAX = 32
+# How often a shard that has been read looks whether that is committed.
+COMMITTED_CHECK_MS = 5
 
 
 class PartitionWriter(Protocol):
@@ -139,6 +143,8 @@ class ShardHost(Generic[S]):
         self._writer = writer
         self._load_bytes_max = load_bytes_max
         self._load_offset = 0
+        # Where the log ended when loading began.
+        self._elected_end_offset = 0
         self._load_began_ms = 0
         self._compression_type = compression_type
         self._on_message = on_message
@@ -168,6 +174,7 @@ class ShardHost(Generic[S]):
         self._load_began_ms = self._clock.monotonic_ms()
         try:
             self._load_offset = self._writer.log_start_offset(self.topic_partition)
+            self._elected_end_offset = self._writer.log_end_offset(self.topic_partition)
         except KctlError as error:
             self._fail(error)
         else:
@@ -178,12 +185,15 @@ class ShardHost(Generic[S]):
             return
         try:
             is_more = self._read_some()
+            committed_end = self._writer.high_watermark(self.topic_partition)
         except KctlError as error:
             self._fail(error)
             return
         if is_more:
             # A timer, not call_soon: between two pieces the loop serves its sockets.
             self._runtime.scheduler.call_later(0, self._load_some)
+        elif committed_end < self._elected_end_offset:
+            self._runtime.scheduler.call_later(COMMITTED_CHECK_MS, self._load_some)
         else:
             self._finish_loading()
 

@@ -197,6 +197,21 @@ def test_joins_and_syncs_while_loading():
     ]
 
 
+def test_nothing_is_answered_from_what_only_the_new_leader_has():
+    # It may go with this broker: whoever was told of it would be told otherwise by the next.
+    first = GroupWorld().elect()
+    first.commit({TP: 5}, group_id="simple")
+    first.commit({TP: 6}, group_id="simple")
+    first.log.committed_end = 1
+    world = GroupWorld(log=first.log).elect()
+    world.scheduler.advance(1_000)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.service.fetch_offsets("simple", None)[0] == loading
+    first.log.committed_end = 2
+    world.scheduler.advance(100)
+    assert world.committed(group_id="simple") == {TP: 6}
+
+
 def test_a_big_partition_is_loaded_in_pieces():
     first = GroupWorld().elect()
     for number in range(2_000):
