@@ -15,6 +15,7 @@ After every event, of the broker whose event it was:
 After every write to the store:
 - leader epochs, controller epochs and assignments' ISRs are as they must be;
 - every live replica of the ISR has all that was committed, byte for byte (StrongIsr);
+- a leader of the epoch in the store counts with the whole ISR that is there (KIP-497);
 - nobody leads who was not in sync, but where the operator allows unclean elections.
 
 An unclean election begins a new ledger. Replicas that have not heard of it are left out (they may
@@ -27,6 +28,7 @@ kafka-specification: WeakIsr, StrongIsr, LeaderInIsr; Kafka 2.7: KIP-101, KIP-27
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.replication.partition import Partition, Role
 from kctl.model import NO_LEADER, ReplicaAssignment, TopicPartition
@@ -307,6 +309,17 @@ class Invariants:
                 self._check_has(broker, key, ledger, now.log, replica)
         if not set(now.isr) <= set(partition.assignment):
             self._fail(broker, key, f"ISR {now.isr} is not part of {partition.assignment}")
+        self._check_counts(broker, key, partition)
+
+    def _check_counts(self, broker: SimBroker, key: Key, partition: Partition) -> None:
+        """A leader waits for everybody who is in sync, as long as it leads (KIP-497)."""
+        if partition.role is not Role.LEADER:
+            return
+        counted = partition.isr_state.maximal
+        in_sync = self.isrs.get(key, ())
+        is_current = partition.leader_epoch == self._store_epochs.get(key)
+        if is_current and not set(in_sync) <= set(counted):
+            self._fail(broker, key, f"counts with {counted}, but the ISR is {in_sync}")
 
     def _check_has(
         self, broker: SimBroker, key: Key, ledger: Ledger, log: UnifiedLog, replica: _Replica
@@ -346,7 +359,8 @@ class Invariants:
     def _check_sequence(
         self, broker: SimBroker, key: Key, ledger: Ledger, batch: CommittedBatch
     ) -> None:
-        if batch.producer_id < 0 or batch.base_sequence < 0:
+        if batch.producer_id < 0 or batch.base_sequence < 0 or key[0] == GROUP_METADATA_TOPIC:
+            # The coordinator gives each of a transaction's commits the sequence 0.
             return
         expected = ledger.expected_sequence(batch)
         if batch.base_sequence != expected:
@@ -455,6 +469,10 @@ class Invariants:
         self.leaders[key] = state.leader
         if ledger is not None:
             self._check_isr(key, ledger)
+        broker = self._cluster.brokers.get(state.leader)
+        partition = None if broker is None else partition_of(broker, key)
+        if broker is not None and partition is not None and self.is_alive(tp.topic):
+            self._check_counts(broker, key, partition)
 
     def _may_be_late(self, key: Key, strangers: set[int], *, is_same: bool) -> bool:
         """Below 2.7-IV2 a leader writes its ISR itself. It may add a replica of a move that was

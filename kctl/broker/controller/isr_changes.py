@@ -86,6 +86,14 @@ class IsrChanges:
             updates, context.epoch, context.epoch_zk_version
         )
         changed = []
+        # An answer of the store may be lost; asked again, it names our own write as newer.
+        found = await self._store.get_partition_states(outdated) if outdated else {}
+        for tp, state in found.items():
+            if state.controller_epoch == context.epoch and _is_same(
+                updates[tp], state.leader_and_isr
+            ):
+                finished[tp] = state.leader_and_isr
+                outdated.remove(tp)
         for tp, result in finished.items():
             if isinstance(result, StoreError):
                 answers[tp] = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -81,3 +81,21 @@ def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
     # The leader believes only what is newer than what it knows: so it is written, too.
     _, answer = alter(cluster, [1, 3, 2], epoch=epoch, version=answer.current_isr_version)
     assert (answer.isr, answer.current_isr_version) == ([1, 3], version + 2)
+
+
+def test_a_write_whose_answer_the_store_did_not_bring_back_is_known_again(cluster):
+    """Found by simulation: the leader was told that its state is too old, and waited for a newer
+    one, which was its own: its ISR stayed as it was until the next election."""
+    active = cluster.active
+
+    async def write_twice(*arguments):
+        await write(*arguments)
+        return await write(*arguments)
+
+    registry = active.store
+    write = registry.update_leader_and_isr
+    registry.update_leader_and_isr = write_twice
+    _, answer = alter(cluster, [1, 2])
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2], 1)
+    _, answer = alter(cluster, [1, 2, 3], version=1)
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2, 3], 2)
