@@ -3,34 +3,41 @@
 python -m kctl.testing.simulate --seed 17            one seed; its last events if it fails
 python -m kctl.testing.simulate --seeds 0-999 --jobs 2
 python -m kctl.testing.simulate --seed 17 --digest   what happened, in 32 digits
+python -m kctl.testing.simulate --seeds 0-999 --transactions   with transactions in every seed
 """
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, BooleanOptionalAction, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from multiprocessing import get_context
 
 from kctl.runtime.real.clock import RealClock
 from kctl.testing.simulation import Outcome, Simulation
 
 TRACE_LINES_SHOWN = 60
+# How to tell the command again.
+FORCED = {None: "", True: " --transactions", False: " --no-transactions"}
 
 
-def play(seed: int) -> Outcome:
-    """One seed, from beginning to end."""
-    return Simulation(seed).run()
+def play(seed: int, has_transactions: bool | None = None) -> Outcome:
+    """One seed, from beginning to end; it draws by itself what it is not told."""
+    return Simulation(seed, has_transactions=has_transactions).run()
 
 
-def play_all(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def play_all(
+    seeds: Iterable[int], jobs: int, has_transactions: bool | None = None
+) -> Iterator[Outcome]:
     """Every seed, by so many processes, in their order."""
+    play_one = partial(play, has_transactions=has_transactions)
     if jobs <= 1:
-        yield from map(play, seeds)
+        yield from map(play_one, seeds)
         return
     with get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(play, seeds, chunksize=4)
+        yield from pool.imap(play_one, seeds, chunksize=4)
 
 
-def report(outcome: Outcome, lines: int) -> str:
+def report(outcome: Outcome, lines: int, options: str = "") -> str:
     """What went wrong, what came before it, and how to see it again."""
     return "\n".join(
         [
@@ -38,7 +45,7 @@ def report(outcome: Outcome, lines: int) -> str:
             f"  after {outcome.events} events, {outcome.virtual_ms} virtual ms",
             f"  plan: {outcome.plan}",
             *(f"  {line}" for line in outcome.trace[-lines:]),
-            f"replay: python -m kctl.testing.simulate --seed {outcome.seed}",
+            f"replay: python -m kctl.testing.simulate --seed {outcome.seed}{options}",
         ]
     )
 
@@ -82,14 +89,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, default=TRACE_LINES_SHOWN, help="of trace to show")
     parser.add_argument("--digest", action="store_true", help="show each seed's digest")
     parser.add_argument("--trace", action="store_true", help="show the trace of good seeds too")
+    parser.add_argument(
+        "--transactions",
+        action=BooleanOptionalAction,
+        help="whether transactional clients take part; else each seed draws it",
+    )
     options = parser.parse_args(arguments)
     clock = RealClock()
     started_ms = clock.monotonic_ms()
     outcomes = []
-    for outcome in play_all(seeds_of(options.seed), options.jobs):
+    for outcome in play_all(seeds_of(options.seed), options.jobs, options.transactions):
         outcomes.append(outcome)
         if outcome.violation is not None or options.trace:
-            _say(report(outcome, options.lines))
+            _say(report(outcome, options.lines, FORCED[options.transactions]))
         if options.digest:
             _say(f"seed {outcome.seed}: {outcome.digest}")
         # The trace has been shown; thousands of them need not be kept.

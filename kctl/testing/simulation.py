@@ -23,12 +23,21 @@ from kctl.testing.sim_disk import NameOrder
 from kctl.testing.sim_network import Weather
 from kctl.testing.sim_runtime import SimEntropy
 from kctl.testing.sim_store import STORE_HOST
+from kctl.testing.transactional_workload import (
+    SETTINGS as TRANSACTION_SETTINGS,
+)
+from kctl.testing.transactional_workload import (
+    TransactionalWorkload,
+    TransactionPlan,
+)
 from kctl.testing.workload import Workload
 
 START_LIMIT_MS = 15_000
 LIVENESS_LIMIT_MS = 60_000
 STOP_LIMIT_MS = 20_000
 REPLICATION_FACTOR = 3
+# Seeds of a thousand in which transactions and groups take part.
+TRANSACTIONAL_SEEDS = 330
 
 
 @dataclass(slots=True)
@@ -66,6 +75,7 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)
     # What the operator does besides moves and elections, weighted.
     habits: dict[str, int] = field(default_factory=dict)
+    transactions: TransactionPlan | None = None
 
     @classmethod
     def drawn(cls, entropy: SimEntropy) -> "Plan":
@@ -141,11 +151,24 @@ class Outcome:
 
 
 class Simulation:
-    """One run of one seed; `broker_class` is what is put to the test."""
+    """One run of one seed; `broker_class` is what is put to the test. `has_transactions`: None
+    lets the seed draw whether transactional clients take part."""
 
-    def __init__(self, seed: int, broker_class: type[Broker] = Broker) -> None:
+    def __init__(
+        self,
+        seed: int,
+        broker_class: type[Broker] = Broker,
+        *,
+        has_transactions: bool | None = None,
+    ) -> None:
         entropy = SimEntropy(seed, "plan")
         self.plan = Plan.drawn(entropy)
+        # Of its own, so that it changes nothing else that the seed draws.
+        chance = SimEntropy(seed, "transactions")
+        is_drawn = chance.chance(TRANSACTIONAL_SEEDS)
+        if is_drawn if has_transactions is None else has_transactions:
+            self.plan.transactions = TransactionPlan.drawn(chance)
+            self.plan.settings |= TRANSACTION_SETTINGS
         self.entropy = SimEntropy(seed, "faults")
         self.cluster = SimCluster(
             seed,
@@ -164,6 +187,11 @@ class Simulation:
             rf=REPLICATION_FACTOR,
             habits=self.plan.habits,
         )
+        self.transactions: TransactionalWorkload | None = None
+        if self.plan.transactions is not None:
+            self.transactions = TransactionalWorkload(
+                self.cluster, self.invariants, self.plan.transactions
+            )
         self.expirations_forced = 0
         self.lags = 0
         self._is_safe = False
@@ -195,6 +223,8 @@ class Simulation:
             "logs_cut": self.invariants.logs_cut,
             "batches_compared": self.invariants.checks,
         }
+        if self.transactions is not None:
+            counters |= self.transactions.totals()
         return Outcome(
             cluster.seed,
             None if cluster.violation is None else str(cluster.violation),
@@ -231,6 +261,8 @@ class Simulation:
         self.workload.start(
             producers=self.plan.producers, plain_producers=self.plan.plain_producers
         )
+        if self.transactions is not None:
+            self.transactions.start()
 
     def _endanger(self) -> None:
         end_ms = self.cluster.world.now_ms + self.plan.safety_ms
@@ -321,7 +353,8 @@ class Simulation:
         """From all others and perhaps a client, or from one."""
         entropy = self.entropy
         others = [host for host in self.cluster.hosts() if host != broker.host]
-        victims = [*others, "producer-0"] if entropy.chance(300) else others
+        clients = ["producer-0"] if self.transactions is None else self.transactions.hosts
+        victims = [*others, entropy.choice(clients)] if entropy.chance(300) else others
         if entropy.chance(400):
             victims = [entropy.choice(others)]
         self.cluster.isolate(broker.host, victims, one_way=one_way)
@@ -378,6 +411,8 @@ class Simulation:
         cluster.heal()
         cluster.tell("observer", "liveness", "")
         self.workload.is_draining = True
+        if self.transactions is not None:
+            self.transactions.drain()
 
     def _restart_all(self) -> None:
         for broker in self.cluster.brokers.values():
@@ -402,6 +437,9 @@ class Simulation:
                 lambda: cluster.violation is not None, cluster.world.now_ms + 100
             )
         self.workload.is_over = True
+        if self.transactions is not None and cluster.violation is None:
+            self.transactions.check()
+            self.transactions.is_over = True
 
     def _problems(self) -> Iterator[str]:
         """Why the cluster is not at rest yet."""
@@ -413,6 +451,8 @@ class Simulation:
                 yield f"{broker.host} stands still"
         for what in self.workload.unfinished.values():
             yield f"unfinished: {what}"
+        if self.transactions is not None:
+            yield from self.transactions.problems()
         if cluster.store.database.tree.nodes.get("/controller") is None:
             yield "there is no controller"
         if "/admin/reassign_partitions" in cluster.store.database.tree.nodes:

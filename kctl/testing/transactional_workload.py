@@ -3,13 +3,13 @@
 Producers write transactions to topic `input` and commit or abort them; copiers take what is
 committed there to `output`, their group's offsets in the same transactions: as members of a group
 (KIP-447), or one after the other under one transactional id. Members of a plain group read `output`
-and commit. Readers of both isolation levels follow both topics from their beginning, and when all is
-over one reads `input` again. An operator moves partitions, those of the coordinators too.
+and commit. Readers of both isolation levels follow both topics from their beginning, and when all
+is over one reads `input` again. An operator moves partitions, those of the coordinators too.
 
 Instances die at any point and leave what they sent under way; they are replaced while they still
 run, and become zombies; they stand still past their transaction's or session's time limit. What a
-producer knows of a write is true at every moment: ABORTED until it asks for the commit, UNKNOWN from
-there on, OK when the coordinator has said so.
+producer knows of a write is true at every moment: ABORTED until it asks for the commit, UNKNOWN
+from there on, OK when the coordinator has said so.
 
 At the end: no anomaly in either topic's history; the committed part of `output` is that of `input`,
 once and in order; nothing is open, and every coordinator's state is what its log says.

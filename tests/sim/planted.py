@@ -551,7 +551,7 @@ def first_seed(name, seeds_max=SEEDS_MAX):
     The bug stays planted: for a process of its own."""
     plant(name, setattr)
     for seed in range(seeds_max):
-        violation = Simulation(seed).run().violation
+        violation = Simulation(seed, has_transactions=False).run().violation
         if violation is not None:
             return seed, violation
     return None, ""

@@ -30,6 +30,14 @@ def test_a_seed_is_played_to_its_end():
     assert outcome.counters["batches_compared"] > 0
 
 
+def test_transactions_and_groups_take_part_where_they_are_asked_for():
+    outcome = play(7, has_transactions=True)
+    assert outcome.violation is None, report(outcome, 60)
+    for what in ("committed", "aborted", "copied", "read"):
+        assert outcome.counters[f"transactions_{what}"] > 0
+    assert outcome.counters["generations"] > 0
+
+
 def test_a_seed_is_the_same_story_whatever_ran_before():
     first = play(7)
     play(8)
@@ -40,7 +48,15 @@ def test_a_seed_is_the_same_story_under_another_hash_seed():
     digests = set()
     for hash_seed in ("1", "4711"):
         done = subprocess.run(
-            [sys.executable, "-m", "kctl.testing.simulate", "--seeds", "3-4", "--digest"],
+            [
+                sys.executable,
+                "-m",
+                "kctl.testing.simulate",
+                "--seeds",
+                "3-4",
+                "--digest",
+                "--transactions",
+            ],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
