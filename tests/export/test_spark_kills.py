@@ -63,10 +63,11 @@ def start(tmp_path):
 
     def run(*words):
         environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
-        process = subprocess.Popen(
-            [sys.executable, *map(str, words)], start_new_session=True, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True,
-        )  # fmt: skip
+        with (tmp_path / "stderr").open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, words)], start_new_session=True, env=environment,
+                stdout=subprocess.PIPE, stderr=errors, cwd=tmp_path, text=True,
+            )  # fmt: skip
         begun.append(process)
         return process
 
@@ -75,14 +76,13 @@ def start(tmp_path):
         if process.poll() is None:
             kill_all(process)
         process.stdout.close()
-        process.stderr.close()
 
 
-def wait_for(condition, process, seconds=120):
+def wait_for(condition, process, tmp_path, seconds=600):
     deadline = time.monotonic() + seconds
     while not condition() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert condition() or process.poll() == 0, process.stderr.read()
+    assert condition() or process.poll() == 0, (tmp_path / "stderr").read_text()
 
 
 def test_driver_killed_again_and_again_is_taken_up(start, tmp_path):
@@ -96,10 +96,12 @@ def test_driver_killed_again_and_again_is_taken_up(start, tmp_path):
         process = start(*words)
         # Once in the middle of the tasks, once in the middle of the commits, ...
         where, enough = ("tmp", 5) if number % 2 else ("manifest", 1)
-        wait_for(lambda: len(list(lines.glob(f"{where}/*"))) >= enough, process)  # noqa: B023
+        wait_for(
+            lambda: len(list(lines.glob(f"{where}/*"))) >= enough, process, tmp_path  # noqa: B023
+        )  # fmt: skip
         kill_all(process)
     done = start(*words)
-    assert done.wait() == 0, done.stderr.read()
+    assert done.wait() == 0, (tmp_path / "stderr").read_text()
     assert [row[2] for row in rows_of(table)] == list(range(40_000))
 
 
@@ -113,9 +115,9 @@ def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path)
             "-m", "kctl", "export", "--spark", "--master", cluster.url, tmp_path / "logs",
             "--file-size", "8k", "--out", table,
         )  # fmt: skip
-        wait_for(lambda: len(list(table.glob("_kctl/tmp/*"))) >= 4, process)
+        wait_for(lambda: len(list(table.glob("_kctl/tmp/*"))) >= 4, process, tmp_path)
         killed = spark_cluster.kill_an_executor(cluster.url)
-        assert process.wait() == 0, process.stderr.read()
+        assert process.wait() == 0, (tmp_path / "stderr").read_text()
     assert killed
     assert [row[2] for row in rows_of(table)] == list(range(60_000))
 
@@ -126,7 +128,7 @@ def test_stream_killed_again_and_again_is_the_log(start, tmp_path):
     end = 1000
     for _ in range(KILLS):
         process = start("-c", STREAM, tmp_path)
-        assert process.stdout.readline() == "running\n", process.stderr.read()
+        assert process.stdout.readline() == "running\n", (tmp_path / "stderr").read_text()
         for _ in range(3):
             time.sleep(rng.random())
             append(tmp_path, end, 500)
@@ -134,7 +136,7 @@ def test_stream_killed_again_and_again_is_the_log(start, tmp_path):
         time.sleep(3 * rng.random())
         kill_all(process)
     last = start("-c", STREAM, tmp_path, "to the end")
-    assert last.wait() == 0, last.stderr.read()
+    assert last.wait() == 0, (tmp_path / "stderr").read_text()
     assert sorted(offsets_of_the_sink(tmp_path / "sink")) == list(range(end))
 
 
