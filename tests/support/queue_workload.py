@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kctl.testing.queue_checker import History, Outcome, Reader, Seen, Write
 
@@ -100,17 +100,24 @@ class QueueWorkload:
         number = 0
         while not self._stopping.is_set():
             for _ in range(WRITES_PER_TURN):
-                write = self._new_write(name, number, chance)
-                producer.produce(
-                    self._topic,
-                    write.value,
-                    partition=write.partition,
-                    on_delivery=self._told(write),
-                )
+                self._produce_plainly(producer, self._new_write(name, number, chance))
                 number += 1
             producer.poll(0)
             self._stopping.wait(PAUSE_S)
         producer.flush(4 * TIMEOUT_S)
+
+    def _produce_plainly(self, producer, write):
+        told = self._told(write)
+        while True:
+            try:
+                return producer.produce(
+                    self._topic, write.value, partition=write.partition, on_delivery=told
+                )
+            except KafkaException as error:
+                # Of a broker that has just started, and was told of no topic yet.
+                if error.args[0].code() != KafkaError._UNKNOWN_TOPIC or self._stopping.is_set():
+                    raise
+            producer.poll(PAUSE_S)
 
     def _told(self, write):
         """What becomes of a write outside transactions."""
@@ -202,15 +209,22 @@ class QueueWorkload:
             self._poll(consumer, reader)
             positions = {it.partition: it.offset for it in consumer.position(consumer.assignment())}
             # Behind the last record there may be a marker, which moves the position too.
-            if all(positions[n] >= end for n, end in ends.items()):
+            if all(max(positions[n], 0) >= end for n, end in ends.items()):
                 break
         else:
             raise AssertionError(f"{reader.name} came to {positions} of {ends}")
         consumer.close()
 
     def _end(self, consumer, number):
-        end = consumer.get_watermark_offsets(TopicPartition(self._topic, number), TIMEOUT_S)[1]
-        return max(end, 0)
+        """Asked again while the answer is that another broker leads."""
+        place, deadline = TopicPartition(self._topic, number), time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return consumer.get_watermark_offsets(place, TIMEOUT_S)[1]
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_S)
 
 
 def retried(call):

@@ -14,8 +14,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kctl.protocol.messages.metadata import MetadataRequest
 from tests.support import apache_kafka, power_cut, zookeeper
 from tests.support.apache_kafka import ApacheBroker
+from tests.support.broker_client import BrokerClient
 from tests.support.kctl_process import KctlBroker
 from tests.support.power_cut import CutError, PowerCutFileSystem
 from tests.torture.hosts import STORE, Network, OneAddress, why_no_network
@@ -46,7 +48,7 @@ def until(condition, what, patience_s=PATIENCE_S):
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"never came to be: {what}"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 class Machine:
@@ -169,7 +171,8 @@ class System:
         self._directory = directory
         self._disks = disks
         self._stack = ExitStack()
-        self._settings = self._settings_of(durable)
+        self._is_durable = durable
+        self._settings = self._settings_of()
         try:
             self._build()
             self._start(chance)
@@ -177,11 +180,11 @@ class System:
             self.close()
             raise
 
-    def _settings_of(self, durable):
+    def _settings_of(self):
         several = len(SYSTEMS[self.kind]) > 1
         return {
             **SETTINGS,
-            **(DURABLE if durable else {}),
+            **(DURABLE if self._is_durable else {}),
             "zookeeper.session.timeout.ms": str(self.session_ms),
             "min.insync.replicas": "2" if several else "1",
             "offsets.topic.replication.factor": "3" if several else "1",
@@ -224,6 +227,7 @@ class System:
         else:
             settings["broker.id"] = str(number)
             words = [word for it in settings.items() for word in ("-c", "=".join(it))]
+            words += ["--durable"] if self._is_durable else []
             if self.zookeeper:
                 words += ["--zookeeper", self.zookeeper.address]
             server = KctlBroker(home, *words, port=port, **where)
@@ -263,29 +267,33 @@ class System:
             return None
 
     def until_in_sync(self, patience_s=PATIENCE_S):
-        """All replicas of all topics that are there, the internal ones too."""
+        """Each broker says that all replicas of all topics are in sync, the internal ones too."""
         lagging = []
 
         def nobody_lags():
-            lagging[:] = self._lagging()
+            lagging[:] = [words for it in self.machines.values() for words in self._lagging(it)]
             return not lagging
 
         until(nobody_lags, lagging, patience_s)
 
-    def _lagging(self):
-        """In words, what keeps the cluster from being whole."""
-        found = self.metadata()
-        if found is None:
-            return ["nobody answers"]
-        if len(found.brokers) < len(self.machines):
-            return [f"brokers {sorted(found.brokers)}"]
+    def _lagging(self, machine):
+        """In words, what keeps the cluster from being whole, as a broker sees it."""
+        try:
+            with BrokerClient(machine.server.address) as client:
+                found = client.ask(MetadataRequest(topics=None), 8)
+        except (OSError, ConnectionError) as error:
+            return [f"broker {machine.broker_id}: {error}"]
         lagging = [
-            f"{topic}-{number}: leader {it.leader}, in sync {it.isrs}"
-            for topic, metadata in sorted(found.topics.items())
-            for number, it in metadata.partitions.items()
-            if it.leader not in self.machines or len(it.isrs) < len(self.machines)
+            f"broker {machine.broker_id}: {topic.name}-{it.partition_index} is led by "
+            f"{it.leader_id}, in sync {it.isr_nodes}"
+            for topic in found.topics
+            for it in topic.partitions
+            if it.leader_id not in self.machines or len(it.isr_nodes) < len(self.machines)
         ]
-        return lagging + [f"no {it}" for it in self.topics if it not in found.topics]
+        if len(found.brokers) < len(self.machines):
+            lagging.append(f"broker {machine.broker_id} knows of {len(found.brokers)}")
+        there = {topic.name for topic in found.topics}
+        return lagging + [f"no topic {it}" for it in self.topics if it not in there]
 
     def leader(self, chance):
         """The machine that leads a partition drawn; any that is up where that is not known."""
@@ -301,10 +309,12 @@ class System:
         return self._this_or_any(found.controller_id if found else -1, chance)
 
     def _this_or_any(self, broker_id, chance):
+        if not any(it.is_up() for it in self.machines.values()):
+            self.heal()
         machine = self.machines.get(broker_id)
         if machine is not None and machine.is_up():
             return machine
-        return chance.choice([it for it in self.machines.values() if it.is_up()] or [None])
+        return chance.choice([it for it in self.machines.values() if it.is_up()])
 
     def others(self, machine):
         return [it for it in self.machines.values() if it is not machine]
