@@ -9,14 +9,16 @@ After every event, of the broker whose event it was:
 - nobody obeys an order of an epoch that was over before it registered (KIP-380);
 - leader epochs, log starts and high watermarks only rise while the process lives;
 - up to its high watermark a replica has what the ledger has, byte for byte (by header and CRC);
-- a leader's ISR is part of its assignment; a log begins behind nothing that is not committed;
+- a leader's ISR is part of its assignment, and its followers have what it believes they have;
+- a log begins behind nothing that is not committed;
 - what a leader commits of an idempotent producer has no gap, no duplicate and no other order;
 - a replica begins empty: nothing of a deleted topic comes back under its name.
 After every write to the store:
 - leader epochs, controller epochs and assignments' ISRs are as they must be;
 - every live replica of the ISR has all that was committed, byte for byte (StrongIsr);
 - a leader of the epoch in the store counts with the whole ISR that is there (KIP-497);
-- nobody leads who was not in sync, but where the operator allows unclean elections.
+- nobody leads who was not in sync, but where the operator allows unclean elections; and only who
+  leads lets others into the ISR, a new epoch does not.
 
 An unclean election begins a new ledger. Replicas that have not heard of it are left out (they may
 lead on and commit what is lost by order); each comes back once it agrees with the new ledger, and
@@ -25,7 +27,7 @@ in the ISR only then. Nothing is asked of a topic that is to be deleted.
 kafka-specification: WeakIsr, StrongIsr, LeaderInIsr; Kafka 2.7: KIP-101, KIP-279, KIP-320, KIP-497.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
@@ -60,6 +62,8 @@ class _Replica:
     first_epoch: int = 0
     # Up to here its log is known to have what the ledger has.
     checked_end: int = 0
+    # What it believes its followers to have, as far as that was checked.
+    believed: dict[int, int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -291,6 +295,7 @@ class Invariants:
             or before.leader_epoch != now.leader_epoch
         )
         if is_new:
+            replica.believed.clear()
             leaders = self._leaders.setdefault(key, {})
             known = leaders.setdefault(now.leader_epoch, broker.broker_id)
             if known != broker.broker_id:
@@ -310,6 +315,32 @@ class Invariants:
         if not set(now.isr) <= set(partition.assignment):
             self._fail(broker, key, f"ISR {now.isr} is not part of {partition.assignment}")
         self._check_counts(broker, key, partition)
+        if now.leader_epoch == self._store_epochs.get(key):
+            self._check_beliefs(broker, key, partition, now.log, replica)
+
+    def _check_beliefs(
+        self, broker: SimBroker, key: Key, partition: Partition, log: UnifiedLog, replica: _Replica
+    ) -> None:
+        """A follower that fetches is where the leader takes it to be: the last epoch that it has
+        reaches as far in the leader's log."""
+        for broker_id, follower in partition.followers.items():
+            end_offset = min(follower.log_end_offset, log.log_end_offset)
+            if end_offset <= replica.believed.get(broker_id, log.log_start_offset):
+                continue
+            replica.believed[broker_id] = end_offset
+            theirs = partition_of(self._cluster.brokers[broker_id], key)
+            if theirs is None or theirs.log is None or theirs.log.log_end_offset > end_offset:
+                continue
+            epoch = theirs.log.latest_epoch
+            found = log.end_offset_for_epoch(epoch)
+            is_same = found is not None and found[0] == epoch and found[1] >= end_offset
+            if theirs.log.log_end_offset < end_offset or not is_same:
+                self._fail(
+                    broker,
+                    key,
+                    f"believes that broker {broker_id} has all up to {end_offset}; it has epoch"
+                    f" {epoch} up to {theirs.log.log_end_offset}, where here is {found}",
+                )
 
     def _check_counts(self, broker: SimBroker, key: Key, partition: Partition) -> None:
         """A leader waits for everybody who is in sync, as long as it leads (KIP-497)."""
@@ -462,8 +493,11 @@ class Invariants:
             ends = self._epoch_ends.setdefault(key, {})
             ends.update(dict.fromkeys(range(epoch, state.leader_epoch), node.mzxid))
         ledger = self.ledgers.get(key)
-        if state.leader != NO_LEADER and state.leader not in self.isrs.get(key, isr):
+        before = self.isrs.get(key, isr)
+        if state.leader != NO_LEADER and state.leader not in before:
             self._elected_uncleanly(tp, ledger, state.leader, state.leader_epoch)
+        elif not is_same and not set(isr) <= set(before):
+            self._cluster.fail(f"{tp}: ISR {before} became {isr} with another epoch")
         self._store_epochs[key] = state.leader_epoch
         self.isrs[key] = isr
         self.leaders[key] = state.leader
