@@ -217,7 +217,7 @@ class TransactionalWorkload:
                 self.unfinished[instance.name] = f"transaction {turn}"
                 await self._transact(instance, producer, f"{instance.name} transaction {turn}")
                 self.unfinished.pop(instance.name, None)
-                await instance.sleep(instance.entropy.between(1, 4 * PAUSE_MS))
+                await instance.sleep(instance.entropy.between(1, PAUSE_MS))
         except FencedError:
             self._end_fenced(instance)
 
