@@ -6,7 +6,7 @@ in which they became due; equal deadlines fire in the order in which they were s
 deadline, sequence), so that the same inputs give the same run.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kctl.runtime.future import Future, Task
@@ -52,4 +52,9 @@ class Scheduler(Protocol):
     def background(self, job: Callable[[], T]) -> Future[T]:
         """Run `job` off the loop (fsync, cleaning, file deletion); its result or exception
         arrives through the Future, on the loop. Jobs of one node run in the order given."""
+        ...
+
+    def background_all(self, jobs: Sequence[Callable[[], object]]) -> Future[None]:
+        """Run `jobs`, which catch their own errors, off the loop and side by side, in any order;
+        done when all are. Together they are one job of `background`'s order."""
         ...

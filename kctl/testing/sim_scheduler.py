@@ -16,7 +16,7 @@ runs next does not depend on it.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -211,6 +211,16 @@ class NodeScheduler:
         self._busy_until_us = start_us + 1
         self.world.add_timer(start_us, self, self._run_job, (job, future))
         return future
+
+    def background_all(self, jobs: Sequence[Callable[[], object]]) -> Future[None]:
+        """The same for jobs that threads would run side by side: in any order."""
+        waiting = list(jobs)
+
+        def run() -> None:
+            while waiting:
+                waiting.pop(self._entropy.random_below(len(waiting)))()
+
+        return self.background(run)
 
     def _run_job(self, job: Callable[[], Any], future: Future[Any]) -> None:
         try:

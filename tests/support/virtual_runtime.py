@@ -74,6 +74,15 @@ class VirtualScheduler:
         self.call_soon(run)
         return future
 
+    def background_all(self, jobs):
+        """The jobs in their order, as one."""
+
+        def run():
+            for job in jobs:
+                job()
+
+        return self.background(run)
+
     @property
     def timer_count(self):
         return sum(timer.callback is not None for _, _, timer in self._timers)

@@ -1,14 +1,16 @@
 """GroupCommit: whoever wants a log to be durable waits for a flush that many share.
 
 What is asked for while a flush runs is served together by the next one, so the disk decides how
-many share an fsync. The files are named on the loop, fsynced in `scheduler.background`, and what
-that made durable is noted on the loop again.
+many share an fsync. The files are named on the loop, fsynced in the background, several logs side by
+side, and what that made durable is noted on the loop again.
 
 A failed fsync is final: nobody knows what is on the disk then, so `on_failure` takes the log
 directory offline and nothing in it is tried again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from kctl.broker.log.local_log import FlushJob
@@ -19,6 +21,40 @@ from kctl.runtime.scheduler import Scheduler
 
 # Logs flushed together; each keeps files open meanwhile.
 LOGS_PER_FLUSH_MAX = 256
+
+
+@dataclass(slots=True)
+class Flushed:
+    """What became of logs that were flushed together."""
+
+    jobs: list[tuple[UnifiedLog, FlushJob]]
+    failed: list[tuple[UnifiedLog, StorageError]]
+
+
+def flush_together(
+    scheduler: Scheduler,
+    logs: Iterable[UnifiedLog],
+    prepare: Callable[[UnifiedLog], FlushJob],
+) -> Future[Flushed]:
+    """Run the jobs that `prepare` makes of `logs` side by side; the caller completes them."""
+    flushed = Flushed([], [])
+    for log in logs:
+        try:
+            flushed.jobs.append((log, prepare(log)))
+        except StorageError as error:
+            flushed.failed.append((log, error))
+
+    def run(log: UnifiedLog, job: FlushJob) -> None:
+        try:
+            job.run()
+        except StorageError as error:
+            flushed.failed.append((log, error))
+
+    answer = scheduler.future()
+    running = scheduler.background_all([partial(run, log, job) for log, job in flushed.jobs])
+    running.add_done_callback(lambda _: answer.set_result(flushed))
+    return answer
+
 
 # Logs to be flushed, and the Future of whoever waits for each.
 _Waiting = dict[UnifiedLog, Future[None]]
@@ -59,39 +95,21 @@ class GroupCommit:
         batch = dict(islice(self._waiting.items(), LOGS_PER_FLUSH_MAX))
         for log in batch:
             del self._waiting[log]
-        jobs: list[tuple[UnifiedLog, FlushJob]] = []
-        failed: list[tuple[UnifiedLog, StorageError]] = []
-        for log in batch:
-            try:
-                if not log.is_closed:
-                    jobs.append((log, log.prepare_flush()))
-            except StorageError as error:
-                failed.append((log, error))
+        logs = [log for log in batch if not log.is_closed]
 
-        def run() -> None:
-            for log, job in jobs:
-                try:
-                    job.run()
-                except StorageError as error:
-                    failed.append((log, error))
+        def done(flushed: Future[Flushed]) -> None:
+            self._finish(batch, flushed.result())
 
-        def done(_: Future[None]) -> None:
-            # A log that was deleted meanwhile has taken its directory along.
-            kept = [(log, error) for log, error in failed if not self._is_deleted(log)]
-            self._finish(batch, jobs, kept)
+        flush_together(self._scheduler, logs, UnifiedLog.prepare_flush).add_done_callback(done)
 
-        self._scheduler.background(run).add_done_callback(done)
-
-    def _finish(
-        self,
-        batch: _Waiting,
-        jobs: Sequence[tuple[UnifiedLog, FlushJob]],
-        failed: Sequence[tuple[UnifiedLog, StorageError]],
-    ) -> None:
-        errors = {log.log_directory: error for log, error in reversed(failed)}
+    def _finish(self, batch: _Waiting, flushed: Flushed) -> None:
+        # A log that was deleted meanwhile has taken its directory along.
+        errors = {
+            log.log_directory: error for log, error in flushed.failed if not self._is_deleted(log)
+        }
         for log_dir, error in errors.items():
             self._on_failure(log_dir, str(error))
-        for log, job in jobs:
+        for log, job in flushed.jobs:
             if log.log_directory not in errors and not log.is_closed:
                 log.complete_flush(job)
         for log, future in batch.items():

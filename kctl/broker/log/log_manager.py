@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from kctl.broker.log.checkpoints import Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
-from kctl.broker.log.group_commit import GroupCommit
+from kctl.broker.log.group_commit import LOGS_PER_FLUSH_MAX, GroupCommit, flush_together
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
@@ -518,16 +518,22 @@ class LogManager:
         await self.cleaner.stop()
         # Jobs run in order: after this one nothing is under way.
         await self._scheduler.background(lambda: None)
-        for log in [*self.all_logs(), *self.futures.all()]:
-            if log.log_directory in self.live_log_dirs:
-                try:
-                    log.close()
-                except StorageError as error:
-                    self.handle_log_dir_failure(log.log_directory, str(error))
+        logs = [log for log in (*self.all_logs(), *self.futures.all()) if not log.is_closed]
+        for start in range(0, len(logs), LOGS_PER_FLUSH_MAX):
+            await self._close_logs(logs[start : start + LOGS_PER_FLUSH_MAX])
         for path, directory in self._directories.items():
             if path in self.live_log_dirs:
                 self._close_directory(directory)
             directory.release()
+
+    async def _close_logs(self, logs: Sequence[UnifiedLog]) -> None:
+        live = [log for log in logs if log.log_directory in self.live_log_dirs]
+        flushed = await flush_together(self._scheduler, live, UnifiedLog.prepare_close)
+        for log, error in flushed.failed:
+            self.handle_log_dir_failure(log.log_directory, str(error))
+        for log, job in flushed.jobs:
+            if log.log_directory in self.live_log_dirs:
+                log.complete_close(job)
 
     def _close_directory(self, directory: LogDirectory) -> None:
         try:

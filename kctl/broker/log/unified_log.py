@@ -412,10 +412,7 @@ class UnifiedLog:
         return offset > before and self.update_high_watermark(offset) > before
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start offset (DeleteRecords, or what the leader says); whether it rose.
-
-        ApiError (OFFSET_OUT_OF_RANGE) beyond the high watermark.
-        """
+        """Raise the log start offset; ApiError (OFFSET_OUT_OF_RANGE) beyond the high watermark."""
         if offset > self.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -450,10 +447,9 @@ class UnifiedLog:
         segment = self._local.roll(now_ms, expected_offset)
         if segment is not before:
             # Recovery of the new segment then needs no batch of the old ones.
-            self._producers.map_end_offset = max(
-                self._producers.map_end_offset, segment.base_offset
-            )
-            self._producers.take_snapshot()
+            producers = self._producers
+            producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
+            producers.take_snapshot()
             if self.on_rolled is not None:
                 self.on_rolled(self)
         return segment
@@ -558,8 +554,7 @@ class UnifiedLog:
         return self._local.truncations
 
     def recovery_point_saved(self, truncations: int) -> None:
-        """A checkpoint made after so many truncations is on the disk: drop what it makes
-        needless."""
+        """A checkpoint made after so many truncations is on the disk: drop what it replaces."""
         if truncations == self._local.truncations and self._local.has_announced:
             self._local.withdraw()
         self._delete_old_snapshots()
@@ -569,19 +564,24 @@ class UnifiedLog:
         segments = self._local.segments
         before_active = segments.lower(segments.active.base_offset) or segments.active
         before_recovery = segments.lower(self._local.recovery_point)
-        needed = before_active.base_offset
-        if before_recovery is not None:
-            needed = min(needed, before_recovery.base_offset)
-        self._producers.delete_snapshots_before(needed)
+        needed = [it.base_offset for it in (before_active, before_recovery) if it is not None]
+        self._producers.delete_snapshots_before(min(needed))
 
     def close(self) -> None:
         """Save indexes and producers, make all durable, close the files."""
-        if self.is_closed:
-            return
+        if not self.is_closed:
+            job = self.prepare_close()
+            job.run()
+            self.complete_close(job)
+
+    def prepare_close(self) -> FlushJob:
+        """Save indexes and producers; a job that makes all durable, then `complete_close`."""
         self._producers.take_snapshot()
         self._local.complete_indexes()
-        job = self.prepare_flush(is_closing=True)
-        job.run()
+        return self.prepare_flush(is_closing=True)
+
+    def complete_close(self, job: FlushJob) -> None:
+        """The job has run without an error, and nothing was appended since: close the files."""
         self.complete_flush(job)
         self._local.close()
         self.is_closed = True

@@ -22,7 +22,8 @@ import os
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.runtime.clock import Clock
@@ -150,14 +151,21 @@ class RealScheduler:
 
     def background(self, job: Callable[[], T]) -> Future[T]:
         """Run `job` on the background thread, after those given before it."""
+        future: Future[T] = Future(self.call_soon)
+        self._jobs_pending += 1
+        self._background_thread().submit(lambda: self._run_job(job, future))
+        return future
+
+    def background_all(self, jobs: Sequence[Callable[[], object]]) -> Future[None]:
+        """Run `jobs` side by side, as one job of the background thread."""
+        return self.background(partial(self._background_thread().run_side_by_side, jobs))
+
+    def _background_thread(self) -> "BackgroundThread":
         if self._background is None:
             from kctl.runtime.real.background import BackgroundThread
 
             self._background = BackgroundThread()
-        future: Future[T] = Future(self.call_soon)
-        self._jobs_pending += 1
-        self._background.submit(lambda: self._run_job(job, future))
-        return future
+        return self._background
 
     def run_aside(self, job: Callable[[], T], name: str) -> Future[T]:
         """Run `job`, which may block for long, on a thread of its own."""
