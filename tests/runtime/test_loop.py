@@ -105,6 +105,23 @@ def test_background_jobs_run_off_the_loop_in_the_order_given(loop):
     assert seen == [(number, True) for number in range(10)]
 
 
+def test_jobs_given_together_run_side_by_side_and_in_their_turn(loop):
+    together = threading.Barrier(4, timeout=30)
+    seen = []
+
+    def job():
+        together.wait()
+        seen.append("together")
+
+    loop.scheduler.background(lambda: seen.append("before"))
+    # Nobody gets past the barrier alone; more jobs than threads take turns.
+    done = loop.scheduler.background_all([job] * 4 + [lambda: seen.append("together")] * 50)
+    loop.scheduler.background(lambda: seen.append("after"))
+    loop.wait(loop.scheduler.background_all([]))
+    assert done.done
+    assert seen == ["before", *["together"] * 54, "after"]
+
+
 def test_the_error_of_a_background_job_comes_through_its_future(loop):
     with pytest.raises(ZeroDivisionError):
         loop.wait(loop.scheduler.background(lambda: 1 // 0))
