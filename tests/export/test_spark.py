@@ -89,6 +89,7 @@ def test_one_frame_filtered_twice_is_right_both_times(spark, orders):
     low, high = frame.filter("offset < 5"), frame.filter("offset >= 195")
     assert low.union(high).count() == 10
     assert low.count() == high.count() == 5
+    assert frame.count() == 200
 
 
 def test_stream_stopped_and_started_again_has_every_row_once(spark, orders, tmp_path):
