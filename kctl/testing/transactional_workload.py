@@ -330,6 +330,8 @@ class TransactionalWorkload:
         try:
             writes = await self._write_copies(instance, producer, source, found.seen)
             await self._commit_offsets(producer, member, {source: end})
+            if instance.entropy.chance(self.plan.abort // 2):
+                raise MustAbortError
             await self._commit(producer, writes)
         except MustAbortError:
             await self._abort(producer, is_error=True)

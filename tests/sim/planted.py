@@ -1,14 +1,6 @@
-"""The resurrection list: known bugs of replicated logs, each planted in the real code by replacing
-one function. `plant(name, patch)` puts one in; `patch(owner, name, value)` is pytest's
-`monkeypatch.setattr`, or anything that undoes it afterwards.
+"""Known bugs of replicated logs, each planted in the real code; see `resurrection`."""
 
-Each has the first seed that saw it when it was last looked for:
-`python -m tests.sim.planted [NAME ...]` does so.
-"""
-
-import sys
 from dataclasses import replace
-from multiprocessing import get_context
 
 from kctl.broker.controller import elections, isr_changes
 from kctl.broker.controller.reassignment import Reassignment
@@ -29,32 +21,13 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.model import LeaderAndIsr
 from kctl.store.topic_registry import TopicRegistry
-from kctl.testing.simulation import Plan, Simulation
-
-SEEDS_MAX = 1_000
-# Name -> (bug, a seed that sees it, what puts it in).
-PLANTED = {}
-
-
-def planted(bug_id, seed):
-    """Enter a planter under its own name; its docstring says what the bug is."""
-
-    def enter(planter):
-        PLANTED[planter.__name__] = (bug_id, seed, planter)
-        return planter
-
-    return enter
-
-
-def plant(name, patch):
-    """Put one bug in."""
-    PLANTED[name][2](patch)
-
+from kctl.testing.simulation import Plan
+from tests.sim.resurrection import SEEDS_MAX, planted
 
 # --- truncation ----------------------------------------------------------------------------------
 
 
-@planted("before KIP-101", 7)
+@planted("before KIP-101", 3)
 def truncates_to_the_high_watermark(patch):
     """A new follower cuts its log at its own high watermark, which may be behind."""
 
@@ -67,7 +40,7 @@ def truncates_to_the_high_watermark(patch):
     patch(ReplicaFetcher, "add", add)
 
 
-@planted("KIP-101", 0)
+@planted("KIP-101", 2)
 def never_truncates(patch):
     """A follower goes on from its own end, whatever its leader has."""
     patch(replica_fetcher, "common_end", lambda log, _epoch, _offset: (log.log_end_offset, True))
@@ -75,7 +48,7 @@ def never_truncates(patch):
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-279", 1)
+@planted("KIP-279", 2)
 def truncates_once_by_the_leaders_answer(patch):
     """The follower cuts where the leader's older epoch ends, though it never had that epoch, and
     takes its log for the leader's."""
@@ -89,7 +62,7 @@ def truncates_once_by_the_leaders_answer(patch):
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-595", 1)
+@planted("KIP-595", 2)
 def leader_does_not_look_for_divergence(patch):
     """The leader serves a follower whose last epoch it never had."""
     patch(Partition, "find_divergence", lambda *_, **__: None)
@@ -109,13 +82,13 @@ def takes_the_high_watermark_before_truncating(patch):
     patch(ReplicaFetcher, "_on_fetched", on_fetched)
 
 
-@planted("KAFKA-10706", 1)
+@planted("KAFKA-10706", 3)
 def epochs_survive_truncation(patch):
     """The epochs of records that were cut off stay known."""
     patch(LeaderEpochFileCache, "truncate_from_end", lambda *_: None)
 
 
-@planted("KAFKA-6361", 1)
+@planted("KAFKA-6361", 3)
 def stale_answers_count(patch):
     """What a leader answered to a question that is not asked any more is appended or cut."""
     patch(ReplicaFetcher, "_current", lambda self, tp: self._partitions.get(tp))
@@ -145,7 +118,7 @@ def old_leader_epochs_are_obeyed(patch):
     patch(Leadership, "refusal", lambda *_: 0)
 
 
-@planted("KIP-320", 999)
+@planted("KIP-320", SEEDS_MAX)
 def other_leader_epochs_are_served(patch):
     """A leader takes a fetch of a follower that follows another epoch for its own follower's. With
     protocol 2.6: from 2.7 on a fetch tells the last epoch that it has, which finds the same."""
@@ -170,7 +143,7 @@ def orders_for_an_earlier_registration_are_obeyed(patch):
     patch(Leadership, "refusal", lambda self, epoch, _: original(self, epoch, -1))
 
 
-@planted("KIP-497 (late answers)", 999)
+@planted("KIP-497 (late answers)", SEEDS_MAX)
 def isr_answers_of_older_states_count(patch):
     """A leader takes the ISR that the controller agreed to, for whatever epoch and state."""
 
@@ -183,7 +156,7 @@ def isr_answers_of_older_states_count(patch):
     patch(Partition, "isr_altered", isr_altered)
 
 
-@planted("KIP-497 (versions of states)", 999)
+@planted("KIP-497 (versions of states)", SEEDS_MAX)
 def partition_states_are_overwritten(patch):
     """The controller writes a partition's state whatever its version is by then. With protocol
     2.6: from 2.7 on nobody else writes it, and the epoch's version fences other controllers."""
@@ -541,33 +514,3 @@ def a_crash_counts_as_a_clean_stop(patch):
 
     original = LogLoader.__init__
     patch(LogLoader, "__init__", init)
-
-
-# --- looking for them ----------------------------------------------------------------------------
-
-
-def first_seed(name, seeds_max=SEEDS_MAX):
-    """(seed, violation) of the first seed that sees a planted bug; (None, "") if none does.
-    The bug stays planted: for a process of its own."""
-    plant(name, setattr)
-    for seed in range(seeds_max):
-        violation = Simulation(seed, has_transactions=False).run().violation
-        if violation is not None:
-            return seed, violation
-    return None, ""
-
-
-def _look(name):
-    return name, *first_seed(name)
-
-
-def look_for(names, jobs):
-    """(name, seed, violation) of each, as they are found; each in a process of its own."""
-    with get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
-        yield from pool.imap_unordered(_look, names, chunksize=1)
-
-
-if __name__ == "__main__":
-    for found, seed, violation in look_for(sys.argv[1:] or list(PLANTED), jobs=2):
-        sys.stdout.write(f"{found:45} {PLANTED[found][0]:32} seed {seed}: {violation[:120]}\n")
-        sys.stdout.flush()
