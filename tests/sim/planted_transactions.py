@@ -42,7 +42,7 @@ def what_is_not_known_yet_is_deleted(patch):
     patch(TopicRegistry, "topic_stays", topic_stays)
 
 
-@planted("KIP-98 (completion)", 999)
+@planted("KIP-98 (completion)", 16)
 def complete_with_the_first_marker(patch):
     """A transaction is complete when one partition has its marker."""
 

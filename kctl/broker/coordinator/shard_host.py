@@ -155,6 +155,8 @@ class ShardHost(Generic[S]):
         # In the log but not settled, in order.
         self._in_flight: dict[int, list[Write]] = {}
         self._batch_number = 0
+        # Batches that failed, as far as the shard was told: what timed out may yet be committed.
+        self.failed_batches = 0
         self._timer: Timer | None = None
         self._timer_ms = NEVER
 
@@ -352,7 +354,9 @@ class ShardHost(Generic[S]):
         writes = self._in_flight.pop(number, None)
         if writes is None:
             return  # closed meanwhile
-        if code == 0:
+        if code != 0:
+            self.failed_batches += 1
+        else:
             record_offset = base_offset
             replay = self.shard.replay
             for write in writes:
