@@ -220,6 +220,7 @@ class System:
         port = PORT if where["prefix"] else apache_kafka.free_port()
         if self.kind == "X" and number >= APACHE:
             settings.setdefault("log.dirs", f"{home}/data/logs")
+            settings["zookeeper.connection.timeout.ms"] = str(1000 * PATIENCE_S)
             address = self.zookeeper.address
             server = ApacheBroker(
                 home, address, broker_id=number, settings=settings, port=port, **where
