@@ -213,7 +213,7 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
     damage = classify_damage(segment.records, progress.position, progress.next_offset)
     is_rot = damage.kind is DamageKind.ROT or progress.next_offset < trusted_end
     if damage.kind is DamageKind.TORN_TAIL and not is_rot:
-        if _has_wrong_length(segment, progress.position):
+        if _has_wrong_length(segment, progress):
             progress.complaint = "the batch is whole, but its length is wrong"
             is_rot = True
         elif not is_last:
@@ -229,16 +229,19 @@ def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end
     return segment.cut(progress.position)
 
 
-def _has_wrong_length(segment: LogSegment, position: int) -> bool:
+def _has_wrong_length(segment: LogSegment, progress: _Progress) -> bool:
     """Whether all that is left is one batch, and only its length, which no checksum covers, says
-    otherwise. No crash leaves that."""
+    otherwise. No crash leaves that, unless the sector that ends behind the length was lost."""
+    position = progress.position
     left = segment.size - position
     if not RECORD_BATCH_OVERHEAD <= left <= WHOLE_BATCH_BYTES_MAX:
         return False
     data = bytearray(segment.records.file.pread(left, position))
     base_offset, length = PREFIX.unpack_from(data)
     PREFIX.pack_into(data, 0, base_offset, left - LOG_OVERHEAD)
-    return length != left - LOG_OVERHEAD and RecordBatch(data).is_crc_valid()
+    if length == left - LOG_OVERHEAD or not RecordBatch(data).is_crc_valid():
+        return False
+    return not has_lost_sector(segment.records, position, segment.size, progress.next_offset)
 
 
 def _is_torn(segment: LogSegment, progress: _Progress) -> bool:

@@ -201,6 +201,21 @@ def test_last_batch_of_which_only_the_length_is_wrong_is_not_cut(world, director
         world.log()
 
 
+def test_a_batch_whose_length_ended_a_lost_sector_is_torn(world, directory):
+    """Found by simulation: the power went when the sectors behind it were on the disk already."""
+    log = world.log()
+    append(log, b"x" * 429)
+    assert log.size == 512 - 12
+    append(log, b"y" * 100)
+    world.crash()
+    data = bytearray((directory / LOG).read_bytes())
+    data[500:512] = bytes(12)
+    (directory / LOG).write_bytes(data)
+    world.start()
+    assert values_of(world.log()) == [(0, b"x" * 429)]
+    assert world.log().size == 500
+
+
 def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(world, directory):
     other = world.log(TopicPartition("other", 0))
     append(other, b"fine")
