@@ -331,7 +331,14 @@ class Invariants:
             theirs = partition_of(self._cluster.brokers[broker_id], key)
             if theirs is None or theirs.log is None or theirs.log.log_end_offset > end_offset:
                 continue
+            if theirs.log.log_start_offset == end_offset:
+                # It has nothing: it began where another leader's log did, which had been cut.
+                continue
             epoch = theirs.log.latest_epoch
+            older = theirs.log.end_offset_for_epoch(epoch - 1)
+            if older is not None and older[1] >= end_offset:
+                # It led in the latest one, and wrote nothing.
+                epoch = older[0]
             found = log.end_offset_for_epoch(epoch)
             is_same = found is not None and found[0] == epoch and found[1] >= end_offset
             if theirs.log.log_end_offset < end_offset or not is_same:
