@@ -142,7 +142,8 @@ def run(
         for step in steps:
             found = step(cluster, client)
             for name, value in found.items():
-                print(f"  {kind.title}: {name}: {value:.3f}", file=sys.stderr, flush=True)  # noqa: T201
+                words = f"  {kind.title}: {name}: {value:.3f}"
+                print(words, file=sys.stderr, flush=True)  # noqa: T201
             figures |= found
     return figures
 

@@ -6,8 +6,8 @@
 The same records lie in a log directory and are served from a copy of it by Apache Kafka 2.7.2; the
 peer is tuned (minPartitions, fetch sizes). One Spark session (local[2]) does both, in turns, after
 a warm-up; medians of the time and of the processor's time (of Spark and its tasks, not of the
-broker) are printed, with the ratios that count, and what the files take beside the peer's. The JVM's
-start is in none of them.
+broker) are printed, with the ratios that count, and what the files take beside the peer's. The
+JVM's start is in none of them.
 """
 
 import argparse

@@ -95,9 +95,8 @@ def tell_segments(segments: int) -> None:
         exported, rows = measured("export", logs)
         if rows != RECORDS:
             raise SystemExit(f"{rows} rows came out")
-    sys.stdout.write(
-        f"{segments:7} segments: plan {planned:6.3f} s ({splits} splits), export {exported:6.2f} s\n"
-    )
+    words = f"plan {planned:6.3f} s ({splits} splits), export {exported:6.2f} s"
+    sys.stdout.write(f"{segments:7} segments: {words}\n")
 
 
 def tell_plan(segments: int) -> None:

@@ -1,5 +1,5 @@
-"""What the data source reads, from files and from brokers, and what an export writes, is what Spark's
-own Kafka source reads from a broker.
+"""What the data source reads, from files and from brokers, and what an export writes, is what
+Spark's own Kafka source reads from a broker.
 
 Apache Kafka 2.7.2 serves a copy of the golden log directory: topics of the same names are made, so
 it takes the logs that lie there for theirs.

@@ -1,7 +1,7 @@
 """The resurrection list: known bugs, each planted in the real code by replacing one function.
 
 `planted.py` has those of replicated logs, `planted_transactions.py` those of transactions and
-groups. Each has the first seed that saw it when it was last looked for, SEEDS_MAX if none did so far;
+groups. Each has the first seed that saw it when it was last looked for, SEEDS_MAX if none did;
 `python -m tests.sim.resurrection [NAME ...]` does so. A planter takes `patch(owner, name, value)`,
 which is pytest's `monkeypatch.setattr` or anything that undoes it afterwards.
 """

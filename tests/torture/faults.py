@@ -1,5 +1,5 @@
-"""The faults. Each strikes and leaves what it broke as it is: `System.heal` undoes it later, so that
-a second fault can meet the first.
+"""The faults. Each strikes and leaves what it broke as it is: `System.heal` undoes it later, so
+that a second fault can meet the first.
 """
 
 import os

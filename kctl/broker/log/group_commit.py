@@ -1,8 +1,8 @@
 """GroupCommit: whoever wants a log to be durable waits for a flush that many share.
 
 What is asked for while a flush runs is served together by the next one, so the disk decides how
-many share an fsync. The files are named on the loop, fsynced in the background, several logs side by
-side, and what that made durable is noted on the loop again.
+many share an fsync. The files are named on the loop, fsynced in the background, several logs side
+by side, and what that made durable is noted on the loop again.
 
 A failed fsync is final: nobody knows what is on the disk then, so `on_failure` takes the log
 directory offline and nothing in it is tried again.
