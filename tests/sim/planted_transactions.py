@@ -238,7 +238,7 @@ def commits_of_older_generations_count(patch):
     patch(OffsetCommits, "_check", check)
 
 
-@planted("SyncGroup answered early", 999)
+@planted("SyncGroup answered early", 1)
 def assignments_are_told_before_they_are_written(patch):
     """Members get their parts of a generation that a failover may bring again, divided anew."""
 
