@@ -12,6 +12,7 @@ import pytest
 from kctl.export.export import run_here
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, rows_of, write_segment
+from tests.support.spark_session import patiently
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
@@ -105,25 +106,29 @@ def test_stream_stopped_and_started_again_has_every_row_once(spark, orders, tmp_
         finally:
             stream.stop()
 
-    run()
+    patiently(run)
     for round_number in range(3):
         base = 200 + 10 * round_number
         write_segment(RealDisk(), orders, base, [batch_of(base)])
-        run()
+        patiently(run)
     offsets = [row.offset for row in spark.read.parquet(str(tmp_path / "sink")).collect()]
     assert sorted(offsets) == list(range(230))
 
 
 def follow_in_batches(spark, orders, tmp_path, **options):
     """The rows of each batch of a stream that takes what is there now."""
-    stream = (
-        spark.readStream.format("kctl").option("startingOffsets", "earliest").options(**options)
-        .load(str(orders.parent)).writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .option("path", str(tmp_path / "sink")).trigger(availableNow=True).start()
-    )  # fmt: skip
-    stream.awaitTermination()
-    return [progress["numInputRows"] for progress in stream.recentProgress]
+
+    def follow():
+        stream = (
+            spark.readStream.format("kctl").option("startingOffsets", "earliest").options(**options)
+            .load(str(orders.parent)).writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", str(tmp_path / "sink")).trigger(availableNow=True).start()
+        )  # fmt: skip
+        stream.awaitTermination()
+        return [progress["numInputRows"] for progress in stream.recentProgress]
+
+    return patiently(follow)
 
 
 def test_stream_is_limited_by_the_options_of_the_kafka_source(spark, orders, tmp_path):

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from kctl.cli.app import run as kctl
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.export.log_files import rows_of
+from tests.support.spark_session import patiently
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 # Later than now, the time of the markers, as brokers count these too.
@@ -32,7 +33,7 @@ def fill(broker, topic, first, end):
         "bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic,
         "compression.type": "lz4",
     })  # fmt: skip
-    producer.init_transactions(30)
+    producer.init_transactions(300)
     for begin in range(first, end, 50):
         producer.begin_transaction()
         for number in range(begin, begin + 50):
@@ -41,7 +42,7 @@ def fill(broker, topic, first, end):
                 headers=[("n", b"%d" % number)] if number % 2 else None,
             )  # fmt: skip
         producer.flush()
-        producer.commit_transaction(30) if begin % 100 == 0 else producer.abort_transaction(30)
+        producer.commit_transaction(300) if begin % 100 == 0 else producer.abort_transaction(300)
 
 
 def frame(spark, broker, path=None, **options):
@@ -102,14 +103,17 @@ def test_stream_of_brokers_has_every_row_once(spark, broker, tmp_path, limits):
 
 
 def follow(spark, broker, tmp_path, **options):
-    stream = (
+    read = (
         spark.readStream.format("kctl").option("startingOffsets", "earliest")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers).option("subscribe", "orders")
-        .option("kafka.isolation.level", "read_committed").options(**options).load().writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .option("path", str(tmp_path / "sink")).trigger(availableNow=True).start()
+        .option("kafka.isolation.level", "read_committed").options(**options)
     )  # fmt: skip
-    stream.awaitTermination()
+    sink = (
+        read.load().writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .option("path", str(tmp_path / "sink")).trigger(availableNow=True)
+    )  # fmt: skip
+    patiently(lambda: sink.start().awaitTermination())
 
 
 def test_stream_over_a_topic_made_anew_stops(spark, broker, tmp_path):

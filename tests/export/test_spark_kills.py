@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 STREAM = """
 import sys
 from importlib.util import find_spec
-from tests.support.spark_session import local_session
+from tests.support.spark_session import local_session, patiently
 
 with local_session() as spark:
     read = spark.readStream.format("kctl").option("startingOffsets", "earliest")
@@ -32,13 +32,18 @@ with local_session() as spark:
         read = read.option("maxOffsetsPerTrigger", "300")
     sink = read.load(sys.argv[1] + "/logs").writeStream.format("parquet")
     sink = sink.option("checkpointLocation", sys.argv[1] + "/checkpoint")
-    query = sink.option("path", sys.argv[1] + "/sink").trigger(processingTime="0 seconds").start()
-    print("running", flush=True)
-    if len(sys.argv) > 2:
-        query.processAllAvailable()
-        query.stop()
-    else:
-        query.awaitTermination()
+    sink = sink.option("path", sys.argv[1] + "/sink").trigger(processingTime="0 seconds")
+
+    def follow():
+        query = sink.start()
+        print("running", flush=True)
+        if len(sys.argv) > 2:
+            query.processAllAvailable()
+            query.stop()
+        else:
+            query.awaitTermination()
+
+    patiently(follow)
 """
 
 

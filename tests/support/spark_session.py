@@ -1,13 +1,30 @@
 """A Spark session for tests, started as `kctl export --spark` starts it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 SETTINGS = {
     "spark.master": "local[2]", "spark.ui.enabled": "false", "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2",
 }  # fmt: skip
+
+
+T = TypeVar("T")
+_STARTS_MAX = 20
+_NOT_STARTED = "Python worker failed to connect back"
+
+
+def patiently(follow: Callable[[], T]) -> T:
+    """What `follow` returns, which runs a stream to its end: Spark gives the stream's Python ten
+    seconds to start, and a busy machine may not have them; then it is started once more."""
+    for _ in range(_STARTS_MAX - 1):
+        try:
+            return follow()
+        except Exception as error:
+            if _NOT_STARTED not in str(error):
+                raise
+    return follow()
 
 
 @contextmanager
