@@ -172,7 +172,8 @@ class Workload:
                 if self._is_same(key, incarnation):
                     self._check_acknowledged(key, batch, found.base_offset)
                 return True
-            if code in REFUSALS:
+            # Who was deposed and has not heard of it knows nothing of the batches since.
+            if code in REFUSALS and self._led(router, key):
                 if self._is_same(key, incarnation) and not self._may_be_lost(key):
                     self.cluster.fail(
                         f"a batch in order to {key} is refused with {ErrorCode(code).name}"
@@ -185,6 +186,11 @@ class Workload:
         """Whether an answer was about a topic that nobody has asked to delete since."""
         topic = key[0]
         return self.invariants.is_alive(topic) and self.invariants.incarnation(topic) == incarnation
+
+    def _led(self, router: Router, key: Key) -> bool:
+        """Whether the broker that a client takes for the leader is the leader."""
+        leader = router.view.leader(TopicPartition(*key))
+        return leader is not None and leader.broker_id == self.invariants.leaders.get(key)
 
     def _may_be_lost(self, key: Key) -> bool:
         ledger = self.invariants.ledgers.get(key)

@@ -78,18 +78,16 @@ class PowerCutFileSystem:
 
     def cut(self, process: subprocess.Popen[bytes]) -> None:
         """The power is gone, and with it the process."""
-        _stand_still(process)
-        self._shut_down()
-        process.kill()
-        process.wait()
+        cut_power(process, self)
 
     def fail(self, process: subprocess.Popen[bytes]) -> None:
         """The disk fails, and the process lives on: each read and write that reaches it is EIO."""
         _stand_still(process)
-        self._shut_down()
+        self.shut_down()
         process.send_signal(signal.SIGCONT)
 
-    def _shut_down(self) -> None:
+    def shut_down(self) -> None:
+        """No byte reaches it from now on."""
         directory = os.open(self.mount_point, os.O_RDONLY)
         try:
             fcntl.ioctl(directory, FS_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
@@ -100,6 +98,15 @@ class PowerCutFileSystem:
         """The power is back; nobody may use the files meanwhile."""
         self.unmount()
         self.mount()
+
+
+def cut_power(process: subprocess.Popen[bytes], *systems: PowerCutFileSystem) -> None:
+    """The power of all its disks is gone at one moment, and with it the process."""
+    _stand_still(process)
+    for system in systems:
+        system.shut_down()
+    process.kill()
+    process.wait()
 
 
 def _stand_still(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,9 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.support.segment_check import batches_of
 from tests.torture.hosts import CLIENTS, STORE, why_no_network
@@ -194,17 +196,19 @@ def fail_a_log_directory(scene):
     machine = scene.system.leader(scene.chance)
     disk = machine.disks["second"]
     disk.fail(machine.server.process)
-    machine.repairs.append(disk.restore)
+    machine.repairs.insert(0, disk.restore)
 
 
 def fill_the_disk(scene):
     """ENOSPC in one of the leader's two directories."""
     machine = scene.system.leader(scene.chance)
     filler = machine.disks["second"].mount_point / "filler"
-    free = os.statvfs(filler.parent)
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - FREE_BYTES)
-    machine.repairs.append(filler.unlink)
+    # Where the directory has failed already there is nothing to fill.
+    with suppress(OSError):
+        free = os.statvfs(filler.parent)
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - FREE_BYTES)
+    machine.repairs.append(partial(filler.unlink, missing_ok=True))
 
 
 def disturb_clients(scene):

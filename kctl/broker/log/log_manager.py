@@ -358,15 +358,19 @@ class LogManager:
             if tp.topic == topic:
                 log.config = config
 
-    def delete_log(self, topic_partition: TopicPartition) -> None:
+    def delete_log(self, topic_partition: TopicPartition, because: str = "") -> None:
         """Take the log out of use at once and remove its files after `file.delete.delay.ms`;
-        fine if there is none. StorageError if the directory cannot be renamed."""
+        fine if there is none. StorageError if the directory cannot be renamed. `because` is told
+        where nobody asked for it."""
         self._preferred_dirs.pop(topic_partition, None)
         self.futures.delete(topic_partition)
         log = self._logs.get(topic_partition)
         if log is None:
             self._delete_damaged(topic_partition)
             return
+        if because:
+            delay_s = log.config.file_delete_delay_ms // 1000
+            self._trace.warning(f"{log.directory} is removed in {delay_s} s: {because}")
         self._forget(log)
         self._retire(log)
 

@@ -220,7 +220,7 @@ class Leadership:
             partition = partitions.get((topic, state.partition_index))
             if partition is None:
                 if is_elsewhere and may_delete:
-                    self._delete_stray(TopicPartition(topic, state.partition_index))
+                    self._delete_stray(TopicPartition(topic, state.partition_index), state)
                 continue
             if state.leader_epoch <= partition.leader_epoch:
                 continue
@@ -232,16 +232,16 @@ class Leadership:
                 )
             if is_elsewhere and may_delete and partition.role is Role.NONE:
                 del partitions[topic, state.partition_index]
-                self._delete_stray(partition.topic_partition)
+                self._delete_stray(partition.topic_partition, state)
         self._announce(changes)
 
-    def _delete_stray(self, tp: TopicPartition) -> None:
+    def _delete_stray(self, tp: TopicPartition, state: UpdateMetadataPartitionState) -> None:
         log_manager = self._replicas.log_manager
         log = log_manager.get_log(tp)
         if log is None:
             return
         try:
-            log_manager.delete_log(tp)
+            log_manager.delete_log(tp, f"its replicas are on brokers {state.replicas} by now")
         except StorageError as error:
             log_manager.handle_log_dir_failure(log.log_directory, str(error))
 
