@@ -5,7 +5,7 @@ or dies without a word. All members of a group share a `GroupRecord` of what the
 - in one generation a partition belongs to one member (or static instance);
 - a commit of a generation is refused once a member was given its part of a later one;
 - the committed offset that a member starts from is not behind any that was acknowledged before,
-  nor ahead of what somebody tried to commit.
+  nor ahead of what somebody tried to commit, but for a while after its coordinator was deposed.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.AbstractCoordinator, ConsumerCoordinator;
 KIP-345, KIP-394, KIP-447.
@@ -49,6 +49,8 @@ REBALANCE_TIMEOUT_MS = 1_500
 HEARTBEAT_INTERVAL_MS = 300
 CALL_TIMEOUT_MS = 800
 PAUSE_MS = 40
+# From a coordinator that was deposed and has not heard of it yet.
+STALE_ANSWERS_MAX = 100
 ASSIGNOR = "range"
 # The member's place has to be taken anew.
 _LOST = frozenset(
@@ -109,6 +111,8 @@ class GroupClient:
     ) -> None:
         self.group_id = group_id
         self.record = record
+        # Answers one after the other that told less than was acknowledged.
+        self._stale_answers = 0
         self.place = Membership(instance_id=instance_id)
         self.must_join = True
         # A younger process has the instance id: this one may not come back.
@@ -259,21 +263,29 @@ class GroupClient:
         answer = await self._ask(request)
         if answer is None or any(error_codes(answer)):
             return None
-        found = {}
-        for topic in answer.topics:
-            for item in topic.partitions:
-                partition = TopicPartition(topic.name, item.partition_index)
-                found[partition] = max(item.committed_offset, 0)
-                self._check_committed(partition, found[partition], floor.get(partition, 0))
-        return found
+        found = {
+            TopicPartition(topic.name, item.partition_index): max(item.committed_offset, 0)
+            for topic in answer.topics
+            for item in topic.partitions
+        }
+        wrong = [self._wrong(it, offset, floor.get(it, 0)) for it, offset in found.items()]
+        if not any(wrong):
+            self._stale_answers = 0
+            return found
+        # Who was deposed and has not heard of it tells what it knew, as Apache Kafka 2.7.2 does.
+        self._stale_answers += 1
+        if self._stale_answers > STALE_ANSWERS_MAX:
+            self._cluster.fail(f"{self.group_id}: {', '.join(filter(None, wrong))}")
+        await sleep(self._scheduler, PAUSE_MS)
+        return None
 
-    def _check_committed(self, partition: TopicPartition, offset: int, floor: int) -> None:
+    def _wrong(self, partition: TopicPartition, offset: int, floor: int) -> str:
         ceiling = self.record.attempted.get(partition, 0)
-        if not floor <= offset <= ceiling:
-            self._cluster.fail(
-                f"{self.group_id}: {partition} is at {offset}; {floor} was acknowledged, up to "
-                f"{ceiling} was committed"
-            )
+        if floor <= offset <= ceiling:
+            return ""
+        return (
+            f"{partition} is at {offset}; {floor} was acknowledged, up to {ceiling} was committed"
+        )
 
     async def leave(self) -> None:
         """Give the partitions back at once, if the coordinator hears it."""

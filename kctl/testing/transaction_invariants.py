@@ -112,7 +112,9 @@ class TransactionInvariants:
         if stable == expected:
             return
         is_off = expected is not None and stable != self._stable_soon(log, high)
-        if stable < before or stable > high or is_off:
+        ledger = self._invariants.ledgers.get(key)
+        has_fallen = stable < before and not (ledger and ledger.was_elected_uncleanly)
+        if has_fallen or stable > high or is_off:
             words = f"last stable offset {stable} after {before}, at high watermark {high}"
             self._fail(broker, key, f"{words}; a transaction is open from {expected} on")
 
@@ -278,8 +280,8 @@ def _loaded_groups(log: UnifiedLog) -> dict[str, Group]:
 
 
 def _offsets(group: Group) -> dict[TopicPartition, Any]:
-    offsets = group.offsets
-    return {"pending": offsets.pending_by_producer, **offsets.committed}  # type: ignore[dict-item]
+    pending = group.offsets.pending_by_producer
+    return {**group.offsets.committed, **({"pending": pending} if pending else {})}  # type: ignore[dict-item]
 
 
 def _members(group: Group) -> dict[str, Any]:

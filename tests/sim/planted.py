@@ -192,7 +192,7 @@ def a_fetch_that_is_told_to_cut_acknowledges(patch):
     patch(ReplicaManager, "_note_follower", note_follower)
 
 
-@planted("found here", 9)
+@planted("found here", 194)
 def anybody_raises_a_high_watermark(patch):
     """A flush that a leader waited for raises its high watermark when it follows another."""
 
