@@ -279,9 +279,9 @@ def _loaded_groups(log: UnifiedLog) -> dict[str, Group]:
     return shard.groups
 
 
-def _offsets(group: Group) -> dict[TopicPartition, Any]:
+def _offsets(group: Group) -> dict[Any, Any]:
     pending = group.offsets.pending_by_producer
-    return {**group.offsets.committed, **({"pending": pending} if pending else {})}  # type: ignore[dict-item]
+    return {**group.offsets.committed, **({"pending": pending} if pending else {})}
 
 
 def _members(group: Group) -> dict[str, Any]:
