@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 START_TIMEOUT_S = 20
+LOCALHOST = "127.0.0.1"
 
 
 def serve_to_end(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -32,7 +33,7 @@ class KctlBroker:
         directory: Path,
         *arguments: str,
         port: int = 0,
-        host: str = "127.0.0.1",
+        host: str = LOCALHOST,
         prefix: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
@@ -75,8 +76,7 @@ class KctlBroker:
                     "serve",
                     "--data-dir",
                     str(self.directory / "data"),
-                    "--listener",
-                    f"PLAINTEXT://{self.address}",
+                    *self._where(),
                     "--ready-file",
                     str(ready),
                     *self._arguments,
@@ -86,6 +86,11 @@ class KctlBroker:
                 stdin=subprocess.DEVNULL,
             )
         return self
+
+    def _where(self) -> list[str]:
+        if self.host == LOCALHOST:
+            return ["--port", str(self.port)]
+        return ["--listener", f"PLAINTEXT://{self.address}"]
 
     def wait_until_ready(self) -> "KctlBroker":
         """RuntimeError with what it said, if it ends or takes too long."""

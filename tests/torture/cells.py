@@ -39,10 +39,10 @@ class Cell:
     def why_not(self):
         """Why it cannot be played here; None if it can."""
         faults = [FAULTS[it] for it in self.faults]
-        reasons = [why_no_system(self.system)]
-        reasons += [it.why_not(self.system, self.modes) for it in faults]
+        reasons = [it.why_not(self.system, self.modes) for it in faults]
         if sum(it.is_harmful for it in faults) > 1:
-            reasons.append("two replicas lose what they hold: more than three can bear")
+            reasons.insert(0, "two replicas lose what they hold: more than three can bear")
+        reasons.append(why_no_system(self.system))
         return next((it for it in reasons if it is not None), None)
 
 
