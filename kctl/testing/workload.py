@@ -252,7 +252,9 @@ class Workload:
         found = answer.responses[0].partition_responses[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A new leader's high watermark may be behind; its log must not be.
-            if offset >= ledger.log_start_offset and not ledger.was_elected_uncleanly:
+            # Who was deposed, and has not heard of it, has less.
+            is_lost = offset >= ledger.log_start_offset and not ledger.was_elected_uncleanly
+            if is_lost and self._led(router, key):
                 self.cluster.fail(f"{key}: offset {offset} was readable and is out of range")
             offset = max(ledger.log_start_offset, ledger.start_offset)
         elif not found.error_code and found.record_set:

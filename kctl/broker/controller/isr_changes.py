@@ -6,8 +6,8 @@ What is as wanted already is confirmed as it is: the answer to an earlier reques
 lost.
 
 A broker that is gone or on its way out does not join: its last fetches may reach the leader late,
-and records would then wait for it, or be lost with it (KAFKA-14140). The leader gets the ISR
-without it.
+and records would then wait for it, or be lost with it (KAFKA-14140). Nor does one that is assigned
+no more, which a leader may not have heard yet. The leader gets the ISR without it.
 
 Kafka 2.7: kafka.controller.KafkaController.processAlterIsr; KIP-497.
 """
@@ -60,13 +60,13 @@ class IsrChanges:
             wanted = LeaderAndIsr(
                 request.broker_id,
                 asked.leader_epoch,
-                self._eligible(request.broker_id, asked.new_isr),
+                self._eligible(tp, request.broker_id, asked.new_isr),
                 asked.current_isr_version,
             )
             is_whole = len(wanted.isr) == len(asked.new_isr)
             if known is None:
                 answers[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif wanted.leader_epoch < known.leader_and_isr.leader_epoch:
+            elif self._is_outdated(wanted, known.leader_and_isr):
                 answers[tp] = ErrorCode.FENCED_LEADER_EPOCH
             elif is_whole and _is_same(wanted, known.leader_and_isr):
                 answers[tp] = known.leader_and_isr
@@ -76,9 +76,16 @@ class IsrChanges:
             await self._write(updates, answers)
         return _response(answers)
 
-    def _eligible(self, leader: int, isr: Iterable[int]) -> tuple[int, ...]:
-        alive = self._context.live_broker_ids
-        return tuple(broker for broker in isr if broker == leader or broker in alive)
+    @staticmethod
+    def _is_outdated(wanted: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+        """Whether somebody else leads by now; in the same epoch, if the topic was deleted and
+        created again."""
+        is_older = wanted.leader_epoch < known.leader_epoch
+        return is_older or wanted.leader != known.leader
+
+    def _eligible(self, tp: TopicPartition, leader: int, isr: Iterable[int]) -> tuple[int, ...]:
+        alive, assigned = self._context.live_broker_ids, self._context.assignment(tp).replicas
+        return tuple(it for it in isr if it == leader or (it in alive and it in assigned))
 
     async def _write(self, updates: dict[TopicPartition, LeaderAndIsr], answers: Answers) -> None:
         context = self._context

@@ -83,6 +83,21 @@ def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
     assert (answer.isr, answer.current_isr_version) == ([1, 3], version + 2)
 
 
+def test_who_does_not_lead_by_now_changes_nothing(cluster):
+    """Found by simulation: the leader of a topic that was deleted and created again, in the same
+    epoch and version, took the new leader's place."""
+    _, answer = alter(cluster, [2], leader=2)
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert cluster.state("t") == (1, 0, (1, 2, 3))
+
+
+def test_a_replica_that_is_assigned_no_more_is_not_in_sync(cluster):
+    """Found by simulation: the controller had gone before it told the leader."""
+    cluster.start(4)
+    _, answer = alter(cluster, [1, 2, 4])
+    assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1, 2])
+
+
 def test_a_write_whose_answer_the_store_did_not_bring_back_is_known_again(cluster):
     """Found by simulation: the leader was told that its state is too old, and waited for a newer
     one, which was its own: its ISR stayed as it was until the next election."""
