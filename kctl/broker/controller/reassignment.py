@@ -149,7 +149,11 @@ class Reassignment:
         await self._write(tp, moving)  # U1
         self._context.set_assignment(tp, moving)  # U2
         unwanted = [broker for broker in before.replicas if broker not in moving.replicas]
+        state = self._context.leadership.get(tp)
         await self._stop(tp, unwanted)  # U3
+        if state is not None and state.leader_and_isr.leader in unwanted:
+            # Somebody of the ISR, whom nothing else would elect. (Nor does Apache Kafka 2.7.2.)
+            await self._changes.bring_online([tp], ElectionStrategy.OFFLINE)
         if moving.is_being_reassigned:
             # Deletion waits until the topic has come to rest.
             self._cluster.deletion.mark_ineligible([tp.topic])

@@ -145,6 +145,8 @@ def test_the_last_replica_in_sync_is_not_given_up_with_a_reassignment(cluster):
     assert assignment(cluster) == ReplicaAssignment((1, 4, 2, 3), (1, 4), (2, 3))
     in_sync(cluster, 1, 3)
     assert reassign(cluster, None) == (ErrorCode.NONE, None)
+    # Who led goes with the move.
+    assert cluster.state("t")[::2] == (3, (3,))
 
 
 def test_another_target_replaces_the_first(cluster):
