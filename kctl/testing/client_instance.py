@@ -16,7 +16,6 @@ from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from kctl.records.memory_records import batches
 from kctl.runtime.future import sleep
 from kctl.runtime.runtime import Runtime
-from kctl.store.znodes import decode_partition_state, partition_state_path
 from kctl.testing.group_client import GroupClient, GroupRecord
 from kctl.testing.queue_checker import History, Outcome, Seen, Write
 from kctl.testing.sim_cluster import BROKER_PORT, SimCluster
@@ -105,7 +104,8 @@ class Instance:
             return None
         found = answer.responses[0].partition_responses[0]
         # Who was deposed, and has not heard of it, has less.
-        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._led(router, partition):
+        is_less = found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if is_less and self.cluster.knows_leader(router, partition):
             self.cluster.fail(f"{partition}: offset {offset} was readable and is out of range")
         if found.error_code or not found.record_set:
             return None
@@ -120,15 +120,6 @@ class Instance:
                 ]
             offset = max(offset, batch.next_offset)
         return Batch(seen, offset)
-
-    def _led(self, router: Router, partition: TopicPartition) -> bool:
-        """Whether the broker that a client takes for the leader is the leader."""
-        taken = router.view.leader(partition)
-        node = self.cluster.store.database.tree.nodes.get(partition_state_path(partition))
-        if taken is None or node is None:
-            return False
-        state = decode_partition_state(partition, node.data, 0)
-        return state.leader_and_isr.leader == taken.broker_id
 
     async def sleep(self, delay_ms: int) -> None:
         """Do nothing."""

@@ -113,12 +113,10 @@ class Invariants:
         if tree.last_zxid != self._zxid:
             self._zxid = tree.last_zxid
             self._check_store()
-        sim_broker = self._cluster.brokers_by_scheduler.get(node)
-        if sim_broker is None or node.is_dead or sim_broker.broker is None:
+        serving = self._cluster.serving(node)
+        if serving is None:
             return
-        services = sim_broker.broker.services
-        if services is None:
-            return
+        sim_broker, services = serving
         known = self._replicas.get(sim_broker.broker_id)
         if known is None or known[0] is not node:
             known = self._replicas[sim_broker.broker_id] = (node, {})

@@ -17,10 +17,13 @@ from hashlib import blake2b
 
 from kctl.broker.broker import Broker
 from kctl.broker.config import BrokerConfig
+from kctl.broker.services import Services
 from kctl.client.router import Router
 from kctl.errors import KctlError
+from kctl.model import TopicPartition
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
+from kctl.store.znodes import decode_partition_state, partition_state_path
 from kctl.testing.sim_disk import NameOrder, SimDisk
 from kctl.testing.sim_network import SimNetwork, Weather
 from kctl.testing.sim_runtime import SimEntropy, node_runtime
@@ -320,6 +323,23 @@ class SimCluster:
         """A client of all brokers."""
         addresses = [(broker.host, BROKER_PORT) for broker in self.brokers.values()]
         return Router(runtime, addresses, timeout_ms=timeout_ms)
+
+    def knows_leader(self, router: Router, partition: TopicPartition) -> bool:
+        """Whether the broker that a client takes for the leader is the leader in the store."""
+        taken = router.view.leader(partition)
+        node = self.store.database.tree.nodes.get(partition_state_path(partition))
+        if taken is None or node is None:
+            return False
+        state = decode_partition_state(partition, node.data, 0)
+        return state.leader_and_isr.leader == taken.broker_id
+
+    def serving(self, node: NodeScheduler) -> tuple[SimBroker, Services] | None:
+        """The broker whose process this is, if it lives and has begun to serve."""
+        broker = self.brokers_by_scheduler.get(node)
+        if broker is None or node.is_dead or broker.broker is None:
+            return None
+        services = broker.broker.services
+        return None if services is None else (broker, services)
 
     def store_reader(self) -> ClusterStore:
         """The store as an observer sees it, who stands beside it."""

@@ -77,12 +77,10 @@ class TransactionInvariants:
 
     def _after_event(self, node: NodeScheduler) -> None:
         self._look_first(node)
-        broker = self._cluster.brokers_by_scheduler.get(node)
-        if broker is None or node.is_dead or broker.broker is None:
+        serving = self._cluster.serving(node)
+        if serving is None:
             return
-        services = broker.broker.services
-        if services is None:
-            return
+        broker, services = serving
         known = self._replicas.get(broker.broker_id)
         if known is None or known[0] is not node:
             known = self._replicas[broker.broker_id] = (node, {})

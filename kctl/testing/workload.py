@@ -173,7 +173,7 @@ class Workload:
                     self._check_acknowledged(key, batch, found.base_offset)
                 return True
             # Who was deposed and has not heard of it knows nothing of the batches since.
-            if code in REFUSALS and self._led(router, key):
+            if code in REFUSALS and self.cluster.knows_leader(router, TopicPartition(*key)):
                 if self._is_same(key, incarnation) and not self._may_be_lost(key):
                     self.cluster.fail(
                         f"a batch in order to {key} is refused with {ErrorCode(code).name}"
@@ -186,11 +186,6 @@ class Workload:
         """Whether an answer was about a topic that nobody has asked to delete since."""
         topic = key[0]
         return self.invariants.is_alive(topic) and self.invariants.incarnation(topic) == incarnation
-
-    def _led(self, router: Router, key: Key) -> bool:
-        """Whether the broker that a client takes for the leader is the leader."""
-        leader = router.view.leader(TopicPartition(*key))
-        return leader is not None and leader.broker_id == self.invariants.leaders.get(key)
 
     def _may_be_lost(self, key: Key) -> bool:
         ledger = self.invariants.ledgers.get(key)
@@ -254,7 +249,7 @@ class Workload:
             # A new leader's high watermark may be behind; its log must not be.
             # Who was deposed, and has not heard of it, has less.
             is_lost = offset >= ledger.log_start_offset and not ledger.was_elected_uncleanly
-            if is_lost and self._led(router, key):
+            if is_lost and self.cluster.knows_leader(router, TopicPartition(*key)):
                 self.cluster.fail(f"{key}: offset {offset} was readable and is out of range")
             offset = max(ledger.log_start_offset, ledger.start_offset)
         elif not found.error_code and found.record_set:

@@ -63,6 +63,14 @@ class Fault:
         return why_no_network() if self.needs_network else None
 
 
+def everybody(scene):
+    """All brokers in any order, each awake when its turn comes."""
+    machines = list(scene.system.machines.values())
+    for machine in scene.chance.sample(machines, len(machines)):
+        machine.resume()
+        yield machine
+
+
 def kill_leader(scene):
     """kill -9."""
     scene.system.leader(scene.chance).kill()
@@ -75,9 +83,7 @@ def kill_controller(scene):
 
 def kill_all(scene):
     """kill -9 of every broker, within some milliseconds."""
-    machines = list(scene.system.machines.values())
-    for machine in scene.chance.sample(machines, len(machines)):
-        machine.resume()
+    for machine in everybody(scene):
         machine.kill()
         time.sleep(scene.chance.choice([0, 0, 0.05]))
 
@@ -126,9 +132,7 @@ def cut_power_of_leader(scene):
 
 def cut_power_of_all(scene):
     """One after the other, within some milliseconds."""
-    machines = list(scene.system.machines.values())
-    for machine in scene.chance.sample(machines, len(machines)):
-        machine.resume()
+    for machine in everybody(scene):
         machine.cut_power()
 
 
