@@ -2,9 +2,11 @@
 
 `/config/<type>/<name>` holds an entity's overrides; a sequential znode below `/config/changes`
 says that one changed. All are read at the start; a topic's are read again when this broker first
-hears of the topic, since a creation is not announced.
+hears of the topic, since a creation is not announced. A session's watches end with it: whenever the
+store is connected again, what was announced meanwhile is looked for.
 
-Kafka 2.7: kafka.server.DynamicConfigManager, DynamicBrokerConfig; KIP-226.
+Kafka 2.7: kafka.server.DynamicConfigManager, kafka.common.ZkNodeChangeNotificationListener,
+DynamicBrokerConfig; KIP-226.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import StoreError
-from kctl.store.interface import WatchedEvent
+from kctl.store.interface import SessionState, WatchedEvent
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -53,6 +55,7 @@ class DynamicConfigs:
 
     async def start(self) -> None:
         """Read everything and watch for changes; returns once all is read."""
+        self._store.store.on_session_state(self._session_changed)
         await self._read_changes(is_first=True)
         for entity_type in self._overrides:
             names = await self._store.get_entities_with_config(entity_type)
@@ -74,28 +77,40 @@ class DynamicConfigs:
             else:
                 known.pop(name, None)
 
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._look_for_news()
+
     def _announced(self, _event: WatchedEvent) -> None:
+        self._look_for_news()
+
+    def _look_for_news(self) -> None:
         self._has_news = True
         if not self._is_reading:
             self._scheduler.spawn(self._read_changes(), "config-changes")
 
     async def _read_changes(self, *, is_first: bool = False) -> None:
-        self._is_reading = True
+        self._is_reading = self._has_news = True
         try:
-            self._has_news = True
             while self._has_news:
                 self._has_news = False
-                names = await self._store.get_config_change_names(self._announced)
-                new = [name for name in names if name > self._seen]
-                self._seen = max([self._seen, *names])
-                if not is_first:
-                    await self._apply(await self._store.get_config_changes(new))
-                    expired_ms = self._clock.wall_ms() - CHANGE_EXPIRATION_MS
-                    await self._store.purge_config_changes(names, expired_ms)
-        except StoreError as error:
-            self._trace.warning(f"reading config changes: {error}")
+                try:
+                    await self._read_once(is_first=is_first)
+                except StoreError as error:
+                    # What was not read is looked for again when the store is back.
+                    self._trace.warning(f"reading config changes: {error}")
         finally:
             self._is_reading = False
+
+    async def _read_once(self, *, is_first: bool) -> None:
+        names = await self._store.get_config_change_names(self._announced)
+        if not is_first:
+            new = [name for name in names if name > self._seen]
+            await self._apply(await self._store.get_config_changes(new))
+        self._seen = max([self._seen, *names])
+        if not is_first:
+            expired_ms = self._clock.wall_ms() - CHANGE_EXPIRATION_MS
+            await self._store.purge_config_changes(names, expired_ms)
 
     async def _apply(self, changes: Mapping[str, str]) -> None:
         # One entity may have been announced several times: read it once.

@@ -585,8 +585,9 @@ def partition_of(broker: SimBroker, key: Key) -> Partition | None:
 
 
 def _agrees(ledger: Ledger, now: _Seen) -> bool:
-    """Whether all that a replica takes for committed is."""
-    if now.high_watermark > ledger.high_watermark:
+    """Whether all that a replica takes for committed is. Of what lies before the leader's first
+    record nobody can say: the replica may yet be cut there."""
+    if not ledger.start_offset <= now.high_watermark <= ledger.high_watermark:
         return False
     start_offset = max(now.log_start_offset, ledger.start_offset)
     end_offset = min(now.high_watermark, ledger.end_offset)

@@ -43,7 +43,7 @@ from kctl.protocol.messages.incremental_alter_configs import (
 )
 from kctl.runtime.future import sleep
 from kctl.testing.ledger import Key
-from kctl.testing.sim_cluster import LOG_DIRECTORIES
+from kctl.testing.sim_cluster import LOG_DIRECTORIES, Life
 from kctl.testing.sim_runtime import SimEntropy
 
 if TYPE_CHECKING:
@@ -164,6 +164,7 @@ class Operator:
         workload.unfinished[f"create {topic}"] = f"topic {topic} is to be created"
         # A broker says that a topic exists which it has merely begun to create, or to delete, too.
         while not workload.is_over and not invariants.incarnation(topic):
+            self._remove_remains(topic)
             with suppress(KctlError):
                 await router.send_to_controller(request)
             await sleep(router.runtime.scheduler, PAUSE_MS)
@@ -196,6 +197,25 @@ class Operator:
             await sleep(router.runtime.scheduler, PAUSE_MS)
         await self._create(router, FLEETING, entropy)
         workload.unfinished.pop(f"replace {FLEETING}", None)
+
+    def _remove_remains(self, topic: str) -> None:
+        """What a deleted topic left on brokers that were away: a reassignment had taken their
+        replicas out of it before (docs/compatibility.md). By hand, and not from a living one."""
+        for broker in self._cluster.brokers.values():
+            remains = [
+                f"{path}/{name}"
+                for path in LOG_DIRECTORIES
+                for name in (broker.disk.list(path) if broker.disk.is_directory(path) else ())
+                if name.rpartition("-")[0] == topic
+            ]
+            was_down = broker.life is Life.DOWN
+            if remains:
+                broker.kill()
+            for path in remains:
+                self._tell("removes", f"{broker.host}{path}")
+                broker.disk.remove_tree(path)
+            if remains and not was_down:
+                broker.start()
 
     async def _grow(self, router: Router, entropy: SimEntropy) -> None:
         topic, _ = self._some_partition(entropy)

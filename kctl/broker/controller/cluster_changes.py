@@ -178,13 +178,15 @@ class ClusterChanges:
             for result in response.partition_errors
             if result.error_code != ErrorCode.NONE
         }
-        asked = [
+        answered = [
             PartitionAndReplica(TopicPartition(topic.topic_name, p.partition_index), broker_id)
             for topic in request.topic_states
             for p in topic.partition_states
-            if p.delete_partition and self._context.is_to_be_deleted(topic.topic_name)
+            if p.delete_partition
         ]
-        if not asked:
+        was_waited_for = self.deletion.mark_left(answered)
+        asked = [r for r in answered if self._context.is_to_be_deleted(r.partition.topic)]
+        if not asked and not was_waited_for:
             return
         if response.error_code != ErrorCode.NONE:
             self._fail_deletion(asked)

@@ -322,7 +322,9 @@ class Controller:
         self._send()
         await self._procedures.cluster.start_machines()
         await self._put_asked_for_in_store()
-        self._procedures.cluster.deletion.mark_ineligible(
+        # Their moves were not taken up, so no deletion must wait for one. (In Apache Kafka 2.7.2 it
+        # does, until a broker starts.)
+        self._procedures.cluster.deletion.resume(
             dict.fromkeys(tp.topic for tp in self.context.reassigning)
         )
         await self._procedures.cluster.run_deletions()

@@ -168,6 +168,8 @@ class Reassignment:
         if not replicas:
             return
         await self._changes.take_offline(replicas)
+        alive = self._context.live_brokers
+        self._cluster.deletion.mark_leaving(r for r in replicas if r.broker_id in alive)
         for state in _STATES_OF_DELETION:
             self._changes.move_replicas(replicas, state)
 

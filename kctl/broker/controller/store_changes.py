@@ -125,6 +125,9 @@ class StoreChanges:
             await self._reassignment.brokers_started(started)
         if dead:
             await self._cluster.on_broker_failure(dead)
+        # Who has come back has heard by now which of its logs are nobody's.
+        if self._cluster.deletion.mark_brokers_gone([*bounced, *dead]):
+            await self._cluster.run_deletions()
         self._trace.event("brokers_changed", new=new, bounced=bounced, dead=dead)
 
     async def _on_broker_modification(self, event: events.BrokerModification) -> None:

@@ -7,12 +7,16 @@ Each replica goes OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL, or back by
 DELETION_INELIGIBLE; the topic is gone when all are DELETION_SUCCESSFUL. A controller that takes
 over starts again from the znodes: every step can be repeated.
 
+A replica that a reassignment took away is in no assignment any more, but its data may still be on
+a broker that did not answer yet. Until it answers, or its registration ends, the topic is not gone:
+created again it could begin with that data. (In Apache Kafka 2.7.2 it can.)
+
 This machine only decides; the shell carries out, and tells it what came of it.
 
 Kafka 2.7: kafka.controller.TopicDeletionManager.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
@@ -39,6 +43,8 @@ class TopicDeletion:
         self._replicas = replicas
         self._ineligible: dict[str, None] = {}
         self._started: dict[str, None] = {}
+        # Taken away by reassignments; their live brokers have not said yet that they are deleted.
+        self._leaving: dict[PartitionAndReplica, None] = {}
 
     def queue(self, topics: Iterable[str]) -> None:
         """Deletion of these topics was asked for."""
@@ -65,6 +71,21 @@ class TopicDeletion:
         """Whether replicas of the topic may be deleted already."""
         return topic in self._started
 
+    def mark_leaving(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """A reassignment has these deleted, by brokers that are registered."""
+        self._leaving.update(dict.fromkeys(replicas))
+
+    def mark_left(self, replicas: Iterable[PartitionAndReplica]) -> bool:
+        """Their brokers have answered; True if that may be what a topic waits for."""
+        left = [replica for replica in replicas if replica in self._leaving]
+        for replica in left:
+            del self._leaving[replica]
+        return any(self.is_started(replica.partition.topic) for replica in left)
+
+    def mark_brokers_gone(self, broker_ids: Collection[int]) -> bool:
+        """These will not answer; True if that may be what a topic waits for."""
+        return self.mark_left([r for r in self._leaving if r.broker_id in broker_ids])
+
     def forget(self, topic: str) -> None:
         """The topic is gone from the store."""
         self._ineligible.pop(topic, None)
@@ -74,6 +95,7 @@ class TopicDeletion:
         """Forget all (the controller resigns)."""
         self._ineligible.clear()
         self._started.clear()
+        self._leaving.clear()
 
     def decide(self) -> DeletionSteps:
         """What to do next; nothing is changed."""
@@ -82,13 +104,17 @@ class TopicDeletion:
             replicas = self._context.replicas_of_topic(topic)
             states = [self._replicas.state(replica) for replica in replicas]
             if all(state is ReplicaState.DELETION_SUCCESSFUL for state in states):
-                steps.complete.append(topic)
+                if not self._is_left_anywhere(topic):
+                    steps.complete.append(topic)
             elif topic in self._ineligible or ReplicaState.DELETION_STARTED in states:
                 continue
             else:
                 steps.start.append(topic)
                 steps.retry.extend(self._replicas.in_state(topic, ReplicaState.DELETION_INELIGIBLE))
         return steps
+
+    def _is_left_anywhere(self, topic: str) -> bool:
+        return any(replica.partition.topic == topic for replica in self._leaving)
 
     def split_replicas(
         self, topic: str
