@@ -67,6 +67,8 @@ class HealthFacts:
     # What is on the move at a first and a second look.
     moving: Sequence["MoveProgress"] = ()
     moving_later: Sequence["MoveProgress"] = ()
+    # The log directories again, if the first look found replicas that are in no assignment.
+    log_dirs_later: Sequence["LogDirDescription"] = ()
 
 
 # What is checked, in the order shown, and how bad it is.
@@ -81,6 +83,7 @@ CHECKS = {
     "stuck reassignment": Severity.WARNING,
     "leader not preferred": Severity.WARNING,
     "leftover throttle": Severity.WARNING,
+    "leftover replica": Severity.WARNING,
 }
 
 
@@ -118,6 +121,25 @@ def _leftovers(facts: HealthFacts) -> Iterable[tuple[str, str, str]]:
     for it in () if facts.moving else facts.throttles:
         subject = f"{it.resource.resource_type.name.lower()} {it.resource.name}"
         yield "leftover throttle", subject, ", ".join(it.values)
+    later = {(broker_id, tp) for broker_id, tp, _ in _strays(facts, facts.log_dirs_later)}
+    for broker_id, tp, path in _strays(facts, facts.log_dirs):
+        if (broker_id, tp) in later:
+            detail = f"lies in {path}, but is in no assignment: a topic of its name may find it"
+            yield "leftover replica", f"broker {broker_id}: {tp}", detail
+
+
+def _strays(
+    facts: HealthFacts, log_dirs: "Sequence[LogDirDescription]"
+) -> Iterable[tuple[int, TopicPartition, str]]:
+    """(broker, partition, directory) of replicas that are not assigned to the broker. A topic that
+    comes or goes between two questions looks like that, too."""
+    assigned = {
+        TopicPartition(it.topic, it.partition): frozenset(it.replicas) for it in facts.partitions
+    }
+    for directory in log_dirs:
+        for replica in directory.replicas:
+            if directory.broker_id not in assigned.get(replica.partition, ()):
+                yield directory.broker_id, replica.partition, directory.path
 
 
 def _gone(facts: HealthFacts) -> list[int]:
@@ -183,7 +205,15 @@ async def gather_facts(admin: "AdminClient", settle_ms: int) -> HealthFacts:
         facts.throttles = await throttle.leftovers()
     if await admin.router.max_version(ApiKey.LIST_PARTITION_REASSIGNMENTS) >= 0:
         await _watch_moves(admin, facts, settle_ms)
+    await _look_again_for_strays(admin, facts, settle_ms)
     return facts
+
+
+async def _look_again_for_strays(admin: "AdminClient", facts: HealthFacts, settle_ms: int) -> None:
+    brokers = sorted({broker_id for broker_id, _, _ in _strays(facts, facts.log_dirs)})
+    if brokers:
+        await sleep(admin.router.runtime.scheduler, settle_ms)
+        _, facts.log_dirs_later = await _ask_all(admin, brokers)
 
 
 async def _ask_all(

@@ -40,8 +40,8 @@ def health(session: Session, nagios: NagiosOption = False, settle: SettleOption 
 
     Partitions offline, under min.insync.replicas, under-replicated, or led by another than the
     preferred replica; brokers that are gone or do not answer; log directories offline; moves that
-    are stuck, throttles left over from moves; and, of brokers on this machine, directories whose
-    meta.properties name another broker or cluster.
+    are stuck, throttles left over from moves, replicas in no assignment; and, of brokers on this
+    machine, directories whose meta.properties name another broker or cluster.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ from kctl.admin.cluster_health import (
     judge_identity,
 )
 from kctl.admin.configs import ConfigResource, ResourceType
-from kctl.admin.log_dirs import LogDirDescription
+from kctl.admin.log_dirs import LogDirDescription, ReplicaSize
 from kctl.admin.reassignment import MoveProgress
 from kctl.admin.replication_throttle import Leftover
 from kctl.admin.topics import PartitionDescription
@@ -61,6 +61,21 @@ def test_each_thing_that_is_wrong_is_found(given, check, subject, detail):
     [found] = judge(facts(**given))
     assert (found.check, found.subject, found.detail) == (check, subject, detail)
     assert found.severity is CHECKS[check]
+
+
+def test_a_replica_that_nobody_assigned_is_left_over():
+    """Broker 2 was away when the replica went elsewhere, or the topic did."""
+    old, young = TopicPartition("old", 0), TopicPartition("young", 0)
+
+    def directory(*partitions):
+        replicas = [ReplicaSize(tp, 100, 0, is_future=False) for tp in partitions]
+        return LogDirDescription(2, "/d", replicas)
+
+    [found] = judge(facts(log_dirs=[directory(TP, old)], log_dirs_later=[directory(old, young)]))
+    assert (found.check, found.subject) == ("leftover replica", "broker 2: old-0")
+    assert found.detail.startswith("lies in /d")
+    # A topic was deleted, or created, while we looked.
+    assert judge(facts(log_dirs=[directory(old)], log_dirs_later=[directory(young)])) == []
 
 
 def test_a_small_isr_is_critical_only_below_the_minimum():

@@ -13,6 +13,7 @@ from kctl.protocol.messages.alter_partition_reassignments import (
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
+from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
 from kctl.store import znodes
 from tests.support.controller_cluster import running_cluster
 
@@ -278,3 +279,46 @@ def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
     assert cluster.exists(znodes.topic_path("t"))
     in_sync(cluster, 1, 2)
     assert not cluster.exists(znodes.topic_path("t"))
+
+
+def test_a_topic_is_not_gone_before_the_replicas_are_that_a_move_took_from_it(cluster):
+    """Found by simulation: broker 3 died with the order to delete its replica, the topic was
+    deleted and created again, and broker 3 began with what it had.
+
+        {1,2,3} to {1,2}, and 3 dies before it hears that it is none of them
+        the topic is deleted by 1 and 2                  it stays, and its name is taken
+        3 is back, and hears whose replicas those are    now it is gone
+    """
+    cluster.start(1, 2, 3)
+    cluster.create_topic("t", [1, 2, 3])
+    in_sync(cluster, 1, 2)
+    # Dead, though its session lives.
+    cluster.brokers[3].is_up = False
+    assert reassign(cluster, [1, 2])[0] == ErrorCode.NONE
+    assert assignment(cluster) == ReplicaAssignment((1, 2))
+    cluster.delete_topic("t")
+    assert cluster.exists("/brokers/topics/t")
+    bounced = cluster.brokers[3]
+    cluster.run(bounced.store.store.close())
+    back = cluster.start(3)
+    assert not cluster.exists("/brokers/topics/t")
+    told = [
+        (topic.topic_name, state.replicas)
+        for request in back.take(UpdateMetadataRequest)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    assert ("t", [1, 2]) in told
+
+
+def test_a_new_controller_lets_no_deletion_wait_for_a_move_that_it_does_not_take_up(cluster):
+    """Found by simulation. (In Apache Kafka 2.7.2 it waits until a broker starts.)"""
+    cluster.start(4, 1, 2, 3)
+    cluster.create_topic("t", [1, 2])
+    # Broker 3 never catches up.
+    assert reassign(cluster, [2, 3])[0] == ErrorCode.NONE
+    cluster.delete_topic("t")
+    assert cluster.exists("/brokers/topics/t")
+    cluster.active.kill()
+    cluster.settle()
+    assert not cluster.exists("/brokers/topics/t")

@@ -1,0 +1,71 @@
+"""Settings that change in the store while a broker runs."""
+
+import pytest
+
+from kctl.broker.dynamic_config import TOPICS, DynamicConfigs
+from kctl.runtime.future import sleep
+from kctl.runtime.real import make_runtime
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.database import ZnodeDatabase
+from kctl.store.embedded import EmbeddedStore
+
+
+@pytest.fixture
+def runtime():
+    runtime = make_runtime()
+    yield runtime
+    runtime.scheduler.close()
+
+
+class World:
+    """A broker's view of the settings, and an administrator who changes them."""
+
+    def __init__(self, runtime):
+        self.runtime = runtime
+        self.database = ZnodeDatabase.in_memory(runtime)
+        self.admin = ClusterStore(EmbeddedStore(runtime, self.database))
+        self.run(self.admin.ensure_persistent_paths())
+        self.store = EmbeddedStore(runtime, self.database)
+        self.configs = DynamicConfigs(runtime, ClusterStore(self.store))
+        self.changed = []
+        self.run(self.configs.start())
+        self.configs.on_change(lambda *entity: self.changed.append(entity))
+
+    def run(self, awaitable):
+        scheduler = self.runtime.scheduler
+        if hasattr(awaitable, "send"):
+            awaitable = scheduler.spawn(awaitable)
+        return scheduler.run_until(awaitable)
+
+    def alter(self, topic, **values):
+        named = {name.replace("_", "."): value for name, value in values.items()}
+        self.run(self.admin.change_entity_config(TOPICS, topic, named))
+        self.run(sleep(self.runtime.scheduler, 20))
+
+
+def test_a_change_is_heard_of_and_read(runtime):
+    world = World(runtime)
+    world.alter("t", retention_ms="5")
+    assert world.configs.topic("t") == {"retention.ms": "5"}
+    assert world.changed == [(TOPICS, "t")]
+
+
+def test_changes_are_heard_of_after_the_session_has_ended(runtime):
+    """Found by simulation: watches end with their session, and a throttle was never taken off.
+
+    session 1   a change                    heard
+    expired     a change                    nobody hears it
+    session 2                               it is read
+                a change                    heard
+    """
+    world = World(runtime)
+    world.alter("t", retention_ms="5")
+    world.database.expire_session(world.store.session_id)
+    world.alter("t", retention_ms="6")
+    assert world.configs.topic("t") == {"retention.ms": "5"}
+    world.run(world.store.new_session())
+    world.run(sleep(runtime.scheduler, 20))
+    assert world.configs.topic("t") == {"retention.ms": "6"}
+    world.alter("t", retention_ms="7")
+    assert world.configs.topic("t") == {"retention.ms": "7"}
+    assert world.changed == [(TOPICS, "t")] * 3
