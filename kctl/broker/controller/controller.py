@@ -391,9 +391,15 @@ class Controller:
         await self._procedures.reassignment.isrs_changed([event.partition])
 
     async def _on_response(self, answered: ResponseReceived) -> None:
-        broker_id, request = answered.broker_id, answered.request
+        broker_id = answered.broker_id
+        request: Any = answered.request
         response: Any = answered.response
-        if isinstance(request, LeaderAndIsrRequest):
+        broker = self.context.live_brokers.get(broker_id)
+        if broker is None or broker.epoch != request.broker_epoch:
+            # Its previous self was asked; who has taken over from that one is asked again. That it
+            # refused the old request is no reason to wait. (To Apache Kafka 2.7.2 it is.)
+            pass
+        elif isinstance(request, LeaderAndIsrRequest):
             await self._procedures.cluster.on_leader_and_isr_response(broker_id, response)
         elif isinstance(request, StopReplicaRequest):
             await self._procedures.cluster.on_stop_replica_response(broker_id, request, response)

@@ -12,6 +12,7 @@ Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
 
 from collections.abc import Callable, Sequence
 
+from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
@@ -93,6 +94,8 @@ class FetcherManager:
             )
         self._leader_of[tp] = partition.leader_id
         loop.add(partition)
+        if log.is_write_through and log.recovery_point < log.log_end_offset:
+            loop.hold_until_flushed(partition, log)
 
     def _stop(self, tp: TopicPartition) -> None:
         leader = self._leader_of.pop(tp, None)
@@ -148,6 +151,19 @@ class FetcherLoop:
                 self._run(), f"replica-fetcher-{self._leader_id}"
             )
         self._wake()
+
+    def hold_until_flushed(self, partition: Partition, log: UnifiedLog) -> None:
+        """flush.messages=1: a fetch tells the leader what is on our disk. What we appended as leader,
+        or found after a crash, may not be there yet."""
+        tp, leader_epoch = partition.topic_partition, partition.leader_epoch
+        self.fetcher.hold(tp)
+
+        def flushed(_: Future[None]) -> None:
+            # If it failed, the partition is offline and followed no more.
+            self.fetcher.release(tp, leader_epoch)
+            self._wake()
+
+        self._replicas.log_manager.flush_soon(log).add_done_callback(flushed)
 
     def close(self) -> None:
         """Ask no more."""

@@ -151,6 +151,8 @@ class _Followed:
     phase: Phase
     # Monotonic milliseconds before which the leader is not asked.
     wait_until_ms: int = 0
+    # Not asked for until it is released.
+    is_held: bool = False
     # Has all that the leader had committed when it answered last.
     is_in_sync: bool = False
 
@@ -200,9 +202,21 @@ class ReplicaFetcher:
         if followed is not None:
             followed.wait_until_ms = now_ms + self._options.backoff_ms
 
+    def hold(self, tp: TopicPartition) -> None:
+        """Leave the partition alone until `release`."""
+        self._partitions[tp].is_held = True
+
+    def release(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Go on with a partition that was held when it began to follow this leader."""
+        followed = self._partitions.get(tp)
+        if followed is not None and followed.leader_epoch == leader_epoch:
+            followed.is_held = False
+
     def next_due_ms(self) -> int | None:
         """When the next partition may be asked for; None: there is none."""
-        return min((p.wait_until_ms for p in self._partitions.values()), default=None)
+        return min(
+            (p.wait_until_ms for p in self._partitions.values() if not p.is_held), default=None
+        )
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -212,7 +226,7 @@ class ReplicaFetcher:
         self._asked = {}
         due: dict[Phase, list[tuple[TopicPartition, _Followed]]] = {}
         for tp, followed in self._partitions.items():
-            if followed.wait_until_ms <= now_ms:
+            if followed.wait_until_ms <= now_ms and not followed.is_held:
                 due.setdefault(followed.phase, []).append((tp, followed))
         if Phase.TRUNCATING in due:
             return self._epochs_request(due[Phase.TRUNCATING]), actions

@@ -5,12 +5,19 @@ from dataclasses import replace
 import pytest
 
 from kctl.broker.controller import events
+from kctl.broker.controller.channel_manager import RETRY_PAUSE_MS, ResponseReceived
 from kctl.broker.controller.partition_state_machine import PartitionState
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from kctl.protocol.messages.stop_replica import StopReplicaRequest
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
+from kctl.runtime.future import sleep
 from kctl.store.errors import NodeExistsError
 from tests.support.controller_cluster import StubBroker
 
@@ -126,6 +133,36 @@ def test_a_failed_stop_replica_is_tried_again_by_the_next_controller(cluster):
     cluster.brokers[1].kill()
     cluster.settle()
     assert cluster.active.broker_id == 2
+    assert not cluster.exists("/brokers/topics/orders")
+
+
+def test_what_a_previous_self_of_a_broker_answers_holds_nothing_up(cluster):
+    """Found by simulation: broker 2 starts again, refuses what its previous self was to delete,
+    and the refusal is heard behind its registration. (Apache Kafka 2.7.2 waits until the next.)"""
+    cluster.start(1, 2)
+    cluster.create_topic("orders", [2])
+    old_epoch = cluster.brokers[2].controller.broker_epoch
+    cluster.brokers[2].is_up = False
+    cluster.delete_topic("orders")
+    cluster.run(cluster.brokers[2].store.store.close())
+    back = StubBroker(cluster, 2, {})
+    # It registers, and does not listen yet.
+    back.is_up = False
+    cluster.brokers[2] = back
+    cluster.run(back.controller.register_broker())
+    cluster.settle()
+    states = [StopReplicaPartitionState(partition_index=0, delete_partition=True)]
+    late = StopReplicaRequest(
+        broker_epoch=old_epoch,
+        topic_states=[StopReplicaTopicState(topic_name="orders", partition_states=states)],
+    )
+    refusal = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    cluster.active.controller._put(ResponseReceived(2, late, refusal))
+    cluster.settle()
+    assert cluster.exists("/brokers/topics/orders")
+    back.is_up = True
+    cluster.run(sleep(cluster.runtime.scheduler, 2 * RETRY_PAUSE_MS))
+    cluster.settle()
     assert not cluster.exists("/brokers/topics/orders")
 
 

@@ -9,7 +9,9 @@ import dataclasses
 import pytest
 
 from kctl.broker.replication.delayed import FetchParams
+from kctl.broker.replication.fetcher_manager import FetcherManager
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.replica_fetcher import FetcherOptions
 from kctl.broker.replication.replica_manager import FetchIsolation
 from kctl.errors import StorageError
 from kctl.model import TopicPartition
@@ -17,7 +19,7 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 from kctl.store.embedded import EmbeddedStore
 from kctl.testing.sim_disk import SimDisk
-from tests.broker.replication.conftest import ReplicationWorld
+from tests.broker.replication.conftest import ME, ReplicationWorld
 from tests.support.group_world import GroupWorld
 from tests.support.log_world import LogWorld, batch, values_of
 from tests.support.virtual_runtime import SeededEntropy, virtual_runtime
@@ -183,6 +185,35 @@ def test_consumers_never_see_what_is_not_on_the_disk(world):
     world.settle()
     assert [it.high_watermark for it in waiting] == [1]
     assert len(waiting[0].data.records) == world.partition.log.size
+
+
+def test_who_follows_now_asks_for_more_when_what_it_led_with_is_on_its_disk(world):
+    """Found by simulation: a fetch tells the new leader what its follower has, and the follower
+    lost power before it had it.
+
+        leads      appends a record          its fsync is under way
+        follows    fetches from 1 on?        not yet
+                   the fsync is done         now
+    """
+    fetched = []
+
+    def endpoint_of(leader):
+        fetched.append((leader, world.partition.log.recovery_point))
+        fetchers.shutdown()
+
+    options = FetcherOptions(ME, 500, 1, 1000, 100, 1000)
+    fetchers = FetcherManager(world.runtime, world.manager, options, endpoint_of)
+    world.leadership.on_role_change(fetchers.on_role_change)
+    world.scheduler.background = hold(world.scheduler)
+    world.produce(batch(b"a"), acks=0)
+    assert world.lead(leader=2, epoch=1, isr=(2,), replicas=(ME, 2)) == 0
+    world.settle()
+    assert fetched == []
+    world.scheduler.background.release()
+    world.settle()
+    world.scheduler.background.release()
+    world.settle()
+    assert fetched == [(2, 1)]
 
 
 def test_a_retry_of_what_is_not_yet_on_the_disk_waits_for_it_too(world):
