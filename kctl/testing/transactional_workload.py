@@ -80,6 +80,8 @@ class TransactionPlan:
     hang: int = 20
     abort: int = 300
     recover: int = 100
+    # A producer's transactional id is its own: nobody takes its place and ends what it left.
+    orphan: int = 0
 
     @classmethod
     def drawn(cls, entropy: SimEntropy) -> "TransactionPlan":
@@ -97,6 +99,7 @@ class TransactionPlan:
             hang=entropy.choice([0, 20, 100]),
             abort=entropy.choice([100, 300, 500]),
             recover=entropy.choice([0, 100, 300]),
+            orphan=entropy.choice([0, 200, 500]),
         )
 
 
@@ -208,7 +211,8 @@ class TransactionalWorkload:
     # --- producers ---------------------------------------------------------------------------
 
     async def _produce(self, instance: Instance, host: str) -> None:
-        producer = instance.producer(host, self.newest, self.plan.timeout_ms)
+        name = instance.name if instance.entropy.chance(self.plan.orphan) else host
+        producer = instance.producer(name, self.newest, self.plan.timeout_ms)
         turn = 0
         try:
             await producer.begin()
