@@ -54,7 +54,9 @@ class Row:
     acknowledged: int = 0
     transactions: int = 0
     anomalies: list = field(default_factory=list)
+    # The longest time without an acknowledgement in some partition, and whose it was.
     gap_s: float = 0.0
+    gap_mode: str = "-"
     # The longest time from a start after the fault until the broker was ready.
     up_after_s: float = 0.0
     seconds: float = 0.0
@@ -76,7 +78,7 @@ class Row:
             f"{'ok  ' if self.is_good else 'FAIL'} {self.cell}: {self.acknowledged} acknowledged, "
             f"{self.transactions} transactions, {lost} lost, {duplicated} duplicated, "
             f"{reordered} reordered, {aborted} aborted reads, {kinds.total()} other; "
-            f"gap {self.gap_s:.2f} s, up after {self.up_after_s:.2f} s, {self.seconds:.0f} s"
+            f"gap {self.gap_s:.2f} s ({self.gap_mode}), up after {self.up_after_s:.2f} s, {self.seconds:.0f} s"
         )
 
 
@@ -118,7 +120,9 @@ def _play(cell, directory, row, stack):
     for each in clients.values():
         each.heal()
     wait_for_progress(clients.values(), AFTER)
-    row.gap_s = max(it.longest_gap_s(begin, time.monotonic()) for it in clients.values())
+    row.gap_s, row.gap_mode = max(
+        (it.longest_gap_s(begin, time.monotonic()), mode) for mode, it in clients.items()
+    )
     _judge(system, clients.values(), row)
 
 
