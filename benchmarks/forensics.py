@@ -1,6 +1,6 @@
 """kctl dump-log and verify-log against kafka-dump-log 2.7.2 on one big segment, in one run.
 
-python benchmarks/forensics.py [MB, default 500] [ROUNDS, default 3]
+python -m benchmarks.forensics [--megabytes 500] [--rounds 3]
 
 Each command runs in a process of its own, ours and theirs in turn; CPU seconds are medians over
 the rounds, and steadier than wall seconds. Needs Java and the jars (tests/support/apache_kafka.py).
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -123,5 +124,8 @@ def main(megabytes: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    main(*(given + [500, 3][len(given) :]))
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=500, help="size of the segment")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each command runs")
+    options = parser.parse_args()
+    main(options.megabytes, options.rounds)

@@ -32,7 +32,7 @@ def late_requests_are_carried_out(patch):
     patch(ConnectionOrder, "is_late", lambda *_: False)
 
 
-@planted("found here; Apache Kafka 2.7.2 does so", 999)
+@planted("found here; Apache Kafka 2.7.2 does so", 43)
 def what_is_not_known_yet_is_deleted(patch):
     """A coordinator leaves out the markers of partitions that its broker has not heard of."""
 
@@ -69,7 +69,7 @@ def decided_ends_are_forgotten(patch):
     patch(TransactionCoordinator, "loaded", loaded)
 
 
-@planted("KIP-98 (decision)", 999)
+@planted("KIP-98 (decision)", 12)
 def decided_before_it_is_written(patch):
     """Markers go out, and the producer is told, before the decision is in the log."""
 
@@ -87,7 +87,7 @@ def decided_before_it_is_written(patch):
     patch(TransactionCoordinator, "_end", end)
 
 
-@planted("KIP-98 (timeouts)", 999)
+@planted("KIP-98 (timeouts)", 3)
 def hanging_transactions_hang(patch):
     """The coordinator aborts nothing by itself."""
     patch(Transaction, "has_timed_out", lambda *_: False)
@@ -121,7 +121,7 @@ def zombies_may_write(patch):
     patch(ProducerStateManager, "_check_epoch", lambda *_: None)
 
 
-@planted("KIP-98 (TxnOffsetCommit)", 999)
+@planted("KIP-98 (TxnOffsetCommit)", 14)
 def zombies_may_commit_offsets(patch):
     """The group coordinator takes offsets of producers of older epochs."""
 
