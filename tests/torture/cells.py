@@ -78,7 +78,8 @@ class Row:
             f"{'ok  ' if self.is_good else 'FAIL'} {self.cell}: {self.acknowledged} acknowledged, "
             f"{self.transactions} transactions, {lost} lost, {duplicated} duplicated, "
             f"{reordered} reordered, {aborted} aborted reads, {kinds.total()} other; "
-            f"gap {self.gap_s:.2f} s ({self.gap_mode}), up after {self.up_after_s:.2f} s, {self.seconds:.0f} s"
+            f"gap {self.gap_s:.2f} s ({self.gap_mode}), up after {self.up_after_s:.2f} s, "
+            f"{self.seconds:.0f} s"
         )
 
 

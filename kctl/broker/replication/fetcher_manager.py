@@ -153,8 +153,8 @@ class FetcherLoop:
         self._wake()
 
     def hold_until_flushed(self, partition: Partition, log: UnifiedLog) -> None:
-        """flush.messages=1: a fetch tells the leader what is on our disk. What we appended as leader,
-        or found after a crash, may not be there yet."""
+        """flush.messages=1: a fetch tells the leader what is on our disk. What we appended when we
+        led, or found after a crash, may not be there yet."""
         tp, leader_epoch = partition.topic_partition, partition.leader_epoch
         self.fetcher.hold(tp)
 
