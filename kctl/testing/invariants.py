@@ -320,10 +320,7 @@ class Invariants:
         self, broker: SimBroker, key: Key, partition: Partition, log: UnifiedLog, replica: _Replica
     ) -> None:
         """A follower that fetches is where the leader takes it to be: the last epoch that it has
-        reaches as far in the leader's log. Not after an unclean election: a leader that was deposed
-        and leads again remembers what its followers had."""
-        if self.ledgers[key].was_elected_uncleanly:
-            return
+        reaches as far in the leader's log."""
         for broker_id, follower in partition.followers.items():
             end_offset = min(follower.log_end_offset, log.log_end_offset)
             if end_offset <= replica.believed.get(broker_id, log.log_start_offset):

@@ -245,6 +245,23 @@ def new_leader_takes_its_end_for_committed(patch):
     patch(Partition, "become_leader", become_leader)
 
 
+@planted("found here; Apache Kafka 2.7.2 does so", 999)
+def what_followers_told_in_older_epochs_counts(patch):
+    """A leader that leads on in a newer epoch takes its followers to be where they were."""
+
+    def become_leader(self, state, log, now_ms):
+        told = self.followers if self.role is Role.LEADER else {}
+        is_new = original(self, state, log, now_ms)
+        for broker_id, follower in told.items():
+            if broker_id in self.followers:
+                self.followers[broker_id].log_end_offset = follower.log_end_offset
+        self.maybe_increment_high_watermark(now_ms)
+        return is_new
+
+    original = Partition.become_leader
+    patch(Partition, "become_leader", become_leader)
+
+
 @planted("KIP-497", 21)
 def replicas_about_to_join_do_not_count(patch):
     """While the controller has not answered, the high watermark waits for the old ISR only."""

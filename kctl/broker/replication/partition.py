@@ -92,19 +92,19 @@ class Partition:
         self.leader_epoch_start_offset = log.log_end_offset
         # Kafka assigns the epoch before any append, so that followers find its start (KIP-101).
         log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
+        # What they told in an older epoch counts no more: in epochs that this leader did not hear of
+        # others may have made them cut their logs. (Apache Kafka 2.7.2 forgets it only if it knows
+        # that it did not lead.)
         self.followers = {
-            broker_id: self.followers.get(broker_id, Replica(broker_id))
+            broker_id: Replica(
+                broker_id,
+                leader_end_offset_at_last_fetch=log.log_end_offset,
+                last_fetch_ms=now_ms,
+                last_caught_up_ms=now_ms if broker_id in self.isr else 0,
+            )
             for broker_id in self.assignment
             if broker_id != self.broker_id
         }
-        for follower in self.followers.values():
-            follower.reset_caught_up(
-                leader_end_offset=log.log_end_offset,
-                now_ms=now_ms,
-                last_caught_up_ms=now_ms if follower.broker_id in self.isr else 0,
-            )
-            if is_new_leader:
-                follower.log_end_offset = follower.log_start_offset = -1
         self.maybe_increment_high_watermark(now_ms)
         return is_new_leader
 

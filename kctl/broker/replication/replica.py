@@ -16,11 +16,13 @@ class Replica:
     # The offset that the follower fetched from last; its log ends there. Exclusive.
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    # The leader's log end offset and the time at the follower's last fetch.
+    # The leader's log end offset and the time at the follower's last fetch, or since the leader
+    # watches it.
     leader_end_offset_at_last_fetch: int = 0
     last_fetch_ms: int = 0
     # The last time at which the follower had all that the leader had: it is caught up with
-    # time t if it has reached the offset at which the leader's log ended at t.
+    # time t if it has reached the offset at which the leader's log ended at t. Those in the ISR
+    # count as caught up when a leader begins.
     last_caught_up_ms: int = 0
 
     def update_fetch_state(
@@ -40,14 +42,6 @@ class Replica:
         self.log_end_offset = fetch_offset
         self.leader_end_offset_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
-
-    def reset_caught_up(
-        self, *, leader_end_offset: int, now_ms: int, last_caught_up_ms: int
-    ) -> None:
-        """A new leader begins to watch the follower: those in the ISR count as caught up."""
-        self.leader_end_offset_at_last_fetch = leader_end_offset
-        self.last_fetch_ms = now_ms
-        self.last_caught_up_ms = last_caught_up_ms
 
     def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Whether the follower may stay in the ISR (`replica.lag.time.max.ms`)."""

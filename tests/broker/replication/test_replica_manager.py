@@ -115,6 +115,25 @@ def test_acks_all_times_out_when_a_replica_does_not_come(make_world):
     assert [result.error_code for result in answered] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
+def test_what_followers_told_in_an_older_epoch_counts_no_more(make_world):
+    """
+    epoch 1   1 leads {1,2,3} and has a record; 2 fetches behind it, 3 does not
+    epoch 2   3 leads, and 2 cuts its log to what 3 has; 1 does not hear of it
+    epoch 3   3 is gone, 1 leads with 2 in sync      the record is not committed before 2 has it
+
+    Found by simulation; Apache Kafka 2.7.2 takes it for committed at once.
+    """
+    world = make_world()
+    world.lead(epoch=1, isr=(1, 2, 3), replicas=(1, 2, 3))
+    world.produce(batch(b"a"), acks=1)
+    fetch(world, 1, replica_id=2)
+    assert world.lead(epoch=3, isr=(1, 2), replicas=(1, 2, 3)) == 0
+    pass_time(world, 20_000)
+    assert world.partition.log.high_watermark == 0
+    fetch(world, 1, replica_id=2)
+    assert world.partition.log.high_watermark == 1
+
+
 def test_too_small_an_isr_refuses_acks_all_only(make_world):
     world = make_world(min_insync_replicas=2)
     world.lead()
