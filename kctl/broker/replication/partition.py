@@ -92,8 +92,8 @@ class Partition:
         self.leader_epoch_start_offset = log.log_end_offset
         # Kafka assigns the epoch before any append, so that followers find its start (KIP-101).
         log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
-        # What they told in an older epoch counts no more: in epochs that this leader did not hear
-        # of others may have made them cut their logs. (Apache Kafka 2.7.2 forgets it only if it knows
+        # What they told in an older epoch counts no more: in epochs that it did not hear of,
+        # others may have made them cut their logs. (Apache Kafka 2.7.2 forgets it only if it knows
         # that it did not lead.)
         self.followers = {
             broker_id: Replica(
