@@ -220,7 +220,7 @@ def consumers_left_behind_may_commit_in_transactions(patch):
     patch(OffsetCommits, "_check_in_transaction", lambda *_: 0)
 
 
-@planted("KIP-447 (stable offsets)", 999)
+@planted("KIP-447 (stable offsets)", 243)
 def unstable_offsets_are_told(patch):
     """A consumer starts from what is committed, though a transaction is about to change it."""
     patch(GroupOffsets, "is_unstable", lambda *_: False)
