@@ -589,4 +589,6 @@ def _agrees(ledger: Ledger, now: _Seen) -> bool:
     start_offset = max(now.log_start_offset, ledger.start_offset)
     end_offset = min(now.high_watermark, ledger.end_offset)
     found = batches_between(now.log, start_offset, end_offset)
-    return found == ledger.between(start_offset, end_offset)
+    # Nor of a batch of which only a part is committed.
+    is_whole = (found[-1].last_offset + 1 if found else start_offset) == end_offset
+    return is_whole and found == ledger.between(start_offset, end_offset)
