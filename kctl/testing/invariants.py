@@ -583,12 +583,13 @@ def partition_of(broker: SimBroker, key: Key) -> Partition | None:
 
 def _agrees(ledger: Ledger, now: _Seen) -> bool:
     """Whether all that a replica takes for committed is. Of what lies before the leader's first
-    record nobody can say: the replica may yet be cut there."""
+    record nobody can say, nor of a part of a batch: the replica may yet be cut there."""
     if not ledger.start_offset <= now.high_watermark <= ledger.high_watermark:
+        return False
+    if ledger.is_inside_a_batch(now.high_watermark):
         return False
     start_offset = max(now.log_start_offset, ledger.start_offset)
     end_offset = min(now.high_watermark, ledger.end_offset)
     found = batches_between(now.log, start_offset, end_offset)
-    # Nor of a batch of which only a part is committed.
     is_whole = (found[-1].last_offset + 1 if found else start_offset) == end_offset
     return is_whole and found == ledger.between(start_offset, end_offset)

@@ -81,6 +81,11 @@ class Ledger:
         found = self.batches[index : index + 1]
         return found if found and found[0].base_offset == offset else []
 
+    def is_inside_a_batch(self, offset: int) -> bool:
+        """Whether a batch begins before an offset and goes on behind it."""
+        index = bisect_left(self.batches, offset, key=lambda it: it.last_offset)
+        return index < len(self.batches) and self.batches[index].base_offset < offset
+
     def elected_uncleanly(self, leader_epoch: int) -> None:
         """From this epoch on somebody else's log is what counts."""
         self.first_epoch = leader_epoch

@@ -213,8 +213,7 @@ class StateChanges:
             state = (await self._read_states([partition], outcomes)).get(partition)
             if state is None:
                 return
-            current = state.leader_and_isr
-            bumped = replace(current, leader_epoch=current.leader_epoch + 1)
+            bumped = self._next_epoch(partition, state.leader_and_isr)
             finished, to_retry = await self._write({partition: bumped})
             if to_retry:
                 continue
@@ -227,6 +226,13 @@ class StateChanges:
                 self._batch.add_leader_and_isr(recipients, partition, is_new=False)
             return
         self._failed(partition, "its state changes faster than it can be written")
+
+    def _next_epoch(self, partition: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr:
+        """Without replicas that are assigned no more: below inter-broker protocol 2.7-IV2 a leader
+        that has not heard of it may have let one in just now."""
+        assigned = self.context.assignment(partition).replicas
+        isr = tuple(broker for broker in current.isr if broker in assigned)
+        return replace(current, leader_epoch=current.leader_epoch + 1, isr=isr or current.isr)
 
     def _become_online(
         self,
