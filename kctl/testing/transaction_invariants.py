@@ -110,8 +110,7 @@ class TransactionInvariants:
         if stable == expected:
             return
         # A log that was loaded counts the markers that it had by then, committed or not.
-        soon = self._stable_soon(log, high)
-        is_off = expected is not None and not expected <= stable <= soon
+        is_off = expected is not None and not expected <= stable <= self._stable_soon(log, high)
         ledger = self._invariants.ledgers.get(key)
         has_fallen = stable < before and not (ledger and ledger.was_elected_uncleanly)
         if has_fallen or stable > high or is_off:
