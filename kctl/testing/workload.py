@@ -301,8 +301,9 @@ class Workload:
             self.unfinished.pop(name, None)
 
     async def _check_committed(self, router: Router, key: Key, last: int, unsure: set[int]) -> None:
-        """A coordinator that was deposed and has not heard of it tells what it knew, as Apache Kafka
-        2.7.2's does: then ask again."""
+        """A coordinator that was deposed and has not heard of it tells what it knew, as Apache
+        Kafka 2.7.2's does: then ask again."""
+        found: int | None = None
         for _ in range(STALE_ANSWERS_MAX):
             try:
                 found = await _committed_offset(router, key)
