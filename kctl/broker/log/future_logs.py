@@ -118,7 +118,8 @@ class FutureLogs:
         config = _of_future(self._current[tp].config)
         log = self._factory.create(directory, tp, self._new_path(directory, tp), config)
         if may_be_known:
-            log.ignore_checkpoints()
+            # They may still speak of a deleted log of its name.
+            log.local.announce(0)
         self._logs[tp] = log
         return log
 

@@ -324,7 +324,8 @@ class LogManager:
         log = self._factory.create(directory, tp, path, config)
         self._take(log)
         if self._checkpoints.may_speak_of(directory.path, tp):
-            log.ignore_checkpoints()
+            # They may still speak of a deleted log of its name.
+            log.local.announce(0)
         self._make_index_files(log)
         return log
 

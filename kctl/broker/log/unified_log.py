@@ -497,16 +497,20 @@ class UnifiedLog:
     # --- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off all records from `offset` on; whether there were any."""
+        """Cut off all records from `offset` on; whether there were any. A batch that reaches beyond
+        goes whole, and the log ends where it began: records behind a gap would look lost."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
         if offset >= self.log_end_offset:
             # An epoch may have begun here without records: the new leader knows better.
             self._epochs.truncate_from_end(offset)
             return False
-        if self._local.segments.all[0].base_offset > offset:
-            self.truncate_fully_and_start_at(offset)
+        end = self._local.end_before(offset)
+        if offset < self._local.segments.all[0].base_offset or end < self.log_start_offset < offset:
+            # Nothing is left, or nothing that may be read.
+            self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return True
+        offset = end
         if offset < self.log_start_offset:
             self._local.announce(offset)
         self._local.truncate_to(offset, self._clock.wall_ms())
@@ -543,10 +547,6 @@ class UnifiedLog:
     def claim_recovery_point(self) -> int:
         """What a checkpoint that is made now is to say."""
         return self._local.claim_recovery_point()
-
-    def ignore_checkpoints(self) -> None:
-        """The log is new, but the checkpoints may still speak of a deleted one of its name."""
-        self._local.announce(0)
 
     @property
     def truncations(self) -> int:
