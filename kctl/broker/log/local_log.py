@@ -281,6 +281,17 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, first_gone)
         self.cleaned_offset = min(self.cleaned_offset, first_gone)
 
+    def batch_start(self, offset: int) -> int:
+        """`offset`, or where the batch begins that it lies inside."""
+        holder = self.segments.floor(offset)
+        if holder is None:
+            return offset
+        start = holder.offset_index.lookup(offset).position
+        for header in holder.records.headers(start):
+            if header.last_offset >= offset:
+                return min(header.base_offset, offset)
+        return offset
+
     def end_before(self, offset: int) -> int:
         """Where the last batch ends that lies below `offset`: in a compacted log offsets may be
         missing between that and the next, and recovery sees no more than where batches end."""

@@ -505,7 +505,7 @@ class UnifiedLog:
             # An epoch may have begun here without records: the new leader knows better.
             self._epochs.truncate_from_end(offset)
             return False
-        end = self._local.end_before(offset)
+        end = self._local.batch_start(offset)
         if offset < self._local.segments.all[0].base_offset or end < self.log_start_offset < offset:
             # Nothing is left, or nothing that may be read.
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
