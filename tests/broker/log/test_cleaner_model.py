@@ -124,5 +124,5 @@ def check(log, model):
 @given(st.lists(STEP, max_size=25), st.sampled_from([0, 7_200_000]), st.sampled_from([24, 10**6]))
 def test_whatever_is_appended_the_last_of_every_key_is_read(steps, delete_retention_ms, memory):
     cleaner = CleanerSettings(is_enabled=False, dedupe_buffer_bytes=memory, load_factor=0.004)
-    world = compacted(cleaner=cleaner, delete_retention_ms=delete_retention_ms, segment_bytes=900)
+    world = compacted(cleaner=cleaner, delete_retention_ms=delete_retention_ms, segment_bytes=1100)
     live(world, steps)
