@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
+from kafka.errors import RebalanceInProgressError
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.structs import OffsetAndMetadata
 
@@ -275,7 +276,14 @@ def test_kafka_python_of_any_age_joins_commits_and_leaves(bootstrap, admin, topi
     while len(consumer.assignment()) != 2 and time.monotonic() < deadline:
         consumer.poll(100)
     tp = PythonTopicPartition(topic, 1)
-    consumer.commit({tp: OffsetAndMetadata(5, "note", -1)})
+    while True:
+        try:
+            consumer.commit({tp: OffsetAndMetadata(5, "note", -1)})
+            break
+        except RebalanceInProgressError:
+            # It has just heard of more partitions, and wants to be polled until it has joined anew.
+            assert time.monotonic() < deadline
+            consumer.poll(100)
     assert consumer.committed(tp) == 5
     consumer.close()
     described = admin.describe_consumer_groups([topic])[topic].result(TIMEOUT_S)
