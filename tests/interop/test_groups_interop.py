@@ -21,8 +21,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
-from kafka.errors import RebalanceInProgressError
 from kafka import TopicPartition as PythonTopicPartition
+from kafka.errors import RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 
 TIMEOUT_S = 30
