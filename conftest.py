@@ -1,5 +1,18 @@
-"""What pytest's search for doctests leaves alone: modules that need an extra which is not there."""
+"""Settings of all tests: doctests that need an extra, property tests without deadlines, and signals
+as a terminal has them."""
 
+import signal
 from importlib.util import find_spec
 
+from hypothesis import HealthCheck, settings
+
 collect_ignore = [] if find_spec("pyspark") else ["kctl/export/spark/source.py"]
+
+# A test never depends on how long something takes: other processes may be using the machine.
+settings.register_profile("kctl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kctl")
+
+# `nohup pytest` and `pytest &` in a script ignore SIGINT, which processes inherit: tests that
+# interrupt a command would wait for it forever.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

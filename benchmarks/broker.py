@@ -245,7 +245,7 @@ def keep_bytecode(directory: Path) -> None:
 
 
 def say(words: str) -> None:
-    """To whoever watches."""
+    """Print progress to stderr."""
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.servers import Client
+from kctl.protocol.constants import ACKS_ALL
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -35,7 +36,6 @@ TIMEOUT_MS = 120_000
 POLL_S = 0.02
 TOPICS_PER_REQUEST = 100
 PREFERRED = 0
-ACKS_ALL = -1
 
 
 class ClusterClient:
@@ -98,7 +98,7 @@ class ClusterClient:
                 raise RuntimeError(f"{topic.name}: {ErrorCode(topic.error_code).name}")
 
     def wait_for_isr(self, topic: str, count: int) -> None:
-        """Until so many replicas of every partition are in sync, as every broker tells."""
+        """Wait until every broker reports `count` replicas of every partition as in sync."""
         for port in self._ports.values():
             client = ClusterClient({0: port})
             client._wait(topic, None, lambda it: len(it.isr_nodes) == count)

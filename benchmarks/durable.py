@@ -168,7 +168,7 @@ def lines_of(title: str, figures: list[list[float]], settings: list[Setting]) ->
 
 
 def say(words: str) -> None:
-    """To whoever watches."""
+    """Print progress to stderr."""
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 

@@ -1,13 +1,13 @@
-"""Rows a second from Kafka to Parquet: kctl's export against Spark's own Kafka source, in one run.
+"""Compares kctl's export to Parquet with Spark's own Kafka source, in rows per second.
 
     python tests/support/apache_kafka.py 2.7.2 && python tests/support/spark_kafka.py
     python -m benchmarks.export [--mb 1000] [--rounds 3]
 
-The same records lie in a log directory and are served from a copy of it by Apache Kafka 2.7.2; the
-peer is tuned (minPartitions, fetch sizes). One Spark session (local[2]) does both, in turns, after
-a warm-up; medians of the time and of the processor's time (of Spark and its tasks, not of the
-broker) are printed, with the ratios that count, and what the files take beside the peer's. The
-JVM's start is in none of them.
+The same records are in a log directory, and served from a copy of it by Apache Kafka 2.7.2. Spark's
+source is tuned (minPartitions, fetch sizes). One Spark session (local[2]) runs both in turns, after
+a warm-up. The output is medians of elapsed and processor time (of Spark and its tasks, not of the
+broker), their ratios, which are what matters, and the relative size of the files. The JVM's start
+is not included.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from tests.support.zookeeper import running_zookeeper
 PARTITIONS = 2
 BATCH_BYTES = 64 * 1024
 SEGMENT_BYTES = 128 * 1024 * 1024
-# Fetch sizes with which the peer is fastest.
+# Fetch sizes with which Spark's source is fastest.
 TUNED = {
     "minPartitions": "4", "kafka.max.partition.fetch.bytes": "16777216",
     "kafka.fetch.max.bytes": "52428800", "kafka.max.poll.records": "20000",
@@ -50,7 +50,7 @@ SETTINGS = {"log.retention.ms": "-1", "log.cleaner.enable": "false"}
 
 
 def write_topic(directory: Path, topic: str, value_bytes: int, total_bytes: int) -> int:
-    """Segments of lz4 batches with values that compress about as JSON does; how many records."""
+    """Write segments of lz4 batches whose values compress like JSON; return the record count."""
     rng = Random(value_bytes)
     words = [rng.randbytes(4).hex().encode() for _ in range(2000)]
     count = max(1, BATCH_BYTES // (value_bytes + 30))
@@ -78,7 +78,7 @@ def write_topic(directory: Path, topic: str, value_bytes: int, total_bytes: int)
 
 
 def processor_seconds(pid: int) -> float:
-    """What this process, that one and its children have used."""
+    """Return the processor time of this process, another one and its children."""
     found: dict[int, tuple[int, float]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -96,7 +96,7 @@ def processor_seconds(pid: int) -> float:
 def measure(
     title: str, rows: int, rounds: int, pid: int, works: dict[str, Callable[[Path], object]]
 ) -> None:
-    """Let each work run in turns and print medians."""
+    """Run the candidates in turns and print medians."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     used: dict[str, list[float]] = {name: [] for name in works}
     sizes: dict[str, int] = {}
@@ -124,13 +124,13 @@ def measure(
 
 
 def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, Any]:
-    """The ways from the topic to Parquet."""
+    """Return the candidates: ways from the topic to Parquet."""
     count = 0
 
     def export(runner: Any, out: Path) -> None:
         nonlocal count
         count += 1
-        # As many files as tasks that the peer has.
+        # As many files as Spark's source has tasks.
         options = ExportOptions(file_bytes=32 * 1024 * 1024)
         export_logs(
             ExportRequest([str(logs)], str(out), options, [topic], run=f"run{count}"), runner
@@ -158,7 +158,7 @@ def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, An
 
 
 def main() -> None:
-    """See the module."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mb", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -176,7 +176,7 @@ def main() -> None:
     conf = [
         ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
         ("spark.driver.memory", "2g"), ("spark.jars", ",".join(map(str, jars))),
-        # As Spark starts its JVM: `kctl export --spark` has it compile quickly rather than well.
+        # With Spark's JVM defaults: `kctl export --spark` makes the JVM start fast instead.
         ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=4"),
     ]  # fmt: skip
     gateway = start_spark_gateway(conf)

@@ -1,4 +1,4 @@
-"""How the cost of an export grows: planning and work with segments, a task's memory with the log.
+"""Measures how an export's cost grows with segments, and a task's memory with the log.
 
     python -m benchmarks.export_scale [--segments 10,100,1000,10000] [--plan 100000] [--mb 100,1000]
 
@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from benchmarks.export import write_topic
+from kctl.arrow_files.log_discovery import find_logs
 from kctl.export.export import ExportRequest, export_logs, plan_export, run_here
 from kctl.export.manifest import Manifest
 from kctl.export.options import ExportOptions
-from kctl.export.source import find_logs
 from kctl.runtime.real.background import repeated
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, write_segment
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.002
 
 
 def write_segments(directory: Path, segments: int, records: int) -> None:
-    """A topic of so many segments, whose batches hold ten records each."""
+    """Write a topic with this number of segments, whose batches hold ten records each."""
     batch = batch_of(0, _BATCH_RECORDS)
     disk = RealDisk()
     each = records // segments // _BATCH_RECORDS
@@ -39,14 +39,14 @@ def write_segments(directory: Path, segments: int, records: int) -> None:
             base = offset
             batches = []
             for _ in range(each):
-                # No checksum is over the base offset.
+                # The checksum does not cover the base offset.
                 batches.append(offset.to_bytes(8, "big") + batch[8:])
                 offset += _BATCH_RECORDS
             write_segment(disk, directory / f"orders-{partition}", base, batches)
 
 
 def plan(logs: Path) -> int:
-    """Make the plan and nothing else; how many splits it has."""
+    """Plan an export; return the number of splits."""
     with tempfile.TemporaryDirectory() as out:
         request = ExportRequest([str(logs)], out, ExportOptions())
         manifest = Manifest.open(out, request.options, request.run)
@@ -56,19 +56,19 @@ def plan(logs: Path) -> int:
 
 
 def export(logs: Path) -> int:
-    """All of it, in this process; how many rows."""
+    """Export everything in this process; return the number of rows."""
     with tempfile.TemporaryDirectory() as out:
         return export_logs(ExportRequest([str(logs)], out, ExportOptions()), run_here).rows
 
 
 def take_memory(logs: Path) -> int:
-    """All of a partition as one task writes it; KiB of memory."""
+    """Export a partition with one task; return the peak memory in KiB."""
     most = 0
 
     def look() -> None:
         nonlocal most
-        words = Path("/proc/self/status").read_text().split()
-        most = max(most, int(words[words.index("RssAnon:") + 1]))
+        figures = Path("/proc/self/status").read_text().split()
+        most = max(most, int(figures[figures.index("RssAnon:") + 1]))
 
     with tempfile.TemporaryDirectory() as out, repeated(look, _LOOK_SECONDS):
         options = ExportOptions(file_bytes=10**12)
@@ -80,35 +80,35 @@ WORKS = {"plan": plan, "export": export, "memory": take_memory}
 
 
 def measured(what: str, logs: Path) -> tuple[float, int]:
-    """(seconds of the processor, what it counted), in a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.export_scale", "--work", what, "--logs", str(logs)]
-    said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    """Return (processor seconds, count) of work in a separate process."""
+    figures = [sys.executable, "-m", "benchmarks.export_scale", "--work", what, "--logs", str(logs)]
+    said = subprocess.run(figures, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
     return float(said[0]), int(said[1])
 
 
-def tell_segments(segments: int) -> None:
-    """One million records in so many segments."""
+def show_segments(segments: int) -> None:
+    """Measure one million records in this number of segments."""
     with tempfile.TemporaryDirectory() as root:
         logs = Path(root)
         write_segments(logs, segments, RECORDS)
         planned, splits = measured("plan", logs)
         exported, rows = measured("export", logs)
         if rows != RECORDS:
-            raise SystemExit(f"{rows} rows came out")
-    words = f"plan {planned:6.3f} s ({splits} splits), export {exported:6.2f} s"
-    sys.stdout.write(f"{segments:7} segments: {words}\n")
+            raise SystemExit(f"{rows} rows were exported")
+    figures = f"plan {planned:6.3f} s ({splits} splits), export {exported:6.2f} s"
+    sys.stdout.write(f"{segments:7} segments: {figures}\n")
 
 
-def tell_plan(segments: int) -> None:
-    """Small segments, which are planned only."""
+def show_plan(segments: int) -> None:
+    """Measure planning of small segments."""
     with tempfile.TemporaryDirectory() as root:
         write_segments(Path(root), segments, _BATCH_RECORDS * segments)
         planned, splits = measured("plan", Path(root))
     sys.stdout.write(f"{segments:7} segments: plan {planned:6.3f} s ({splits} splits)\n")
 
 
-def tell_memory(megabytes: int) -> None:
-    """Two tasks, one after the other, over half of a log of this size each."""
+def show_memory(megabytes: int) -> None:
+    """Measure two consecutive tasks over half of a log of this size each."""
     with tempfile.TemporaryDirectory() as root:
         write_topic(Path(root), "orders", 100, megabytes * 10**6)
         seconds, kibibytes = measured("memory", Path(root))
@@ -116,7 +116,7 @@ def tell_memory(megabytes: int) -> None:
 
 
 def main() -> None:
-    """See the module."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--segments", default="10,100,1000,10000")
     parser.add_argument("--plan", default="100000")
@@ -130,7 +130,7 @@ def main() -> None:
         sys.stdout.write(f"{time.process_time() - before} {count}\n")
         return
     for tell, text in (
-        (tell_segments, given.segments), (tell_plan, given.plan), (tell_memory, given.mb)
+        (show_segments, given.segments), (show_plan, given.plan), (show_memory, given.mb)
     ):  # fmt: skip
         for number in filter(None, text.split(",")):
             tell(int(number))

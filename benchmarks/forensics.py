@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kctl.dump.rebuild import Wanted, rebuild
 from kctl.records.builder import RecordBatchBuilder
+from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.real.disk import RealDisk
 from tests.support.apache_kafka import java_command
 

@@ -1,7 +1,7 @@
 """Members of consumer groups, thousands of them in one thread: each has a connection of its own and
 is a generator that yields what it asks, or how long it waits, and gets the answer.
 
-Nobody fetches: what is loaded is the coordinator. Versions are the last ones that are not flexible,
+No member fetches: the load is on the coordinator. Versions are the last ones that are not flexible,
 so that an answer's header is its correlation id alone.
 """
 
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class GroupMember:
-    """One member; its stories are told by a Crowd."""
+    """One member; a Crowd runs its generators."""
 
     group: Group
     connection: socket.socket

@@ -29,7 +29,7 @@ Figures = dict[str, float]
 
 
 def one_large_group(bench: Bench, server: Server) -> Figures:
-    """Milliseconds of a rebalance of 100 members: all join anew, one of them assigns."""
+    """Milliseconds of a rebalance of 100 members: all join again, one of them assigns."""
     name = f"large-{bench.new_number()}"
     server.wait_for_coordinators([f"{name}-0"])
     crowd = Crowd(server.port, name, 1, MEMBERS)

@@ -53,7 +53,7 @@ class Bench:
     _names: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
 
     def new_number(self) -> int:
-        """For a name that nobody has."""
+        """Return a number that makes a name unique."""
         return next(self._names)
 
     def fresh(self, like: Server) -> Server:
@@ -75,7 +75,7 @@ class Bench:
         """Have as much page cache as a load fills, and give it back.
 
         On a virtual machine the first touch of a page costs up to ten times as much as writing to
-        it: whoever comes second would get what the first one paid for.
+        it: without this the second server would profit from pages that the first one touched.
         """
         path = self.directory / "touched"
         chunk = bytes(1 << 20)

@@ -171,7 +171,7 @@ class Server:
                 time.sleep(0.005)
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete them and wait until nobody knows them; files go in the background."""
+        """Delete topics and wait until no broker knows them; their files may remain for a while."""
         with contextlib.closing(Client(self.port)) as client:
             client.ask(DeleteTopicsRequest(topic_names=list(names), timeout_ms=100_000), 3)
             while any(leaders(client, name) >= 0 for name in names):

@@ -248,7 +248,7 @@ def slope_mb_per_hour(samples: Sequence[Sample]) -> float:
 
 
 def say(words: str) -> None:
-    """To whoever watches."""
+    """Print progress to stderr."""
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 

@@ -5,6 +5,8 @@ PYTHONPATH=. python benchmarks/stalls.py [--only TEXT] [--large-messages]
 It starts a `kctl serve` of its own. The wait is the longest that another process saw which
 produces one record after the other, the memory is the broker's resident peak above what it had
 before. Rows beyond a goal are marked. `--large-messages` lets topics take batches of 100 MiB.
+The requests are single ones, each over connections of its own; `benchmarks.attacks` has attacks of
+several requests: down-conversion, searches by time, wide topics, thousands of members.
 """
 
 import argparse

@@ -1,19 +1,26 @@
 """`python -m kctl` and the `kctl` script."""
 
+import signal
 import sys
 
 
 def main() -> None:
     """Run the command line; exits with its status."""
     words = sys.argv[1:]
+    # While modules are imported, Ctrl-C ends the process; Python would print a traceback.
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         if words[:1] == ["__complete"]:
             # The shell waits at every press of Tab: no command framework is loaded for it.
-            from kctl.cli.names import complete
+            from kctl.cli.declaration.names import complete
 
             sys.exit(complete(words[1:]))
         from kctl.cli.app import run
 
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.exit(run(words))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,36 +1,101 @@
-"""The error families of kctl: one exception per decision that its catcher makes.
+"""The exceptions of kctl: one type per decision that a caller makes.
 
-A caller asks "can I go on?", not "what went wrong?"; the words of the message carry the rest.
-Wire error codes are data (`kctl.protocol.error_codes`), never exception classes.
+The type states whether the caller can retry or continue; the message states what went wrong. Wire
+error codes are numbers (`kctl.protocol.error_codes`), never exception classes.
 """
+
+from collections.abc import Iterable
+
+from kctl import DISTRIBUTION
+
+# Names that a hint lists.
+_NAMES_SHOWN_MAX = 8
 
 
 class KctlError(Exception):
-    """Anything kctl raises on purpose; `hint`, if set, tells the user the way out."""
+    """The base of all exceptions that kctl raises; `hint`, if set, states how to
+    proceed."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
         if hint is not None:
-            # For whoever sees a traceback: a test of somebody's, mostly.
+            # Tracebacks show the hint, too.
             self.add_note(hint)
 
 
 class UsageError(KctlError):
-    """The caller asked for something that makes no sense; nothing was done (exit status 2)."""
+    """The command line, or a file that it names, is wrong, whatever the cluster is like. Nothing
+    was changed (exit status 2)."""
+
+
+class NotFoundError(KctlError):
+    """The request names a topic, broker, group, ... that the cluster or the log directory does not
+    have. Nothing was changed for that item (exit status 1)."""
+
+
+class UnsupportedVersionError(KctlError):
+    """The brokers' version of Kafka does not support the request. Nothing was changed (exit status
+    1)."""
+
+
+def missing_extra(message: str, extra: str) -> UsageError:
+    """Return the error of a function whose library comes with an extra that is not installed.
+
+    `message` states what needs which library; the hint is the command that installs `extra`.
+    """
+    return UsageError(message, hint=f"pip install '{DISTRIBUTION}[{extra}]'")
+
+
+class AuthenticationError(KctlError):
+    """The broker rejects the credentials, or did not prove its own identity: another attempt with
+    the same settings fails, too."""
 
 
 class CorruptDataError(KctlError):
-    """Bytes are not what their format says: a frame, a batch, an index, a checkpoint."""
+    """Bytes violate their format: those of a frame, a batch, an index, a checkpoint."""
 
 
 class StorageError(KctlError):
-    """The operating system refused a file operation; the log directory it names is suspect."""
+    """The operating system failed a file operation. The log directory it names may be unusable."""
+
+
+class LockedError(StorageError):
+    """Another process holds a lock file: the directory is in use, not damaged."""
 
 
 class UnreachableError(KctlError):
-    """Nobody answered: connection refused, host unknown, all bootstrap servers silent (exit 3)."""
+    """No broker responded: the connection was rejected, the host is unknown, or no bootstrap server
+    is available (exit status 3)."""
 
 
 class TimedOutError(UnreachableError):
-    """Somebody was there but the answer did not come in time (exit status 3)."""
+    """A broker was connected but did not answer in time (exit status 3)."""
+
+
+def not_found(
+    noun: str, name: object, known: Iterable[object] = (), *, hint: str | None = None
+) -> NotFoundError:
+    """Return the error for an unknown `noun`: `No topic ordres`.
+
+    The hint is the name in `known` that was probably meant, else `hint`, else the first few names
+    in `known`.
+    """
+    names = [str(it) for it in known if not str(it).startswith("__")]
+    closest = close_name(str(name), names)
+    if closest is not None:
+        hint = f"did you mean {closest}?"
+    elif hint is None and names:
+        shown = ", ".join(names[:_NAMES_SHOWN_MAX])
+        hint = f"known {noun}s: {shown}" + (", ..." if len(names) > _NAMES_SHOWN_MAX else "")
+    return NotFoundError(f"No {noun} {name}", hint=hint)
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the name in `known` that was probably meant by `name`, or None. Numbers have none."""
+    import difflib
+
+    if name.lstrip("-").isdigit():
+        return None
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return near[0] if near else None

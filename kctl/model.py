@@ -1,30 +1,25 @@
-"""The nouns everybody shares: partitions, positions, epochs, leaders, brokers, endpoints."""
+"""Shared data types: partitions, positions, epochs, leaders, brokers, endpoints, security
+protocols."""
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; sorts by topic, then number."""
+    """A partition of a topic; sorts by topic, then by number."""
 
     topic: str
     partition: int
 
     def __str__(self) -> str:
-        """Kafka's own spelling, which is also the name of the partition's directory."""
+        """Return `TOPIC-N`, Kafka's notation, which is also the name of the partition's
+        directory."""
         return f"{self.topic}-{self.partition}"
 
 
-class OffsetAndEpoch(NamedTuple):
-    """An offset and the leader epoch in which it was written (-1: unknown)."""
-
-    offset: int
-    leader_epoch: int
-
-
 class PositionKind(Enum):
-    """What a Position counts from."""
+    """What the value of a Position means."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -33,28 +28,74 @@ class PositionKind(Enum):
     TAIL = auto()
     # The first record at or after `value` milliseconds since the epoch.
     TIME = auto()
+    # The record with the largest timestamp; brokers of Kafka 3.0 and later find it (KIP-734).
+    MAX_TIMESTAMP = auto()
+    # The first record on the leader's disk, and the last one in tiered storage (KIP-405, KIP-1005).
+    EARLIEST_LOCAL = auto()
+    LATEST_TIERED = auto()
+
+    @property
+    def needs_broker(self) -> bool:
+        """Return whether only a broker can find the position."""
+        return self in _FOUND_BY_BROKERS
+
+
+_FOUND_BY_BROKERS = frozenset(
+    {PositionKind.MAX_TIMESTAMP, PositionKind.EARLIEST_LOCAL, PositionKind.LATEST_TIERED}
+)
 
 
 class Position(NamedTuple):
-    """A place in a partition that is not yet an offset."""
+    """A place in a partition that has not been resolved to an offset."""
 
     kind: PositionKind
     value: int = 0
 
 
+class SecurityProtocol(StrEnum):
+    """What a listener speaks below Kafka's protocol: TLS, SASL, both or neither.
+
+    Kafka 2.7: org.apache.kafka.common.security.auth.SecurityProtocol.
+    """
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def number(self) -> int:
+        """Return the protocol's number in UpdateMetadata requests."""
+        return _PROTOCOL_NUMBERS[self]
+
+    @property
+    def uses_tls(self) -> bool:
+        """Return whether connections are encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Return whether clients authenticate by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+_PROTOCOL_NUMBERS = {protocol: number for number, protocol in enumerate(SecurityProtocol)}
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker listens: Kafka's `EndPoint`."""
+    """An address on which a broker listens: Kafka's `EndPoint`."""
 
     host: str
     port: int
     listener_name: str = "PLAINTEXT"
-    security_protocol: str = "PLAINTEXT"
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker as `/brokers/ids/N` tells it; `epoch` is that znode's czxid (KIP-380)."""
+    """A live broker as registered in `/brokers/ids/N`; `epoch` is the czxid of that znode
+    (KIP-380)."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
@@ -64,9 +105,9 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who leads a partition and who is in sync; `zk_version` is the state znode's version."""
+    """The leader and ISR of a partition; `zk_version` is the version of its state znode."""
 
-    # Broker id, or -1: no leader; -2: the topic is being deleted.
+    # Broker id; -1 if there is no leader, -2 while the topic is being deleted.
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
@@ -75,8 +116,8 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """Replicas of a partition, preferred leader first; during a reassignment (KIP-455) also
-    which of them are being added and removed."""
+    """The replicas of a partition, preferred leader first; during a reassignment (KIP-455) also the
+    replicas that are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -84,22 +125,22 @@ class ReplicaAssignment:
 
     @property
     def is_being_reassigned(self) -> bool:
-        """Whether replicas come or go."""
+        """Return whether replicas are being added or removed."""
         return bool(self.adding or self.removing)
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the reassignment under way."""
+        """Return the replicas before the reassignment in progress."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas once it is done."""
+        """Return the replicas after the reassignment in progress."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     def reassign_to(self, target: "tuple[int, ...]") -> "ReplicaAssignment":
-        """On the way from where the replicas were, before any reassignment under way, to
-        `target`: those of both, the target's first."""
+        """Return the assignment of a reassignment to `target`, which replaces one in progress. Its
+        replicas are those of the target, then those from before any reassignment."""
         origin = self.origin
         return ReplicaAssignment(
             replicas=tuple(dict.fromkeys((*target, *origin))),

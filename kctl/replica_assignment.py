@@ -1,10 +1,11 @@
-"""Where the replicas of new partitions go: spread over brokers and, where known, over racks.
+"""Assigns the replicas of new partitions to brokers and, if they are known, across racks.
 
-Leaders go round robin over the brokers from `start_index`; a partition's followers go to the
-brokers behind its leader, at a distance (`shift`) that grows by one with every full round, so that
-a broker's partitions are followed by all others in turn. With racks, brokers are first put into
-an order in which racks alternate, and a follower goes where no rack is used twice before all are
-used once. Deterministic: whoever wants chance draws `start_index` and `shift` himself.
+Leaders are assigned round robin from the broker at `start_index`. A partition's followers are on
+the brokers after its leader, at a distance (`shift`) that grows by one with every full round, so
+that the followers of one broker's partitions are spread over all others. With racks, brokers are
+first put into an order in which racks alternate, and no rack gets a second replica of a partition
+before all racks have one. The result is deterministic: for a random assignment, pass a random
+`start_index` and `shift`.
 
 Kafka 2.7: kafka.admin.AdminUtils; KIP-36.
 """
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kctl.errors import UsageError
 
-# Broker id -> its rack, or None.
+# Broker id -> rack, or None.
 Racks = Mapping[int, str | None]
 
 
@@ -26,9 +27,11 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas, leader first, of `partitions` partitions counted from `first_partition`.
+    """Return the replicas, leader first, of `partitions` partitions numbered from
+    `first_partition`.
 
-    Either no broker has a rack or all have one. UsageError in Kafka's words for what cannot be.
+    Either all brokers have a rack or none. Raise UsageError, with Kafka's message, if the
+    assignment is impossible.
     """
     check_counts(len(racks), partitions, replication_factor)
     brokers = sorted(racks)
@@ -52,8 +55,16 @@ def assign_replicas(
     return assignment
 
 
+def shift_between(first: int, later: int, brokers: int) -> int:
+    """Return by how much `assign_replicas` raises the shift between partition `first` and partition
+    `later`, exclusive; for callers that assign the partitions of one topic in several calls."""
+    if not brokers or later <= first:
+        return 0
+    return (later - 1) // brokers - max(first - 1, 0) // brokers
+
+
 def check_counts(brokers: int, partitions: int, replication_factor: int) -> None:
-    """UsageError unless that many replicas can be had."""
+    """Raise UsageError unless `brokers` brokers can hold that many partitions and replicas."""
     if partitions <= 0:
         raise UsageError("Number of partitions must be larger than 0.")
     if replication_factor <= 0:
@@ -65,10 +76,11 @@ def check_counts(brokers: int, partitions: int, replication_factor: int) -> None
 
 
 def rack_alternated_brokers(racks: Mapping[int, str]) -> list[int]:
-    """Brokers in an order in which neighbours are on different racks as long as possible.
+    """Return the brokers in an order in which neighbours are on different racks as long as
+    possible.
 
-    >>> rack_alternated_brokers({0: "a", 1: "b", 2: "c", 3: "c", 4: "b", 5: "a"})
-    [0, 1, 2, 5, 4, 3]
+        >>> rack_alternated_brokers({0: "a", 1: "b", 2: "c", 3: "c", 4: "b", 5: "a"})
+        [0, 1, 2, 5, 4, 3]
     """
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
@@ -79,7 +91,7 @@ def rack_alternated_brokers(racks: Mapping[int, str]) -> list[int]:
 
 
 def _follower_index(leader_index: int, shift: int, nth: int, brokers: int) -> int:
-    """Where the nth candidate for a follower is; never at the leader."""
+    """Return the index of the nth candidate for a follower, which is never the leader's."""
     return (leader_index + 1 + (shift + nth) % (brokers - 1)) % brokers
 
 

@@ -1,17 +1,17 @@
-"""docs/compatibility.md says what is so."""
+"""docs/compatibility.md describes the code as it is."""
 
 import re
 
-from kctl.broker.broker_settings import BrokerSettings
 from kctl.broker.handlers import HANDLERS
-from kctl.broker.idle_settings import IDLE_SETTINGS
-from kctl.broker.topic_configs import TOPIC_CONFIGS
+from kctl.configs.broker_configs import BrokerSettings
+from kctl.configs.idle_configs import IDLE_SETTINGS
+from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.protocol.api_keys import ApiKey
 from tools import compatibility
 
 
 def test_the_generated_tables_are_current():
-    """`python -m tools.compatibility` makes them anew."""
+    """`python -m tools.compatibility` generates them."""
     page = compatibility.PAGE.read_text()
     assert page == compatibility.current(page)
 
@@ -25,7 +25,7 @@ def test_every_api_that_is_not_served_has_a_reason_and_no_other_has():
     assert set(compatibility.NOT_SERVED) == set(ApiKey) - set(HANDLERS)
 
 
-def test_the_settings_without_effect_are_those_that_nothing_looks_up():
+def test_the_settings_without_effect_are_never_looked_up():
     idle = BrokerSettings.KEYS.keys() - compatibility.effective_settings().keys()
     assert idle == IDLE_SETTINGS.keys()
     topic_idle = TOPIC_CONFIGS.keys() - compatibility.effective_topic_settings()
@@ -37,7 +37,8 @@ def test_effects_are_read_off_the_source():
     assert effective["num.partitions"] == ""  # looked up by name
     assert effective["log.retention.hours"] == ""  # goes into log.retention.ms
     assert effective["log.segment.bytes"] == "default of a topic's `segment.bytes`"
-    assert "ssl.protocol" not in effective
+    assert "ssl.protocol" in effective
+    assert "ssl.provider" not in effective
     assert "log.cleaner.threads" not in effective
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli import reference
+from kctl.cli.declaration import reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -14,17 +14,34 @@ DECISION_LINES_MAX = 42
 
 
 def test_the_reference_of_commands_is_current():
-    """`python -m kctl.cli.reference` makes it anew."""
+    """`python -m kctl.cli.declaration.reference` generates it."""
     assert (ROOT / "docs" / "commands.md").read_text() == reference.reference()
 
 
 def test_every_command_is_in_the_reference():
     from kctl.cli.app import build_app
-    from kctl.cli.spec import commands_of
+    from kctl.cli.declaration.spec import commands_of
 
     text = (ROOT / "docs" / "commands.md").read_text()
     for spec in commands_of(build_app([], everything=True)):
         assert f"## kctl {' '.join(spec.path)}\n" in text
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub and the site make of a page's headings."""
+    titles = re.findall(r"^#+ +(.+?) *$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_sections_name_a_heading(page):
+    targets = re.findall(r"\]\(((?:[\w./-]+\.md)?)#([\w-]+)\)", page.read_text())
+    wrong = [
+        f"{target}#{anchor}"
+        for target, anchor in targets
+        if anchor not in headings(page.parent / target if target else page)
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

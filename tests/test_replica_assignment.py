@@ -1,4 +1,4 @@
-"""Placement of replicas, against what Apache Kafka 2.7.2's AdminUtils chose."""
+"""Assignment of replicas, compared with that of Apache Kafka 2.7.2's AdminUtils."""
 
 from collections import Counter
 from itertools import product
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kctl.errors import UsageError
 from kctl.replica_assignment import assign_replicas, rack_alternated_brokers
 
-# Topics of a recorded cluster of three brokers on three racks: whatever start and shift Kafka
-# drew, they explain the whole assignment.
+# Topics of a recorded cluster of three brokers on three racks: the start and shift that Kafka chose
+# explain the whole assignment.
 RACKS = {1: "rack1", 2: "rack2", 3: "rack3"}
 RECORDED = [
     {0: (1, 2), 1: (2, 3), 2: (3, 1), 3: (1, 3), 4: (2, 1), 5: (3, 2)},
@@ -30,14 +30,14 @@ def test_recorded_topics_are_placed_as_kafka_placed_them(recorded):
 
 
 def test_added_partitions_continue_as_kafka_continued():
-    # kafka-topics --alter: start and shift are the place of partition 0's leader.
+    # kafka-topics --alter: start and shift are the index of partition 0's leader.
     added = assign_replicas(RACKS, 2, 2, start_index=0, shift=0, first_partition=6)
     assert added == {6: (1, 3), 7: (2, 1)}
     added = assign_replicas(RACKS, 1, 2, start_index=1, shift=1, first_partition=4)
     assert added == {4: (3, 2)}
 
 
-def test_without_racks_followers_move_on_with_every_round():
+def test_without_racks_followers_shift_with_every_round():
     brokers = dict.fromkeys(range(5))
     placed = assign_replicas(brokers, 10, 3, start_index=0, shift=0)
     assert placed[0] == (0, 1, 2)
@@ -79,12 +79,12 @@ def test_replicas_use_all_racks_before_any_twice(brokers, rack_count, partitions
         (1, 3, "Replication factor: 3 larger than available brokers: 2."),
     ],
 )
-def test_impossible_counts_are_refused_in_kafkas_words(partitions, factor, message):
+def test_impossible_counts_are_rejected_with_kafkas_messages(partitions, factor, message):
     with pytest.raises(UsageError) as refusal:
         assign_replicas({1: None, 2: None}, partitions, factor, start_index=0, shift=0)
     assert str(refusal.value) == message
 
 
-def test_racks_on_some_brokers_only_are_refused():
+def test_racks_on_only_some_brokers_are_rejected():
     with pytest.raises(UsageError, match="Not all brokers have rack information"):
         assign_replicas({1: "a", 2: None}, 1, 1, start_index=0, shift=0)

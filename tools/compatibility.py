@@ -13,55 +13,47 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from kctl.broker.broker_settings import BrokerSettings
 from kctl.broker.handlers import HANDLERS
-from kctl.broker.idle_settings import REASONS
-from kctl.broker.topic_configs import TOPIC_CONFIGS
+from kctl.configs.broker_configs import BrokerSettings
+from kctl.configs.idle_configs import REASONS
+from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.protocol.api_keys import ApiKey
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "compatibility.md"
 BROKER = ROOT / "kctl" / "broker"
+CONFIGS = ROOT / "kctl" / "configs"
+TLS = ROOT / "kctl" / "tls"
 
 # Every API without a handler, and why.
-NOT_SERVED = {
-    ApiKey.SASL_HANDSHAKE: "SASL: not yet",
-    ApiKey.SASL_AUTHENTICATE: "SASL: not yet",
-    ApiKey.DESCRIBE_ACLS: "access control: not yet",
-    ApiKey.CREATE_ACLS: "access control: not yet",
-    ApiKey.DELETE_ACLS: "access control: not yet",
-    ApiKey.CREATE_DELEGATION_TOKEN: "delegation tokens: not yet",
-    ApiKey.RENEW_DELEGATION_TOKEN: "delegation tokens: not yet",
-    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation tokens: not yet",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation tokens: not yet",
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: "quotas: not yet",
-    ApiKey.ALTER_CLIENT_QUOTAS: "quotas: not yet",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "SASL: not yet",
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "SASL: not yet",
-    ApiKey.UPDATE_FEATURES: "nothing to update: Kafka 2.7 defines no feature",
-}
+NOT_SERVED: dict[ApiKey, str] = {}
 
 # What the effect of a setting is, where it is not what one expects.
 NOTES = {
-    "authorizer.class.name": "anything but nothing is refused: there is no access control yet",
+    "authorizer.class.name": "`kafka.security.authorizer.AclAuthorizer`, or its old name"
+    " `kafka.security.auth.SimpleAclAuthorizer`; others are refused",
     "queued.max.request.bytes": "`-1`: 64 MiB (Kafka: no limit)",
 }
 # Why topics' settings have no effect: the first pattern that matches a name explains it.
 TOPIC_REASONS: tuple[tuple[str, str], ...] = ()
 
 # Where settings are defined rather than used.
-_DEFINITIONS = ("broker_settings.py", "topic_configs.py")
+_DEFINITIONS = ("broker_configs.py", "topic_configs.py")
 
 
 # --- what has an effect
 
 
+def _root_of(path: Path) -> Path:
+    return BROKER if path.is_relative_to(BROKER) else CONFIGS
+
+
 @cache
 def _lookups() -> tuple[tuple[str, str, str], ...]:
-    """(file below kctl/broker, owner, attribute) of every attribute look-up in the broker."""
+    """Return (file below kctl/broker or kctl/configs, owner, attribute) of every look-up there."""
     return tuple(
-        (path.relative_to(BROKER).as_posix(), ast.unparse(node.value), node.attr)
-        for path in sorted(BROKER.rglob("*.py"))
+        (path.relative_to(_root_of(path)).as_posix(), ast.unparse(node.value), node.attr)
+        for path in sorted([*BROKER.rglob("*.py"), *CONFIGS.glob("*.py")])
         if path.name not in _DEFINITIONS
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
@@ -72,13 +64,20 @@ def _is_topic_level(file: str, owner: str) -> bool:
     return file.startswith("log/") or owner.endswith("log.config")
 
 
+_QUOTAS = BROKER / "replication" / "quotas_by_config.py"
+
+
 @cache
 def _words() -> frozenset[object]:
     """Constants in the controller, which reads topics' settings from the store by name, and of the
     throttles, which follow them by name."""
+    return _constants(*(BROKER / "controller").glob("*.py"), _QUOTAS)
+
+
+def _constants(*paths: Path) -> frozenset[object]:
     return frozenset(
         node.value
-        for path in [*(BROKER / "controller").glob("*.py"), BROKER / "cluster_member.py"]
+        for path in paths
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant)
     )
@@ -106,9 +105,16 @@ def effective_settings() -> dict[str, str]:
         for file, owner, attribute in _lookups()
         if attribute in by_attribute
         and not _is_topic_level(file, owner)
-        # config.py itself looks settings up only to derive from them what the broker uses.
-        and (owner.split(".")[-1].endswith("config") or (file, owner) == ("config.py", "self"))
+        # broker_config.py itself looks settings up only to derive from them what the broker uses.
+        and (
+            owner.split(".")[-1].endswith("config")
+            or (file, owner) == ("broker_config.py", "self")
+            or file == "listener_config.py"
+        )
     }
+    # Settings of TLS are looked up by name.
+    constants = _constants(*TLS.glob("*.py"))
+    found.update({name: "" for name in BrokerSettings.KEYS if name in constants})
     found.update({name: note for name, note in NOTES.items() if name in found})
     for name, topic_config in TOPIC_CONFIGS.items():
         if topic_config.broker_config and name in effective_topic_settings():
@@ -117,7 +123,7 @@ def effective_settings() -> dict[str, str]:
 
 
 def topic_reason(name: str) -> str | None:
-    """Why the topic's setting has no effect; None if nobody knows."""
+    """Return why the topic config has no effect, or None without a known reason."""
     return next((reason for pattern, reason in TOPIC_REASONS if re.match(pattern, name)), None)
 
 

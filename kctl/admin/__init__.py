@@ -1,1 +1,1 @@
-"""Administration as a library: every function returns values and prints nothing."""
+"""Administration of Kafka clusters as a library: functions return values and print nothing."""

@@ -1,11 +1,14 @@
-"""ClusterAdmin: the brokers, the controller, and what each broker speaks.
+"""ClusterAdmin: the brokers and the controller of a cluster.
 
-Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient (`describeCluster`); KIP-78, KIP-35
+Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient (`describeCluster`); KIP-78, KIP-595
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kctl.admin.quorum import QuorumAdmin
+from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ class BrokerDescription:
 
 @dataclass(slots=True)
 class ClusterDescription:
-    """A cluster; id None before Kafka 0.10.1, controller -1: none just now."""
+    """A cluster; the id is None before Kafka 0.10.1, the controller is -1 if there is none."""
 
     cluster_id: str | None
     controller_id: int
@@ -33,23 +36,40 @@ class ClusterDescription:
 
 
 class ClusterAdmin:
-    """The cluster itself."""
+    """The brokers of one cluster."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
 
     async def describe(self) -> ClusterDescription:
-        """Brokers by id."""
+        """Return the cluster with its live brokers in order of id; raise UnreachableError.
+
+        Without ZooKeeper, the controller may be a node that is no broker.
+        """
         response = await self._router.send_to_any(MetadataRequest(topics=[]))
+        controller = await self._controller_of_quorum()
+        if controller is None:
+            controller = response.controller_id
         brokers = [
             BrokerDescription(
                 broker.node_id,
                 broker.host,
                 broker.port,
                 broker.rack,
-                broker.node_id == response.controller_id,
+                broker.node_id == controller,
             )
             for broker in response.brokers
         ]
         brokers.sort(key=lambda broker: broker.broker_id)
-        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+        return ClusterDescription(response.cluster_id, controller, brokers)
+
+    async def _controller_of_quorum(self) -> int | None:
+        """Return the active controller, or None if the cluster uses ZooKeeper, or does not say.
+
+        Without ZooKeeper, Metadata names any broker as the controller: each forwards requests.
+        """
+        quorum = QuorumAdmin(self._router)
+        if await quorum.is_there():
+            with suppress(ApiError):
+                return (await quorum.describe()).leader_id
+        return None

@@ -1,9 +1,9 @@
-"""ClusterHealth: what is wrong with a cluster, from what its brokers tell. The judging is pure.
+"""Finds problems of a cluster: collects facts from its brokers and judges them without I/O.
 
-Critical: records cannot be read or written, or may be lost. Warning: one more failure and they
-cannot, or somebody forgot something.
+Critical: records cannot be read or written, or may be lost. Warning: one more failure has that
+effect, or something was left behind.
 
-Kafka 2.7: kafka.admin.TopicCommand (`--under-replicated-partitions` and its like).
+Kafka 2.7: kafka.admin.TopicCommand (`--under-replicated-partitions` and similar options).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,30 +11,30 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kctl.admin.configs import ConfigResource, ResourceType
+from kctl.admin.partition_states import min_isr_of
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
+from kctl.runtime.disk import Disk
 from kctl.runtime.future import gather, sleep
+from kctl.storage.meta_properties import MetaProperties, decode_meta_properties
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.admin.cluster import ClusterDescription
     from kctl.admin.log_dirs import LogDirDescription
     from kctl.admin.reassignment import MoveProgress
     from kctl.admin.replication_throttle import Leftover
     from kctl.admin.topics import PartitionDescription
-    from kctl.storage.meta_properties import MetaProperties
 
-MIN_ISR = "min.insync.replicas"
-# Topics whose settings are asked for at once.
-TOPICS_MAX = 500
-# A broker that takes longer for its log directories does not answer.
+# A broker that takes longer to describe its log directories counts as not answering.
 ANSWER_MS_MAX = 5_000
 THROTTLED_LOOKS_MAX = 4
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Severity(IntEnum):
-    """As monitoring systems number it."""
+    """Severities, with the numbers that monitoring systems use."""
 
     OK = 0
     WARNING = 1
@@ -43,7 +43,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: which check found it, where, and in words."""
+    """A problem: the check that found it, the resource, and a description."""
 
     check: str
     severity: Severity
@@ -53,25 +53,25 @@ class Finding:
 
 @dataclass(slots=True)
 class HealthFacts:
-    """All that is judged."""
+    """The facts to judge."""
 
     controller_id: int = -1
     brokers: Sequence[int] = ()
     partitions: Sequence["PartitionDescription"] = ()
     # Topic -> min.insync.replicas, where it could be read.
     min_isr: Mapping[str, int] = field(default_factory=dict)
-    # Brokers that did not answer, with why.
+    # Brokers that did not answer -> the reason.
     silent: Mapping[int, str] = field(default_factory=dict)
     log_dirs: Sequence["LogDirDescription"] = ()
     throttles: Sequence["Leftover"] = ()
-    # What is on the move at a first and a second look.
+    # The moves in progress at the first and at the second look.
     moving: Sequence["MoveProgress"] = ()
     moving_later: Sequence["MoveProgress"] = ()
-    # The log directories again, if the first look found replicas that are in no assignment.
+    # The log directories again, if the first look found replicas that are not assigned.
     log_dirs_later: Sequence["LogDirDescription"] = ()
 
 
-# What is checked, in the order shown, and how bad it is.
+# The checks in the order of output, and their severities.
 CHECKS = {
     "controller": Severity.CRITICAL,
     "broker": Severity.CRITICAL,
@@ -88,21 +88,23 @@ CHECKS = {
 
 
 def judge(facts: HealthFacts) -> list[Finding]:
-    """Everything that is wrong, the worst checks first."""
-    told = [*_broker_complaints(facts), *_leftovers(facts)]
+    """Return all problems, the most severe checks first. No I/O."""
+    problems = [*_broker_problems(facts), *_leftovers(facts)]
     adding = {it.partition: it.adding for it in facts.moving if not it.is_inside}
     for partition in facts.partitions:
         tp = TopicPartition(partition.topic, partition.partition)
         minimum = facts.min_isr.get(partition.topic)
         arriving = adding.get(tp)
-        complaints = _complaints(partition, minimum, arriving)
-        told += [(check, str(tp), detail) for check, detail in complaints]
+        found = _partition_problems(partition, minimum, arriving)
+        problems += [(check, str(tp), detail) for check, detail in found]
     order = list(CHECKS)
-    found = [Finding(check, CHECKS[check], subject, detail) for check, subject, detail in told]
-    return sorted(found, key=lambda it: order.index(it.check))
+    findings = [
+        Finding(check, CHECKS[check], subject, detail) for check, subject, detail in problems
+    ]
+    return sorted(findings, key=lambda it: order.index(it.check))
 
 
-def _broker_complaints(facts: HealthFacts) -> Iterable[tuple[str, str, str]]:
+def _broker_problems(facts: HealthFacts) -> Iterable[tuple[str, str, str]]:
     if facts.controller_id < 0:
         yield "controller", "cluster", "no broker is controller"
     for broker_id, reason in facts.silent.items():
@@ -124,15 +126,15 @@ def _leftovers(facts: HealthFacts) -> Iterable[tuple[str, str, str]]:
     later = {(broker_id, tp) for broker_id, tp, _ in _strays(facts, facts.log_dirs_later)}
     for broker_id, tp, path in _strays(facts, facts.log_dirs):
         if (broker_id, tp) in later:
-            detail = f"lies in {path}, but is in no assignment: a topic of its name may find it"
+            detail = f"is in {path}, but not assigned: a new topic of its name may find it"
             yield "leftover replica", f"broker {broker_id}: {tp}", detail
 
 
 def _strays(
     facts: HealthFacts, log_dirs: "Sequence[LogDirDescription]"
 ) -> Iterable[tuple[int, TopicPartition, str]]:
-    """(broker, partition, directory) of replicas that are not assigned to the broker. A topic that
-    comes or goes between two questions looks like that, too."""
+    """Yield (broker, partition, directory) of replicas that are not assigned to the broker. A topic
+    that is created or deleted between two requests looks the same."""
     assigned = {
         TopicPartition(it.topic, it.partition): frozenset(it.replicas) for it in facts.partitions
     }
@@ -147,13 +149,13 @@ def _gone(facts: HealthFacts) -> list[int]:
     return sorted(holders - set(facts.brokers))
 
 
-def _complaints(
+def _partition_problems(
     partition: "PartitionDescription",
     min_isr: int | None,
     arriving: "Sequence[int | str] | None",
 ) -> Iterable[tuple[str, str]]:
-    """`arriving`: the replicas that come, if it is on the move: they are not missing yet, and who
-    leads is not settled."""
+    """Yield (check, detail) for a partition. `arriving` are the replicas that a reassignment adds,
+    or None: they are not missing, and the leader may still change."""
     isr, replicas = partition.isr, partition.replicas
     if partition.is_offline:
         yield "offline", f"no leader; replicas {_text(replicas)}"
@@ -173,30 +175,44 @@ def _stuck(facts: HealthFacts) -> Iterable[tuple[TopicPartition, str]]:
         dead = [b for b in first.adding if b not in facts.brokers and not first.is_inside]
         second = later.get(first.key)
         if dead:
-            yield first.partition, f"is to go to {_text(dead)}, not alive"
+            yield first.partition, f"moves to {_text(dead)}, which is not alive"
         elif second is not None and second.done_bytes <= first.done_bytes < first.total_bytes:
-            yield first.partition, "nothing was copied between two looks"
+            yield first.partition, "nothing was copied between two checks"
 
 
 def _text(brokers: Iterable[object]) -> str:
     return ",".join(map(str, brokers)) or "none"
 
 
+async def check_health(
+    admin: "AdminClient", disk: Disk, settle_ms: int
+) -> tuple[HealthFacts, list[Finding]]:
+    """Return the facts and all problems, the most severe checks first.
+
+    Moves are looked at twice, `settle_ms` milliseconds apart. For brokers on this machine, `disk`
+    is searched for meta.properties of another broker or cluster; their findings come last. Raise
+    UnreachableError if no broker answers.
+    """
+    facts = await gather_facts(admin, settle_ms)
+    return facts, judge(facts) + _wrong_identities(facts, await admin.cluster.describe(), disk)
+
+
 async def gather_facts(admin: "AdminClient", settle_ms: int) -> HealthFacts:
-    """Ask everybody; moves are looked at twice, `settle_ms` apart, throttled ones more often."""
+    """Collect the facts. Moves are looked at twice, `settle_ms` milliseconds apart, throttled moves
+    more often. Brokers that do not answer are in `silent`; raise UnreachableError if none does."""
     from kctl.admin.replication_throttle import ApiThrottleConfigs, ReplicationThrottle
 
     cluster = await admin.cluster.describe()
     silent, found = await _ask_all(admin, [broker.broker_id for broker in cluster.brokers])
     if silent:
-        # Meanwhile the cluster may have noticed.
+        # The cluster may have noticed meanwhile.
         cluster = await admin.cluster.describe()
     topics = await admin.topics.list_topics()
     facts = HealthFacts(
         controller_id=cluster.controller_id,
         brokers=[broker.broker_id for broker in cluster.brokers],
         partitions=[it for topic in topics for it in topic.partitions],
-        min_isr=await _min_isr(admin, [topic.name for topic in topics]),
+        min_isr=await min_isr_of(admin, [topic.name for topic in topics]),
         log_dirs=found,
     )
     facts.silent = {b: reason for b, reason in silent.items() if b in facts.brokers}
@@ -219,7 +235,8 @@ async def _look_again_for_strays(admin: "AdminClient", facts: HealthFacts, settl
 async def _ask_all(
     admin: "AdminClient", broker_ids: Sequence[int]
 ) -> "tuple[dict[int, str], list[LogDirDescription]]":
-    """Why brokers do not answer, and the log directories of those that do."""
+    """Return the brokers that do not answer with the reason, and the log directories of the
+    others."""
     silent: dict[int, str] = {}
     found: list[LogDirDescription] = []
 
@@ -228,7 +245,7 @@ async def _ask_all(
         try:
             found.extend(await admin.log_dirs.describe([broker_id], timeout_ms=limit_ms))
         except KctlError as error:
-            silent[broker_id] = f"does not answer: {error}"
+            silent[broker_id] = f"did not answer: {error}"
 
     await gather(admin.router.runtime.scheduler, [ask(broker_id) for broker_id in broker_ids])
     found.sort(key=lambda it: (it.broker_id, it.path))
@@ -237,7 +254,7 @@ async def _ask_all(
 
 async def _watch_moves(admin: "AdminClient", facts: HealthFacts, settle_ms: int) -> None:
     facts.moving = await admin.reassignments.progress()
-    # A throttle lets bytes through in gushes.
+    # A throttled copy proceeds in bursts.
     looks = THROTTLED_LOOKS_MAX if facts.throttles else 1
     while facts.moving and looks:
         await sleep(admin.router.runtime.scheduler, settle_ms)
@@ -245,21 +262,31 @@ async def _watch_moves(admin: "AdminClient", facts: HealthFacts, settle_ms: int)
         looks = looks - 1 if any(_stuck(facts)) else 0
 
 
-async def _min_isr(admin: "AdminClient", topics: Sequence[str]) -> dict[str, int]:
-    found = {}
-    for start in range(0, len(topics), TOPICS_MAX):
-        some = [ConfigResource(ResourceType.TOPIC, name) for name in topics[start:][:TOPICS_MAX]]
-        for description in await admin.configs.describe(some, names=[MIN_ISR]):
-            for entry in description.entries:
-                if entry.name == MIN_ISR and entry.value is not None:
-                    found[description.resource.name] = int(entry.value)
+def _wrong_identities(
+    facts: HealthFacts, cluster: "ClusterDescription", disk: Disk
+) -> list[Finding]:
+    """Return findings for brokers on this machine, whose directories can be read."""
+    here = {it.broker_id for it in cluster.brokers if it.host in _LOCAL_HOSTS}
+    found = []
+    for directory in facts.log_dirs:
+        path = f"{directory.path}/meta.properties"
+        if directory.broker_id not in here or not disk.exists(path):
+            continue
+        try:
+            identity = decode_meta_properties(disk.read_file(path), path)
+        except (KctlError, OSError):
+            continue  # `kctl verify-log` reports it
+        wrong = judge_identity(path, identity, cluster.cluster_id, directory.broker_id)
+        if wrong is not None:
+            found.append(wrong)
     return found
 
 
 def judge_identity(
-    path: str, found: "MetaProperties", cluster_id: str | None, broker_id: int
+    path: str, found: MetaProperties, cluster_id: str | None, broker_id: int
 ) -> Finding | None:
-    """What is wrong with the meta.properties in a directory of that broker."""
+    """Return the problem with the meta.properties at `path`, a directory of that broker, or
+    None."""
     wrong = []
     if cluster_id is not None and found.cluster_id not in (None, cluster_id):
         wrong.append(f"cluster.id {found.cluster_id}, not {cluster_id}")

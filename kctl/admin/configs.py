@@ -1,8 +1,8 @@
-"""ConfigAdmin: describe and alter the settings of topics, brokers and broker loggers.
+"""ConfigAdmin: describe and alter the configs of topics, brokers and broker loggers.
 
-`alter` asks for IncrementalAlterConfigs; against brokers older than 2.3, which lack it, the
-settings are read, merged and written back whole by AlterConfigs (two writers at once may then undo
-each other, as with those brokers' own tools).
+`alter` uses IncrementalAlterConfigs. Brokers older than 2.3 do not have it: there the configs are
+read, merged and replaced as a whole with AlterConfigs, so that concurrent changes may be lost, as
+with the tools of these versions.
 
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, kafka.admin.ConfigCommand; KIP-133,
 KIP-226, KIP-339
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kctl.admin.result import error_of
-from kctl.errors import UsageError
+from kctl.client.results import error_of
+from kctl.errors import UnsupportedVersionError, UsageError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.describe_configs import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """What a setting may belong to, as the wire numbers it."""
+    """The types of resources that have configs, with the numbers of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -39,7 +39,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value, with the numbers of the protocol."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -51,7 +51,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -60,14 +60,14 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic by name, a broker by its id (empty: the default of all brokers)."""
+    """A topic by name, or a broker by id; an empty id is the default of all brokers."""
 
     resource_type: ResourceType
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that was, or would be, used at another level."""
+    """The value of a config at another level."""
 
     name: str
     value: str | None
@@ -76,11 +76,11 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(slots=True)
 class ConfigEntry:
-    """One setting; the value is None where it is secret or not set."""
+    """A config; the value is None if it is sensitive or not set."""
 
     name: str
     value: str | None
-    # A ConfigSource; UNKNOWN where the broker is too old to tell.
+    # A ConfigSource; UNKNOWN if the broker is too old to report it.
     source: int
     is_default: bool
     is_read_only: bool = False
@@ -90,16 +90,20 @@ class ConfigEntry:
 
     @property
     def source_name(self) -> str:
-        """Kafka's name of the source; its number if it is of a later Kafka."""
+        """Return Kafka's name of the source; its number if a later Kafka introduced it."""
         try:
             return ConfigSource(self.source).name
         except ValueError:
             return str(self.source)
 
+    def is_own_of(self, resource: ConfigResource) -> bool:
+        """Return whether `resource` itself has the value, and does not inherit it."""
+        return self.source == _own_source(resource)
+
 
 @dataclass(slots=True)
 class ConfigDescription:
-    """The settings of one resource by name."""
+    """The configs of one resource, sorted by name."""
 
     resource: ConfigResource
     entries: list[ConfigEntry] = field(default_factory=list)
@@ -108,7 +112,7 @@ class ConfigDescription:
 
 @dataclass(slots=True)
 class ConfigResult:
-    """What became of the changes to one resource."""
+    """The result of changing one resource."""
 
     resource: ConfigResource
     error: ApiError | None = None
@@ -116,16 +120,17 @@ class ConfigResult:
 
 @dataclass(slots=True)
 class ConfigChanges:
-    """What to do to the settings of one resource."""
+    """The changes to the configs of one resource."""
 
     set: Mapping[str, str] = field(default_factory=dict)
     delete: Sequence[str] = ()
-    # For settings that are lists: items to add and to take away.
+    # For configs that are lists: items to add and to remove.
     append: Mapping[str, str] = field(default_factory=dict)
     subtract: Mapping[str, str] = field(default_factory=dict)
 
     def operations(self) -> list[tuple[str, ConfigOperation, str | None]]:
-        """As IncrementalAlterConfigs states them."""
+        """Return the changes as (name, operation, value), as IncrementalAlterConfigs encodes
+        them."""
         return [
             *((name, ConfigOperation.SET, value) for name, value in self.set.items()),
             *((name, ConfigOperation.DELETE, None) for name in self.delete),
@@ -135,7 +140,7 @@ class ConfigChanges:
 
 
 class ConfigAdmin:
-    """The settings of one cluster."""
+    """The configs of one cluster."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
@@ -147,7 +152,11 @@ class ConfigAdmin:
         names: Sequence[str] | None = None,
         include_synonyms: bool = False,
     ) -> list[ConfigDescription]:
-        """The settings of `resources`, in their order; only `names` if given."""
+        """Return the configs of `resources`, in their order; only `names` if given.
+
+        An unknown topic or broker has its error in its description (KIP-133). With
+        `include_synonyms`, every config also has its values at other levels (KIP-226).
+        """
         found: dict[ConfigResource, ConfigDescription] = {}
         for broker_id, group in _by_broker(resources).items():
             has_synonyms = await self._router.max_version(ApiKey.DESCRIBE_CONFIGS) >= 1
@@ -174,7 +183,11 @@ class ConfigAdmin:
         *,
         validate_only: bool = False,
     ) -> list[ConfigResult]:
-        """Change settings, each resource on its own."""
+        """Change configs and return a result per resource; with `validate_only` only check the
+        changes.
+
+        Each resource succeeds or fails as a whole, independently of others (KIP-339).
+        """
         if await self._router.max_version(ApiKey.INCREMENTAL_ALTER_CONFIGS) < 0:
             return await self._alter_whole(changes, validate_only=validate_only)
         from kctl.protocol.messages.incremental_alter_configs import (
@@ -218,7 +231,9 @@ class ConfigAdmin:
                 results.append(ConfigResult(resource, description.error))
                 continue
             if resource.resource_type is ResourceType.BROKER_LOGGER:
-                raise UsageError("This broker is older than Kafka 2.3: it cannot alter loggers")
+                raise UnsupportedVersionError(
+                    "This broker is older than Kafka 2.3: it does not support altering loggers"
+                )
             merged = _merge(description, changes[resource])
             request = AlterConfigsRequest(
                 resources=[
@@ -240,11 +255,12 @@ class ConfigAdmin:
 
 
 def _broker_of(resource: ConfigResource) -> int | None:
-    """Only a broker itself knows its settings; None: anybody may answer."""
+    """Return the broker that must be asked, as only it knows its configs; None if any broker can
+    answer."""
     if resource.resource_type is ResourceType.TOPIC or not resource.name:
         return None
     if not resource.name.isdigit():
-        raise UsageError(f"A broker is named by its number, not {resource.name!r}")
+        raise UsageError(f"A broker is named by its id, not {resource.name!r}")
     return int(resource.name)
 
 
@@ -267,7 +283,7 @@ def _description(result: DescribeConfigsResult) -> ConfigDescription:
 
 def _entry(item: DescribeConfigsResourceResult, resource_type: ResourceType) -> ConfigEntry:
     source = item.config_source
-    if source < 0:  # version 0 tells only whether it is a default
+    if source < 0:  # version 0 only reports whether it is a default
         by_type = {
             ResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
             ResourceType.BROKER: ConfigSource.STATIC_BROKER_CONFIG,
@@ -285,18 +301,20 @@ def _entry(item: DescribeConfigsResourceResult, resource_type: ResourceType) -> 
     )
 
 
+def _own_source(resource: ConfigResource) -> ConfigSource:
+    if resource.resource_type is ResourceType.TOPIC:
+        return ConfigSource.DYNAMIC_TOPIC_CONFIG
+    if resource.resource_type is ResourceType.BROKER_LOGGER:
+        return ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    if resource.name:
+        return ConfigSource.DYNAMIC_BROKER_CONFIG
+    return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+
 def _merge(description: ConfigDescription, changes: ConfigChanges) -> dict[str, str | None]:
-    """The whole set of overrides after `changes`, for AlterConfigs, which replaces them all."""
-    own_sources = {
-        ResourceType.TOPIC: (ConfigSource.DYNAMIC_TOPIC_CONFIG,),
-        ResourceType.BROKER: (
-            (ConfigSource.DYNAMIC_BROKER_CONFIG,)
-            if description.resource.name
-            else (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
-        ),
-    }[description.resource.resource_type]
+    """Return all overrides after `changes`, for AlterConfigs, which replaces them."""
     values = {entry.name: entry.value for entry in description.entries}
-    merged = {e.name: e.value for e in description.entries if e.source in own_sources}
+    merged = {e.name: e.value for e in description.entries if e.is_own_of(description.resource)}
     merged.update(changes.set)
     for name in changes.delete:
         merged.pop(name, None)
@@ -315,7 +333,7 @@ def _items(text: str | None) -> list[str]:
 
 
 def _results(response: Any) -> list[ConfigResult]:
-    # Both kinds of answer have the same fields.
+    # Both responses have the same fields.
     return [
         ConfigResult(
             ConfigResource(ResourceType(item.resource_type), item.resource_name),

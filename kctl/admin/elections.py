@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kctl.admin.result import error_of, raise_for
-from kctl.errors import UsageError
+from kctl.client.results import error_of, raise_for
+from kctl.errors import UnsupportedVersionError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -17,22 +17,23 @@ from kctl.protocol.error_codes import ApiError, ErrorCode
 if TYPE_CHECKING:
     from kctl.client.router import Router
 
-# Partitions of one request: the controller answers when all of them are done.
+# Partitions of one request; the controller answers when all of them are done.
 PARTITIONS_MAX = 1000
 
 
 class ElectionType(IntEnum):
-    """Who may become leader, as the wire numbers it."""
+    """Which replicas may become leader, with the numbers of the protocol."""
 
     # The first replica, if it is in sync.
     PREFERRED = 0
-    # Any live replica of a partition without a leader: what only others had is lost.
+    # Any live replica of a partition without a leader: records that only other replicas have are
+    # lost.
     UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """What became of one partition; not needed: it has the leader it should have."""
+    """The result of one partition; not needed if the right replica leads already."""
 
     partition: TopicPartition
     is_needed: bool = True
@@ -40,7 +41,7 @@ class ElectionResult:
 
 
 class ElectionAdmin:
-    """Elections of one cluster; by its controller."""
+    """Leader elections of one cluster."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
@@ -48,12 +49,16 @@ class ElectionAdmin:
     async def elect(
         self, election_type: ElectionType, partitions: Iterable[TopicPartition]
     ) -> list[ElectionResult]:
-        """Elect for these partitions, each on its own, in order."""
+        """Elect leaders of `partitions` and return a result for each, in order.
+
+        Raise UsageError if the cluster is too old (preferred elections require Kafka 2.2, unclean
+        ones 2.4), ApiError if the request as a whole is rejected (KIP-183, KIP-460).
+        """
         version = await self._router.max_version(ApiKey.ELECT_LEADERS)
         if version < (1 if election_type is ElectionType.UNCLEAN else 0):
             needed = "2.4" if election_type is ElectionType.UNCLEAN else "2.2"
-            raise UsageError(
-                f"This cluster is older than Kafka {needed}: it elects no leaders on request",
+            raise UnsupportedVersionError(
+                f"This cluster is older than Kafka {needed} and cannot elect leaders on request",
                 hint="see --zookeeper" if election_type is ElectionType.PREFERRED else None,
             )
         wanted = sorted(set(partitions))
@@ -89,9 +94,9 @@ class ElectionAdmin:
         for tp in partitions:
             item = found.get(tp)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if item is None else item.error_code
-            words = None if item is None else item.error_message
+            message = None if item is None else item.error_message
             is_needed = code != ErrorCode.ELECTION_NOT_NEEDED
             results.append(
-                ElectionResult(tp, is_needed, error_of(code, words) if is_needed else None)
+                ElectionResult(tp, is_needed, error_of(code, message) if is_needed else None)
             )
         return results

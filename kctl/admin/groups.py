@@ -1,30 +1,39 @@
-"""GroupAdmin: list, describe and delete consumer groups, and how far behind they are.
+"""GroupAdmin: list, describe and delete consumer groups, and compute their lag.
 
+Groups of the consumer protocol and share groups, which Kafka 4 has, are described by
+`later_groups`.
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, kafka.admin.ConsumerGroupCommand;
-KIP-222, KIP-229, KIP-518
+KIP-222, KIP-229, KIP-518, KIP-848
 """
 
-import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kctl.admin.assignment import decode_assignment
-from kctl.admin.offsets import OffsetAdmin
-from kctl.admin.result import error_of, raise_for
-from kctl.errors import CorruptDataError, KctlError, UnreachableError, UsageError
+from kctl.admin.group_descriptions import (
+    GroupDescription,
+    GroupList,
+    GroupListing,
+    GroupResult,
+    GroupType,
+    PartitionLag,
+    classic_description,
+    listed_only,
+)
+from kctl.client.offsets import OffsetsClient
+from kctl.client.results import error_of, raise_for
+from kctl.errors import UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.protocol.internal.consumer_protocol import PROTOCOL_TYPE
+from kctl.protocol.later_apis import LaterApi
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
-    from kctl.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+    from kctl.protocol.schema import Message
 
-# ListGroups from this version on tells and filters by state.
+# The version of ListGroups that returns and filters by states.
 _LIST_STATES_VERSION = 4
-# The broker compares states letter by letter: how it spells them. The last three came with 4.0.
+# The broker's filter is case-sensitive: its spelling. The last three states came with Kafka 4.0.
 _STATES = {
     name.lower(): name
     for name in (
@@ -36,113 +45,66 @@ _STATES = {
 _DESCRIBE_MAX = 500
 
 
-@dataclass(slots=True)
-class GroupListing:
-    """A group as its coordinator lists it; state "" where the broker is too old to tell."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    coordinator: int
-
-
-@dataclass(slots=True)
-class MemberDescription:
-    """A member of a group and what it was given to consume."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    host: str
-    partitions: list[TopicPartition] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class GroupDescription:
-    """A group, its state in Kafka's words (Empty, Stable, ...) and its members."""
-
-    group_id: str
-    state: str = ""
-    protocol_type: str = ""
-    # The assignor that the members agreed on.
-    protocol: str = ""
-    coordinator: int = -1
-    members: list[MemberDescription] = field(default_factory=list)
-    error: ApiError | None = None
-
-
-@dataclass(slots=True)
-class GroupResult:
-    """What became of one group."""
-
-    group_id: str
-    error: ApiError | None = None
-
-
-@dataclass(slots=True)
-class PartitionLag:
-    """How far a group is in one partition; None where it is not known or nothing is committed."""
-
-    partition: TopicPartition
-    committed_offset: int | None
-    log_start_offset: int | None
-    log_end_offset: int | None
-    member: MemberDescription | None = None
-    error: KctlError | None = None
-
-    @property
-    def lag(self) -> int | None:
-        """Records between what was committed and the end; never negative."""
-        if self.committed_offset is None or self.log_end_offset is None:
-            return None
-        return max(0, self.log_end_offset - self.committed_offset)
-
-
-@dataclass(slots=True)
-class GroupList:
-    """All groups that could be had, and the brokers that did not answer."""
-
-    groups: list[GroupListing] = field(default_factory=list)
-    # Broker -> why.
-    errors: dict[int, Exception] = field(default_factory=dict)
-
-
 class GroupAdmin:
     """The groups of one cluster."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
-        self._offsets = OffsetAdmin(router)
+        self._offsets = OffsetsClient(router)
 
-    async def list_groups(self, states: Sequence[str] = ()) -> GroupList:
-        """Groups by name from all brokers, as each only knows those it coordinates; only those
-        in `states` if any are given. UsageError for a state that no Kafka knows."""
-        from kctl.protocol.messages.list_groups import ListGroupsRequest
+    async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> GroupList:
+        """Return the groups of all brokers, sorted by id; only those in `states` and of `types` if
+        any are given.
 
-        version = await self._router.max_version(ApiKey.LIST_GROUPS)
-        may_filter = version >= _LIST_STATES_VERSION
+        Every broker is asked, as it knows only the groups that it coordinates; brokers that fail
+        are in `errors`. Raise UsageError for a state or type that no version of Kafka has, and
+        ApiError for a type that this cluster does not have (KIP-518, KIP-848).
+        """
         wanted = [_state(name) for name in states]
-        request = ListGroupsRequest(states_filter=wanted if may_filter else [])
+        wanted_types = [_type(name) for name in types]
         found = GroupList()
+        found.has_types = await self._router.max_version(LaterApi.LIST_GROUPS) >= 0
+        if found.has_types or any(it is not GroupType.CLASSIC for it in wanted_types):
+            from kctl.admin.later_groups import list_request
+
+            request: Message = list_request(wanted, wanted_types)
+            may_filter = True
+        else:
+            from kctl.protocol.messages.list_groups import ListGroupsRequest
+
+            version = await self._router.max_version(ApiKey.LIST_GROUPS)
+            may_filter = version >= _LIST_STATES_VERSION
+            request = ListGroupsRequest(states_filter=wanted if may_filter else [])
+        await self._list_from_all(request, found)
+        if not may_filter:
+            await self._add_states(found, states)
+        found.groups.sort(key=lambda group: group.group_id)
+        return found
+
+    async def _list_from_all(self, request: "Message", found: GroupList) -> None:
         view = await self._router.refresh(None)
         for broker_id in sorted(view.brokers):
             try:
                 response = await self._router.send_to_broker(broker_id, request)
                 raise_for(response.error_code)
             except (ApiError, UnreachableError) as error:
+                if isinstance(error, ApiError) and error.code == ErrorCode.UNSUPPORTED_VERSION:
+                    raise
                 found.errors[broker_id] = error
                 continue
             found.groups += [
-                GroupListing(group.group_id, group.protocol_type, group.group_state, broker_id)
+                GroupListing(
+                    group.group_id,
+                    group.protocol_type,
+                    group.group_state,
+                    broker_id,
+                    group.group_type.lower() if found.has_types else GroupType.CLASSIC,
+                )
                 for group in response.groups
             ]
-        if not may_filter:
-            await self._add_states(found, states)
-        found.groups.sort(key=lambda group: group.group_id)
-        return found
 
     async def describe(self, group_ids: Iterable[str]) -> list[GroupDescription]:
-        """These groups, in the order given; one that is not there carries GROUP_ID_NOT_FOUND."""
+        """Return the groups in the given order. An unknown group carries GROUP_ID_NOT_FOUND."""
         from kctl.protocol.messages.describe_groups import DescribeGroupsRequest
 
         described = []
@@ -150,27 +112,45 @@ class GroupAdmin:
             request = DescribeGroupsRequest(groups=[group_id])
             response = await self._router.send_to_coordinator(group_id, request)
             coordinator = await self._router.coordinator_of(group_id)
-            described.append(_description(response.groups[0], coordinator.broker_id))
+            description = classic_description(response.groups[0], coordinator.broker_id)
+            if description.is_unknown:
+                # A group of another type is unknown to DescribeGroups.
+                from kctl.admin.later_groups import describe_later_group
+
+                later = await describe_later_group(self._router, group_id, coordinator.broker_id)
+                description = later or description
+            described.append(description)
         return described
 
     async def describe_listed(self, listings: Sequence[GroupListing]) -> list[GroupDescription]:
-        """Groups whose coordinators are known from a list, in few requests."""
-        from kctl.protocol.messages.describe_groups import DescribeGroupsRequest
+        """Return the groups of `listings`, whose coordinators are known, with few requests."""
+        from kctl.admin.later_groups import describe_request, later_description
 
-        by_broker: dict[int, list[str]] = {}
+        alike: dict[tuple[int, str], list[str]] = {}
         for listing in listings:
-            by_broker.setdefault(listing.coordinator, []).append(listing.group_id)
+            key = (listing.coordinator, listing.group_type)
+            alike.setdefault(key, []).append(listing.group_id)
         found: dict[str, GroupDescription] = {}
-        for broker_id, names in by_broker.items():
+        for (broker_id, group_type), names in alike.items():
             for start in range(0, len(names), _DESCRIBE_MAX):
-                request = DescribeGroupsRequest(groups=names[start : start + _DESCRIBE_MAX])
+                request = describe_request(group_type, names[start : start + _DESCRIBE_MAX])
+                if request is None:
+                    continue
                 response = await self._router.send_to_broker(broker_id, request)
                 for group in response.groups:
-                    found[group.group_id] = _description(group, broker_id)
-        return [found[listing.group_id] for listing in listings if listing.group_id in found]
+                    found[group.group_id] = (
+                        classic_description(group, broker_id)
+                        if group_type == GroupType.CLASSIC
+                        else later_description(group, group_type, broker_id)
+                    )
+        return [
+            found.get(listing.group_id) or listed_only(listing)
+            for listing in listings
+            if listing.group_id in found or describe_request(listing.group_type, []) is None
+        ]
 
     async def delete(self, group_ids: Iterable[str]) -> list[GroupResult]:
-        """Delete groups that have no members, each on its own."""
+        """Delete groups that have no members and return a result per group (KIP-229)."""
         from kctl.protocol.messages.delete_groups import DeleteGroupsRequest
 
         results = []
@@ -183,10 +163,20 @@ class GroupAdmin:
         return results
 
     async def lag(self, group: GroupDescription) -> list[PartitionLag]:
-        """Every partition that the group has committed or been assigned, in order."""
-        committed = await self._offsets.committed(group.group_id)
+        """Return the lag of every partition of the topics in which the group has committed offsets
+        or been assigned partitions, in order: records of partitions without either wait, too.
+
+        A share group commits no offsets: those of its first unacknowledged records are returned in
+        their place.
+        """
+        if group.group_type == GroupType.SHARE:
+            from kctl.admin.later_groups import share_group_offsets
+
+            committed = await share_group_offsets(self._router, group.group_id)
+        else:
+            committed = await self._offsets.committed(group.group_id)
         owners = {partition: member for member in group.members for partition in member.partitions}
-        partitions = sorted({*committed, *owners})
+        partitions = await self._all_partitions({*committed, *owners})
         starts = await self._offsets.earliest(partitions) if partitions else {}
         ends = await self._offsets.latest(partitions) if partitions else {}
         lags = []
@@ -205,8 +195,23 @@ class GroupAdmin:
             )
         return lags
 
+    async def _all_partitions(self, known: set[TopicPartition]) -> list[TopicPartition]:
+        """Return `known` and all other partitions of their topics, in order."""
+        topics = sorted({partition.topic for partition in known})
+        if not topics:
+            return []
+        view = await self._router.refresh(topics)
+        return sorted(
+            known
+            | {
+                TopicPartition(topic, number)
+                for topic in topics
+                for number in view.partitions_of(topic)
+            }
+        )
+
     async def _add_states(self, found: GroupList, states: Sequence[str]) -> None:
-        """What a broker older than 2.6 does not list, by describing."""
+        """Add the states, which brokers before Kafka 2.6 do not list, by describing the groups."""
         described = await self.describe_listed(found.groups)
         by_name = {group.group_id: group.state for group in described}
         for listing in found.groups:
@@ -216,38 +221,15 @@ class GroupAdmin:
             found.groups = [group for group in found.groups if group.state.lower() in wanted]
 
 
+def _type(name: str) -> GroupType:
+    try:
+        return GroupType(name.lower())
+    except ValueError:
+        raise UsageError(f"No group type {name}", hint=f"one of {', '.join(GroupType)}") from None
+
+
 def _state(name: str) -> str:
     known = _STATES.get(name.lower())
     if known is None:
         raise UsageError(f"No group state {name}", hint=f"one of {', '.join(_STATES.values())}")
     return known
-
-
-def _description(group: "DescribedGroup", coordinator: int) -> GroupDescription:
-    error = error_of(group.error_code)
-    if error is None and group.group_state == "Dead":
-        error = ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    return GroupDescription(
-        group.group_id,
-        group.group_state,
-        group.protocol_type,
-        group.protocol_data,
-        coordinator,
-        [_member(member, group.protocol_type) for member in group.members],
-        error,
-    )
-
-
-def _member(member: "DescribedGroupMember", protocol_type: str) -> MemberDescription:
-    partitions: list[TopicPartition] = []
-    if protocol_type == PROTOCOL_TYPE and member.member_assignment:
-        # What another client's assignor wrote may be in nobody's format.
-        with contextlib.suppress(CorruptDataError):
-            partitions = decode_assignment(member.member_assignment)
-    return MemberDescription(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host.removeprefix("/"),
-        sorted(partitions),
-    )

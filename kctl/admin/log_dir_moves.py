@@ -1,7 +1,7 @@
-"""LogDirMoves: replicas that are to lie in other directories of their brokers, and where they are.
+"""LogDirMoves: moves of replicas to other log directories of their brokers, and their progress.
 
-A broker remembers the directory of a replica that is still to come: that one arrives with the
-replica.
+A broker remembers the directory chosen for a replica that it does not have yet: the replica is
+created there.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (alterReplicaLogDirs, findLogDirMoveStates);
 KIP-113
@@ -19,34 +19,34 @@ from kctl.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kctl.admin.log_dirs import LogDirAdmin
 
-# Partition and broker -> the directory.
+# (partition, broker) -> directory.
 LogDirs = Mapping[tuple[TopicPartition, int], str]
 
 
 class DirMoveStatus(StrEnum):
-    """Where one replica is."""
+    """The states of a move."""
 
     WAITING = "not started"
-    # The replica is still to come, and the broker knows where to.
+    # The replica does not exist yet, and the broker knows its directory.
     CHOSEN = "directory chosen"
     STARTED = "on the move"
     DONE = "moved"
-    # Neither there nor on its way: somebody sent it elsewhere, or it is gone.
+    # Neither there nor moving there: it was moved elsewhere, or deleted.
     ELSEWHERE = "is elsewhere"
-    # The broker refused.
+    # The broker rejected the move.
     FAILED = "failed"
 
 
 @dataclass(slots=True)
 class DirMove:
-    """One replica, and the directory where it is to lie."""
+    """A replica and its target directory."""
 
     partition: TopicPartition
     broker_id: int
     path: str
-    # Where it was at the first look; None: nowhere yet.
+    # Its directory at the first look; None if it did not exist.
     before: str | None = None
-    # Where it was at the last look.
+    # Its directory at the last look.
     found: str | None = None
     size_bytes: int = 0
     status: DirMoveStatus = DirMoveStatus.WAITING
@@ -54,32 +54,32 @@ class DirMove:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether another look may find it elsewhere."""
+        """Return whether the move may still complete."""
         return self.status in (DirMoveStatus.CHOSEN, DirMoveStatus.STARTED)
 
 
 class LogDirMoves:
-    """What a file wants of log directories; `look` first."""
+    """The moves to a set of target directories; call `look` first."""
 
     def __init__(self, log_dirs: "LogDirAdmin | None", wanted: LogDirs) -> None:
-        """`log_dirs` is needed if anything is wanted."""
+        """Take the moves; `log_dirs` is required if `wanted` is not empty."""
         self.moves = [DirMove(tp, broker, path) for (tp, broker), path in sorted(wanted.items())]
         self._log_dirs = log_dirs
-        # Those in use, by broker, as of the last look.
+        # The directories in use, by broker, at the last look.
         self.directories: dict[int, list[str]] = {}
 
     @property
     def pending(self) -> list[DirMove]:
-        """Those that are not where they are to be."""
+        """Return the moves that are not complete."""
         return [it for it in self.moves if it.status is not DirMoveStatus.DONE]
 
     @property
     def is_under_way(self) -> bool:
-        """Whether any may still arrive."""
+        """Return whether any move may still complete."""
         return any(it.is_under_way for it in self.moves)
 
     async def start(self) -> None:
-        """Ask for those that are pending."""
+        """Submit the pending moves."""
         asked = {(it.partition, it.broker_id): it.path for it in self.pending}
         if self._log_dirs is None or not asked:
             return
@@ -94,7 +94,8 @@ class LogDirMoves:
                 it.status, it.error = DirMoveStatus.FAILED, error
 
     async def look(self, *, is_last: bool = False) -> None:
-        """See where they are. `is_last`: what is not on its way now never will be."""
+        """Update the status of every move. With `is_last`, a replica that is not on its way
+        fails."""
         if self._log_dirs is None or not self.moves:
             return
         brokers = sorted({it.broker_id for it in self.moves})
@@ -123,6 +124,6 @@ class LogDirMoves:
         elif future == it.path:
             it.status = DirMoveStatus.STARTED
         elif is_last:
-            where = f"is in {current}" if current else "is not there"
+            where = f"is in {current}" if current else "does not exist"
             it.status = DirMoveStatus.ELSEWHERE
-            it.error = KctlError(f"{where}, and not on the move")
+            it.error = KctlError(f"{where}, and not moving")

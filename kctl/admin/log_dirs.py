@@ -1,4 +1,4 @@
-"""LogDirAdmin: how much of each partition lies in which log directory of which broker.
+"""LogDirAdmin: log directories, the sizes of their replicas, and moves between them.
 
 Kafka 2.7: kafka.admin.LogDirsCommand; KIP-113
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kctl.admin.result import error_of
+from kctl.client.results import error_of
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReplicaSize:
-    """A replica in a log directory; future: it is being moved there."""
+    """A replica in a log directory; a future replica is being moved there."""
 
     partition: TopicPartition
     size_bytes: int
-    # Records it is behind: the high watermark, or for a future replica the current one.
+    # Records it lags behind the high watermark, or a future replica behind the current one.
     offset_lag: int
     is_future: bool
 
 
 @dataclass(slots=True)
 class LogDirDescription:
-    """One log directory; the error tells that it is offline."""
+    """A log directory; `error` is set if it is offline."""
 
     broker_id: int
     path: str
@@ -48,7 +48,11 @@ class LogDirAdmin:
         topics: Iterable[str] | None = None,
         timeout_ms: int | None = None,
     ) -> list[LogDirDescription]:
-        """The directories of these brokers (all), with the replicas of these topics (all)."""
+        """Return the log directories of `broker_ids`, with the sizes of the replicas of `topics`.
+
+        None stands for all. `timeout_ms` limits the request to each broker. Raise UnreachableError
+        if a broker does not answer (KIP-113).
+        """
         from kctl.protocol.messages.describe_log_dirs import (
             DescribableLogDirTopic,
             DescribeLogDirsRequest,
@@ -87,8 +91,12 @@ class LogDirAdmin:
     async def move(
         self, paths: Mapping[tuple[TopicPartition, int], str]
     ) -> dict[tuple[TopicPartition, int], ApiError | None]:
-        """Tell brokers in which of their directories these replicas are to be. For a replica that
-        a broker does not have yet it remembers the directory: REPLICA_NOT_AVAILABLE."""
+        """Move replicas to other log directories of their brokers: (partition, broker) ->
+        directory.
+
+        Return an error or None per replica. REPLICA_NOT_AVAILABLE means that the broker does not
+        have the replica yet and remembers the directory for it (KIP-113).
+        """
         from kctl.protocol.messages.alter_replica_log_dirs import (
             AlterReplicaLogDir,
             AlterReplicaLogDirsRequest,

@@ -1,5 +1,5 @@
-"""Files of committed offsets, as Apache Kafka's tool writes and reads them: CSV without a header,
-`topic,partition,offset` for one group, `group,topic,partition,offset` for several.
+"""Reads and writes files of committed offsets in the format of kafka-consumer-groups: CSV without a
+header, `topic,partition,offset` for one group, `group,topic,partition,offset` for several.
 
 Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `--from-file`)
 """
@@ -20,7 +20,7 @@ _PARTITION_MAX = 2**31 - 1
 
 
 def format_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    """The text of such a file; the group is left out if it is the only one."""
+    """Return the text of a file; the group is left out if there is only one."""
     lines = []
     for group_id in sorted(offsets):
         prefix = f"{_quoted(group_id)}," if len(offsets) > 1 else ""
@@ -31,8 +31,8 @@ def format_offsets(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
 
 
 def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offsets:
-    """What the file says, by group. UsageError names line and fault; so also if lines do not say
-    whose offsets they are and there is no `only_group` to give them to."""
+    """Return the offsets in a file, by group. Lines without a group belong to `only_group`. Raise
+    UsageError, naming `source` and the line, for invalid lines."""
     found: Offsets = {}
     rows = csv.reader(text.splitlines(keepends=True))
     try:
@@ -42,7 +42,7 @@ def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offs
             group_id, partition, offset = _parse(fields, only_group)
             known = found.setdefault(group_id, {})
             if partition in known:
-                raise ValueError(f"{partition} of group {group_id} for the second time")
+                raise ValueError(f"{partition} of group {group_id} appears twice")
             known[partition] = offset
     except (ValueError, csv.Error) as error:
         raise UsageError(
@@ -53,7 +53,8 @@ def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offs
 
 
 def _quoted(group_id: str) -> str:
-    """A group's name may hold anything; a topic's holds nothing that means something here."""
+    """Quote the id of a group, which may contain any character; topic names contain no special
+    ones."""
     if _SPECIAL.isdisjoint(group_id):
         return group_id
     doubled = group_id.replace('"', '""')
@@ -76,5 +77,5 @@ def _parse(fields: list[str], only_group: str | None) -> tuple[str, TopicPartiti
 
 def _number(what: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise ValueError(f"{text!r} is no {what}")
+        raise ValueError(f"{text!r} is not a valid {what}")
     return int(text)

@@ -1,7 +1,8 @@
-"""Plans where a group shall go on reading, and carries the plan out.
+"""Plans offset resets of groups, and executes them.
 
-The new offset is kept within what the partition holds, and the plan says where that happened. Only
-a group without members can be reset: an active one would overwrite it with its next commit.
+New offsets are limited to the range of the partition, and the plan says where that happened. Only a
+group without members can be reset: an active member would overwrite the offset with its next
+commit.
 
 Kafka 2.7: kafka.admin.ConsumerGroupCommand (`resetOffsets`); KIP-122
 """
@@ -11,37 +12,36 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from kctl.admin.offsets import (
+from kctl.client.offsets import (
     CommittedOffset,
     ListedOffset,
-    OffsetAdmin,
+    OffsetsClient,
     PartitionResult,
-    Position,
 )
 from kctl.errors import KctlError
-from kctl.model import TopicPartition
+from kctl.model import Position, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kctl.admin.groups import GroupDescription
+    from kctl.admin.group_descriptions import GroupDescription
     from kctl.client.router import Router
 
 
 class ResetKind(Enum):
-    """Where to: a `position` for all, or something relative to what is committed."""
+    """The kinds of targets: a position for all partitions, or relative to the committed offset."""
 
     POSITION = auto()
-    # By `value` records on (or back).
+    # Forwards by `shift` records, or backwards if it is negative.
     SHIFT = auto()
-    # To what is committed, within the partition's bounds; its end where nothing is.
+    # The committed offset, limited to the partition's range; the end if none is committed.
     CURRENT = auto()
-    # To an offset of each partition's own.
+    # A given offset for each partition.
     EACH = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """What `--to-...` asks for."""
+    """The target of a reset."""
 
     kind: ResetKind
     position: Position | None = None
@@ -51,7 +51,7 @@ class ResetTarget:
 
 @dataclass(slots=True)
 class ResetStep:
-    """One partition of the plan; `note` says why the new offset is not the one asked for."""
+    """The reset of one partition; `note` says why the new offset differs from the target."""
 
     partition: TopicPartition
     current_offset: int | None
@@ -64,12 +64,13 @@ class OffsetReset:
     """Resets for the groups of one cluster."""
 
     def __init__(self, router: "Router") -> None:
-        self._offsets = OffsetAdmin(router)
+        self._offsets = OffsetsClient(router)
 
     async def plan(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, target: ResetTarget
     ) -> list[ResetStep]:
-        """Where each partition (by default: each with a commit) would go; changes nothing."""
+        """Return the new offset of each partition (default: all with a commit) without changing
+        anything."""
         committed = await self._offsets.committed(group_id)
         wanted = sorted(set(committed if partitions is None else partitions))
         if not wanted:
@@ -82,13 +83,13 @@ class OffsetReset:
             for partition in wanted
         ]
 
-    async def carry_out(
+    async def execute(
         self,
         group_id: str,
         steps: Iterable[ResetStep],
         metadata: Mapping[TopicPartition, str] | None = None,
     ) -> list[PartitionResult]:
-        """Commit the new offsets of those steps that have one, with what is to be noted there."""
+        """Commit the new offsets of `steps` with their metadata; return a result per partition."""
         offsets = {
             step.partition: step.new_offset
             for step in steps
@@ -121,7 +122,7 @@ class OffsetReset:
 
 
 def why_not_resettable(group: "GroupDescription") -> str | None:
-    """Why the offsets of `group` cannot be reset now; None if they can."""
+    """Return why the offsets of `group` cannot be reset now, or None if they can."""
     missing = group.error is not None and group.error.code == ErrorCode.GROUP_ID_NOT_FOUND
     if missing or group.state in ("Empty", "Dead"):
         return None
@@ -141,9 +142,9 @@ def _step(
         return ResetStep(partition, current, None, error=error)
     wanted = asked[partition]
     if wanted is None:
-        return ResetStep(partition, current, None, "nothing committed to shift")
+        return ResetStep(partition, current, None, "no committed offset to shift")
     if wanted < start.offset:
         return ResetStep(partition, current, start.offset, f"{wanted} is before the start")
     if wanted > end.offset:
-        return ResetStep(partition, current, end.offset, f"{wanted} is beyond the end")
+        return ResetStep(partition, current, end.offset, f"{wanted} is after the end")
     return ResetStep(partition, current, wanted)

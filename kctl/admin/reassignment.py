@@ -1,4 +1,4 @@
-"""ReassignmentAdmin: where replicas are, are to be, and how far those on the move have come.
+"""ReassignmentAdmin: the assignment of replicas, reassignments, and their progress.
 
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient (alterPartitionReassignments,
 listPartitionReassignments); KIP-455
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.admin.log_dirs import LogDirAdmin, LogDirDescription
 from kctl.admin.reassignment_plan import ClusterLayout
-from kctl.admin.result import error_of, raise_for
 from kctl.admin.topics import TopicAdmin
-from kctl.errors import KctlError, UsageError
+from kctl.client.results import error_of, raise_for
+from kctl.errors import KctlError, UnsupportedVersionError
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 
@@ -26,42 +26,42 @@ Outcomes = dict[TopicPartition, KctlError | None]
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """A partition on the move: bytes that its new replicas have, of those that they need. Or a
-    replica on the move between directories of one broker."""
+    """The progress of a partition that moves between brokers, or of a replica that moves between
+    log directories: the bytes copied, of the bytes to copy."""
 
     partition: TopicPartition
-    # Brokers; inside one broker `broker:directory`.
+    # The brokers that get a replica; within a broker, `broker:directory`.
     adding: tuple[int | str, ...]
     removing: tuple[int | str, ...]
     done_bytes: int
     total_bytes: int
-    # Where it moves between directories.
+    # The broker, for a move between log directories.
     broker_id: int | None = None
 
     @property
     def is_inside(self) -> bool:
-        """Whether it moves between directories of one broker."""
+        """Return whether it moves between directories of one broker."""
         return self.broker_id is not None
 
     @property
     def key(self) -> tuple[TopicPartition, int | None]:
-        """What tells it from all others."""
+        """Return the identity of the move."""
         return self.partition, self.broker_id
 
 
 class Reassignments(Protocol):
-    """What both ways to a cluster can do: by requests, and by znodes."""
+    """The interface of a cluster's reassignments, by requests or by znodes."""
 
     async def layout(self, *, with_sizes: bool = True) -> ClusterLayout:
-        """Brokers and replicas; of what is on the move, where it is going."""
+        """Return brokers and replicas; moving partitions have their targets."""
         ...
 
     async def alter(self, targets: Targets) -> Outcomes:
-        """Start reassignments (None: cancel), each on its own."""
+        """Start reassignments (None cancels); return an error or None per partition."""
         ...
 
     async def ongoing(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """What is on the move, in order."""
+        """Return the partitions that move, in order."""
         ...
 
 
@@ -74,7 +74,7 @@ class ReassignmentAdmin:
         self._log_dirs = LogDirAdmin(router)
 
     async def layout(self, *, with_sizes: bool = True) -> ClusterLayout:
-        """Brokers and replicas; of what is on the move, where it is going."""
+        """Return brokers and replicas; moving partitions have their targets."""
         assignment = {
             TopicPartition(topic.name, it.partition): tuple(it.replicas)
             for topic in await self._topics.list_topics()
@@ -94,8 +94,8 @@ class ReassignmentAdmin:
     async def sizes(
         self, topics: Sequence[str] | None = None
     ) -> dict[tuple[TopicPartition, int], int]:
-        """Bytes of each replica by partition and broker; brokers that do not answer are left
-        out, and brokers before Kafka 1.0 know none."""
+        """Return the size of each replica in bytes by (partition, broker), without brokers that do
+        not answer and those before Kafka 1.0."""
         return sizes_of(await self._directories(topics))
 
     async def _directories(self, topics: Sequence[str] | None = None) -> list[LogDirDescription]:
@@ -107,7 +107,9 @@ class ReassignmentAdmin:
         return found
 
     async def alter(self, targets: Targets) -> Outcomes:
-        """Start reassignments (None: cancel), each on its own."""
+        """Start reassignments to the given replicas, preferred leader first (None cancels). Return
+        an error or None per partition; raise UsageError if the cluster is older than Kafka 2.4
+        (KIP-455)."""
         from kctl.protocol.messages.alter_partition_reassignments import (
             AlterPartitionReassignmentsRequest,
             ReassignablePartition,
@@ -128,7 +130,8 @@ class ReassignmentAdmin:
         response = await self._router.send_to_controller(request)
         raise_for(response.error_code, response.error_message)
         outcomes: Outcomes = {
-            tp: KctlError("The controller said nothing about it") for tp in sorted(targets)
+            tp: KctlError("The controller did not answer for this partition")
+            for tp in sorted(targets)
         }
         for answered in response.responses:
             for item in answered.partitions:
@@ -137,7 +140,7 @@ class ReassignmentAdmin:
         return outcomes
 
     async def ongoing(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """What is on the move, in order."""
+        """Return the partitions that move, in order (KIP-455)."""
         from kctl.protocol.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
         )
@@ -157,32 +160,32 @@ class ReassignmentAdmin:
         return dict(sorted(found.items()))
 
     async def progress(self) -> list[MoveProgress]:
-        """How far each partition on the move is, by the sizes of its replicas; then each replica
-        on the move inside its broker."""
+        """Return the progress of each moving partition, computed from the sizes of its replicas,
+        then that of each replica that moves between directories of its broker."""
         moving = await self.ongoing()
         directories = await self._directories()
         sizes = sizes_of(directories)
-        told = []
+        found = []
         for tp, assignment in moving.items():
             whole = max((sizes.get((tp, b), 0) for b in assignment.origin), default=0)
             copied = [min(sizes.get((tp, b), 0), whole) for b in assignment.adding]
-            told.append(
+            found.append(
                 MoveProgress(
                     tp, assignment.adding, assignment.removing, sum(copied), whole * len(copied)
                 )
             )
-        return told + progress_inside(directories)
+        return found + progress_inside(directories)
 
     async def _check_version(self, api: ApiKey) -> None:
         if await self._router.max_version(api) < 0:
-            raise UsageError(
-                "This cluster is older than Kafka 2.4: its brokers reassign by ZooKeeper only",
+            raise UnsupportedVersionError(
+                "This cluster is older than Kafka 2.4: reassignment needs ZooKeeper",
                 hint="give --zookeeper HOST:PORT",
             )
 
 
 def sizes_of(directories: Sequence[LogDirDescription]) -> dict[tuple[TopicPartition, int], int]:
-    """Bytes of each replica by partition and broker."""
+    """Return the size of each replica in bytes by (partition, broker)."""
     return {
         (replica.partition, directory.broker_id): replica.size_bytes
         for directory in directories
@@ -192,7 +195,7 @@ def sizes_of(directories: Sequence[LogDirDescription]) -> dict[tuple[TopicPartit
 
 
 def progress_inside(directories: Sequence[LogDirDescription]) -> list[MoveProgress]:
-    """How far each replica is that moves between directories of its broker."""
+    """Return the progress of each replica that moves between directories of its broker."""
     sizes = sizes_of(directories)
     current = {
         (replica.partition, directory.broker_id): directory.path
@@ -200,7 +203,7 @@ def progress_inside(directories: Sequence[LogDirDescription]) -> list[MoveProgre
         for replica in directory.replicas
         if not replica.is_future
     }
-    told = []
+    found = []
     for directory in directories:
         for replica in directory.replicas:
             broker_id = directory.broker_id
@@ -210,7 +213,7 @@ def progress_inside(directories: Sequence[LogDirDescription]) -> list[MoveProgre
                 arriving = (f"{broker_id}:{directory.path}",)
                 whole = sizes.get(key, 0)
                 done = min(replica.size_bytes, whole)
-                told.append(
+                found.append(
                     MoveProgress(replica.partition, arriving, leaving, done, whole, broker_id)
                 )
-    return told
+    return found

@@ -1,8 +1,8 @@
-"""ReassignmentExecution: a plan carried out in batches, each waited for before the next.
+"""ReassignmentExecution: executes a plan in batches, and waits for each before the next.
 
-Without waiting everything is asked for at once. Between two looks at the cluster whoever called may
-be told how far the moves are. If it is stopped in between, what was asked for goes on in the
-cluster, and the rest was never asked for.
+Without waiting, all moves are submitted at once. After each look at the cluster, a callback gets
+the progress. If the execution is cancelled, submitted moves continue in the cluster, and the others
+are never submitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from kctl.runtime.scheduler import Scheduler
 
 POLL_MS = 250
-# Brokers hear of the end of a move a little later than the controller: so many looks later.
+# Brokers learn the end of a move later than the controller, by at most this many looks.
 LATE_LOOKS_MAX = 12
 
 
 class MoveStatus(StrEnum):
-    """Where one partition of a plan is."""
+    """The states of a partition of a plan."""
 
     WAITING = "not started"
     STARTED = "started"
     DONE = "moved"
     FAILED = "failed"
-    # Asked for, gone from the list, and yet elsewhere: somebody cancelled or asked for other.
+    # Submitted, no longer moving, and not in place: cancelled, or reassigned elsewhere.
     ELSEWHERE = "is elsewhere"
 
 
 @dataclass(slots=True)
 class MoveResult:
-    """What became of one partition."""
+    """The result of one partition."""
 
     partition: TopicPartition
     target: tuple[int, ...]
     status: MoveStatus = MoveStatus.WAITING
     error: KctlError | None = None
-    # Looks since it is not on the move, at which it was not yet where it is to be.
+    # Looks since the move ended at which the replicas were not in place.
     late_looks: int = 0
 
 
 class ReassignmentExecution:
-    """Owns the results, which are right at any moment."""
+    """One execution; its results are up to date at any moment."""
 
     def __init__(
         self,
@@ -60,11 +60,12 @@ class ReassignmentExecution:
         self._reassignments = reassignments
 
     async def start_all(self) -> None:
-        """Ask for everything."""
+        """Submit all moves."""
         await self._start(self.results.values())
 
     async def run(self, batch: int, on_look: Callable[[int], object]) -> None:
-        """Batch by batch to the end; `on_look` is given how many are done at each look."""
+        """Execute all batches; call `on_look` with the number of completed moves after each
+        look."""
         waiting = list(self.results.values())
         for start in range(0, len(waiting), batch):
             some = waiting[start : start + batch]
@@ -98,4 +99,4 @@ class ReassignmentExecution:
                 it.status = MoveStatus.DONE
             elif it.late_looks > LATE_LOOKS_MAX:
                 it.status = MoveStatus.ELSEWHERE
-                it.error = KctlError("cancelled, or reassigned by somebody else")
+                it.error = KctlError("cancelled, or reassigned meanwhile")

@@ -1,4 +1,5 @@
-"""The JSON files of kafka-reassign-partitions: where replicas are to be, and which topics to move.
+"""Parses and writes the JSON files of kafka-reassign-partitions: target replicas, and topics to
+move.
 
     {"version": 1, "partitions": [
         {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}
@@ -12,34 +13,31 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kctl.admin.json_file import VERSION, parse_items, typed
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
 ANY_LOG_DIR = "any"
-_VERSION = 1
-# A file beyond this many partitions is a mistake.
-PARTITIONS_MAX = 1_000_000
+_HINT = "the format is that of kafka-reassign-partitions"
 
 
 class Reassignment(NamedTuple):
-    """Target replicas, and for some of them the log directory."""
+    """Target replicas, and the log directories of some of them."""
 
     replicas: dict[TopicPartition, tuple[int, ...]]
     log_dirs: dict[tuple[TopicPartition, int], str]
 
 
 def parse_reassignment(text: str, name: str) -> Reassignment:
-    """What a file asks for; UsageError that names the file and the place."""
+    """Return the reassignment in a file; raise UsageError that names the file and the place."""
     found = Reassignment({}, {})
-    items = _list(_document(text, name), "partitions", name)
+    items = parse_items(text, "partitions", name, _HINT)
     for index, item in enumerate(items):
         place = f"{name}: partitions[{index}]"
-        tp = TopicPartition(
-            _typed(item, "topic", str, place), _typed(item, "partition", int, place)
-        )
-        replicas = _typed(item, "replicas", list, place)
+        tp = TopicPartition(typed(item, "topic", str, place), typed(item, "partition", int, place))
+        replicas = typed(item, "replicas", list, place)
         if tp in found.replicas:
-            raise UsageError(f"{place}: {tp} is there twice")
+            raise UsageError(f"{place}: {tp} appears twice")
         if not replicas or not all(type(broker) is int and broker >= 0 for broker in replicas):
             raise UsageError(f"{place}: replicas must be a list of broker ids, not {replicas}")
         if len(set(replicas)) < len(replicas):
@@ -60,14 +58,16 @@ def _read_log_dirs(found: Reassignment, tp: TopicPartition, paths: Any, place: s
     for broker, path in zip(replicas, paths, strict=True):
         if path != ANY_LOG_DIR:
             if not isinstance(path, str) or not path.startswith("/"):
-                raise UsageError(f'{place}: a log directory is a whole path or "any", not {path}')
+                raise UsageError(
+                    f'{place}: a log directory is an absolute path or "any", not {path}'
+                )
             found.log_dirs[tp, broker] = path
 
 
 def parse_topics_to_move(text: str, name: str) -> list[str]:
-    """The topics of `--topics-to-move-json-file`, in order."""
-    items = _list(_document(text, name), "topics", name)
-    topics = [_typed(it, "topic", str, f"{name}: topics[{i}]") for i, it in enumerate(items)]
+    """Return the topics in a `--topics-to-move-json-file`, in order; raise UsageError."""
+    items = parse_items(text, "topics", name, _HINT)
+    topics = [typed(it, "topic", str, f"{name}: topics[{i}]") for i, it in enumerate(items)]
     if not topics:
         raise UsageError(f"{name} names no topic")
     return list(dict.fromkeys(topics))
@@ -77,7 +77,7 @@ def format_reassignment(
     replicas: Mapping[TopicPartition, Sequence[int]],
     log_dirs: Mapping[tuple[TopicPartition, int], str] | None = None,
 ) -> str:
-    """One line of JSON as Kafka writes it, with a line end."""
+    """Return one line of JSON as Kafka writes it, with a line end."""
     paths = log_dirs or {}
     partitions = [
         {
@@ -88,35 +88,5 @@ def format_reassignment(
         }
         for tp, brokers in sorted(replicas.items())
     ]
-    document = {"version": _VERSION, "partitions": partitions}
+    document = {"version": VERSION, "partitions": partitions}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n"
-
-
-def _document(text: str, name: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise UsageError(f"{name} holds no JSON object")
-    if document.get("version", _VERSION) != _VERSION:
-        raise UsageError(f"{name} is of version {document['version']}; there is only {_VERSION}")
-    return document
-
-
-def _list(document: dict[str, Any], key: str, name: str) -> list[dict[str, Any]]:
-    items = document.get(key)
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise UsageError(
-            f'{name} has no list "{key}"', hint="as kafka-reassign-partitions takes it"
-        )
-    if len(items) > PARTITIONS_MAX:
-        raise UsageError(f"{name} names {len(items)} things: more than {PARTITIONS_MAX}")
-    return items
-
-
-def _typed(item: dict[str, Any], key: str, kind: type, place: str) -> Any:
-    value = item.get(key)
-    if type(value) is not kind:
-        raise UsageError(f"{place}: {key} is missing or of the wrong type")
-    return value

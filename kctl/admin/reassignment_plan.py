@@ -1,17 +1,20 @@
-"""ReassignmentPlan: what has to move where for an intent, and what that costs. Pure.
+"""ReassignmentPlan: the moves that an intent requires, and their cost. Pure.
 
-An intent is one function: `drain`, `add_brokers`, `set_replication_factor`, `rebalance`, `move`,
-`swap_leader`. Each takes the layout of a cluster and returns the partitions that change. Every plan
-is deterministic, keeps the rack rule (see `replica_placement`) and moves as little as it can; what
-cannot be had is a UsageError that names the partition.
+Each intent is a function: `drain`, `demote`, `add_brokers`, `set_replication_factor`, `rebalance`,
+`move`, `swap_leader`. It takes the layout of a cluster and returns the partitions that change.
+Plans are deterministic, keep the rack rule (see `replica_placement`) and move as little as
+possible. If a plan is impossible, UsageError names the partition. A plan that concerns replicas on
+dead brokers is refused, unless the intent names these brokers or the caller decides otherwise
+(`dead_brokers`).
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (generateAssignment); KIP-36, KIP-455.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kctl.admin.dead_brokers import DeadBrokers, dead_replicas, partitions_to_keep
 from kctl.admin.replica_balance import (
     balance_bytes,
     balance_counts,
@@ -21,11 +24,11 @@ from kctl.admin.replica_balance import (
     repair_racks,
 )
 from kctl.admin.replica_placement import ReplicaPlacement
-from kctl.errors import UsageError
+from kctl.errors import NotFoundError, UsageError, not_found
 from kctl.model import TopicPartition
 from kctl.replica_assignment import Racks
 
-# What a broker is taken to copy in a second when nobody says how much it may.
+# Bytes per second that a broker is assumed to copy if there is no limit.
 ASSUMED_RATE = 100_000_000
 
 Replicas = tuple[int, ...]
@@ -33,7 +36,7 @@ Assignment = Mapping[TopicPartition, Replicas]
 
 
 class BalanceBy(StrEnum):
-    """What `rebalance` evens out."""
+    """The quantities that `rebalance` balances."""
 
     SIZE = "size"
     COUNT = "count"
@@ -42,21 +45,37 @@ class BalanceBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """Live brokers with their racks, the replicas of all partitions, and bytes of each replica."""
+    """Live brokers with their racks, the replicas of all partitions, and the bytes of a replica."""
 
     racks: Racks
     assignment: Assignment
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
 
+    @property
+    def dead(self) -> dict[int, int]:
+        """Return dead broker -> the number of its replicas."""
+        return dead_replicas(self.racks, self.assignment)
+
     def placement(self, brokers: Iterable[int] | None = None) -> ReplicaPlacement:
-        """A place to try moves in; replicas may go to `brokers` only (all live ones)."""
+        """Return a placement to plan moves in, whose replicas may move to `brokers` only (all live
+        ones)."""
         allowed = self.racks if brokers is None else {b: self.racks[b] for b in sorted(brokers)}
         return ReplicaPlacement(allowed, self.assignment, self.sizes)
+
+    def kept(
+        self,
+        dead: DeadBrokers,
+        concerned: Iterable[TopicPartition],
+        named: Collection[int] = (),
+    ) -> set[TopicPartition]:
+        """Return the `concerned` partitions that stay because of dead brokers; UsageError if these
+        forbid a plan. See `partitions_to_keep`."""
+        return partitions_to_keep(dead, self.racks, self.assignment, concerned, named)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What a broker holds before and after, and what it sends and receives for that."""
+    """The load of a broker as (before, after), and the bytes it receives and sends."""
 
     broker_id: int
     replicas: tuple[int, int]
@@ -68,7 +87,7 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """Replicas before and after, of the partitions that change."""
+    """The replicas of the partitions that change, before and after."""
 
     layout: ClusterLayout
     before: Assignment
@@ -76,29 +95,29 @@ class ReassignmentPlan:
 
     @property
     def moves(self) -> int:
-        """Replicas that are copied to a broker."""
+        """Return the number of replicas that are copied to a broker."""
         return sum(len(self.adding(tp)) for tp in self.after)
 
     @property
     def bytes_to_move(self) -> int:
-        """What is copied, as far as sizes are known."""
+        """Return the bytes that are copied, as far as sizes are known."""
         return sum(self.layout.sizes.get(tp, 0) * len(self.adding(tp)) for tp in self.after)
 
     def adding(self, tp: TopicPartition) -> Replicas:
-        """Brokers that get a copy."""
+        """Return the brokers that get a replica."""
         return tuple(b for b in self.after[tp] if b not in self.before.get(tp, ()))
 
     def removing(self, tp: TopicPartition) -> Replicas:
-        """Brokers whose copy goes."""
+        """Return the brokers that lose their replica."""
         return tuple(b for b in self.before.get(tp, ()) if b not in self.after[tp])
 
     def estimate_ms(self, rate: int | None = None) -> int:
-        """How long the busiest broker takes at `rate` bytes a second, in or out."""
+        """Return how long the busiest broker takes at `rate` bytes/s, in milliseconds."""
         busiest = max((max(it.bytes_in, it.bytes_out) for it in self.loads()), default=0)
         return busiest * 1000 // (rate or ASSUMED_RATE)
 
     def loads(self) -> list[BrokerLoad]:
-        """Every broker, by id; also one that is not alive but has replicas."""
+        """Return the load of every broker, by id, including dead brokers that have replicas."""
         layout = self.layout
         final = {**layout.assignment, **self.after}
         before, after = _Loads(layout, layout.assignment), _Loads(layout, final)
@@ -125,7 +144,7 @@ class ReassignmentPlan:
 
 
 class _Loads:
-    """Counts per broker of one assignment."""
+    """The counts per broker of one assignment."""
 
     def __init__(self, layout: ClusterLayout, assignment: Assignment) -> None:
         self.replicas: dict[int, int] = {}
@@ -140,7 +159,7 @@ class _Loads:
 
 
 def plan_of(layout: ClusterLayout, after: Assignment) -> ReassignmentPlan:
-    """The plan that ends in `after`: what already is so is left out."""
+    """Return the plan whose result is `after`; partitions that do not change are left out."""
     changed = {
         tp: tuple(brokers)
         for tp, brokers in sorted(after.items())
@@ -150,19 +169,27 @@ def plan_of(layout: ClusterLayout, after: Assignment) -> ReassignmentPlan:
     return ReassignmentPlan(layout, before, changed)
 
 
-def drain(layout: ClusterLayout, brokers: Sequence[int]) -> ReassignmentPlan:
-    """Everything off `brokers`, to the others; a broker that is dead can be drained too."""
+def drain(
+    layout: ClusterLayout, brokers: Sequence[int], dead: DeadBrokers = DeadBrokers.REFUSE
+) -> ReassignmentPlan:
+    """Move all replicas from `brokers` to the others; `brokers` may be dead. Raise UsageError for
+    an unknown broker, or if the others cannot hold all replicas."""
     gone = set(brokers)
     holders = {b for replicas in layout.assignment.values() for b in replicas}
     unknown = sorted(gone - holders - set(layout.racks))
     if unknown:
-        raise UsageError(f"No broker {unknown[0]} in the cluster")
+        raise not_found("broker", unknown[0], sorted(holders | set(layout.racks)))
     rest = [broker for broker in layout.racks if broker not in gone]
     if not rest:
-        raise UsageError("No broker is left to take the replicas")
+        raise UsageError("No broker remains to take the replicas")
     placement = layout.placement(rest)
     touched = [tp for b in sorted(gone) for tp in placement.on.get(b, ())]
-    stuck = evacuate(placement, sorted(gone))
+    kept = layout.kept(dead, touched, gone)
+    touched = [tp for tp in touched if tp not in kept]
+    placement.fixed = set(layout.assignment).difference(touched)
+    # What is fixed stays on other dead brokers: EVACUATE concerns the drained partitions.
+    others = layout.dead if dead is DeadBrokers.EVACUATE else ()
+    stuck = _evacuate(placement, sorted({*gone, *others}))
     if stuck:
         has = len(layout.assignment[stuck[0]])
         raise UsageError(
@@ -174,28 +201,41 @@ def drain(layout: ClusterLayout, brokers: Sequence[int]) -> ReassignmentPlan:
 
 
 def add_brokers(
-    layout: ClusterLayout, brokers: Sequence[int], by: BalanceBy = BalanceBy.COUNT
+    layout: ClusterLayout,
+    brokers: Sequence[int],
+    by: BalanceBy = BalanceBy.COUNT,
+    dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
-    """Their share for `brokers`; nothing moves between the others."""
+    """Move a fair share of the replicas to `brokers`, and nothing between the others. Raise
+    UsageError if a broker is not alive."""
     _check_alive(layout, brokers)
     placement = layout.placement()
+    placement.fixed = layout.kept(dead, layout.assignment)
     takers = sorted(set(brokers))
+    if dead is DeadBrokers.EVACUATE:
+        _check_none_is_stuck(placement, layout.dead)
     if by is BalanceBy.SIZE:
         balance_bytes(placement, takers)
     elif by is BalanceBy.COUNT:
         balance_counts(placement, takers)
     else:
-        raise UsageError("A broker without replicas can lead nothing", hint="--by count or size")
-    touched = [tp for broker in takers for tp in placement.on[broker]]
+        raise UsageError(
+            "A broker without replicas cannot lead any partition", hint="--by count or size"
+        )
+    touched = [tp for b in takers for tp in placement.on[b] if tp not in placement.fixed]
     balance_leaders(placement, touched)
     return _result(layout, placement)
 
 
 def set_replication_factor(
-    layout: ClusterLayout, topic: str, replication_factor: int
+    layout: ClusterLayout,
+    topic: str,
+    replication_factor: int,
+    dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
-    """More replicas on the emptiest brokers of unused racks; fewer, from the fullest brokers of
-    racks used twice, never the preferred leader's."""
+    """Add replicas on the emptiest brokers of unused racks, or remove them from the fullest brokers
+    of racks with several replicas, never the preferred leader's. Raise UsageError if it is
+    impossible."""
     if not 1 <= replication_factor <= len(layout.racks):
         raise UsageError(
             f"Replication factor: {replication_factor} larger than available brokers: "
@@ -205,9 +245,12 @@ def set_replication_factor(
         )
     partitions = [tp for tp in sorted(layout.assignment) if tp.topic == topic]
     if not partitions:
-        raise UsageError(f"No topic {topic}")
+        raise not_found("topic", topic, _topics(layout))
     placement = layout.placement()
-    for tp in partitions:
+    kept = layout.kept(dead, partitions)
+    if dead is DeadBrokers.EVACUATE:
+        _leave_dead_brokers(layout, placement, partitions, replication_factor)
+    for tp in (it for it in partitions if it not in kept):
         brokers = placement.replicas[tp]
         while len(brokers) > replication_factor:
             placement.remove(tp, _least_needed(placement, tp))
@@ -222,19 +265,34 @@ def set_replication_factor(
                 ),
             )
             if to is None:
-                raise UsageError(f"No broker can have one more replica of {tp}")
+                raise UsageError(f"No broker can hold another replica of {tp}")
             placement.add(tp, to)
     return _result(layout, placement)
 
 
-def _least_needed(placement: ReplicaPlacement, tp: TopicPartition) -> int:
-    """The follower to go: of a broker that is gone, else of a crowded rack, else the fullest."""
-    leader, *followers = placement.replicas[tp]
-    alive = set(placement.brokers)
+def _leave_dead_brokers(
+    layout: ClusterLayout,
+    placement: ReplicaPlacement,
+    partitions: Sequence[TopicPartition],
+    replication_factor: int,
+) -> None:
+    """Remove the replicas on dead brokers as far as the replication factor allows, and move the
+    others."""
+    for tp in partitions:
+        for broker in layout.assignment[tp]:
+            if broker not in layout.racks and len(placement.replicas[tp]) > replication_factor:
+                placement.remove(tp, broker)
+    placement.fixed = set(layout.assignment).difference(partitions)
+    _check_none_is_stuck(placement, layout.dead)
 
-    def rank(broker: int) -> tuple[bool, int, int, int]:
+
+def _least_needed(placement: ReplicaPlacement, tp: TopicPartition) -> int:
+    """Return the follower to remove: in a rack with several, else on the fullest broker."""
+    leader, *followers = placement.replicas[tp]
+
+    def rank(broker: int) -> tuple[int, int, int]:
         rest = [leader, *(b for b in followers if b != broker)]
-        return broker not in alive, placement.rack_spread(rest), len(placement.on[broker]), broker
+        return placement.rack_spread(rest), len(placement.on[broker]), broker
 
     return max(followers, key=rank)
 
@@ -246,24 +304,33 @@ def rebalance(
     brokers: Sequence[int] | None = None,
     topics: Iterable[str] | None = None,
     moves_max: int | None = None,
+    dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
-    """Evened out over `brokers` (all live ones), moving replicas of `topics` only (all); broken
-    rack rules are mended on the way. By leaders nothing moves. With `moves_max`, as even as so
-    many moves make it, beyond those that must be."""
+    """Balance `brokers` (all live ones) by moving replicas of `topics` (all), and repair violations
+    of the rack rule. By leaders, only the order of replicas changes. `moves_max` limits the moves
+    beyond the required ones."""
     chosen = sorted(layout.racks if brokers is None else set(brokers))
     _check_alive(layout, chosen)
     wanted = None if topics is None else set(topics)
     if by is BalanceBy.SIZE and not any(layout.sizes.values()):
-        raise UsageError("No sizes are known to balance by", hint="--by count")
+        raise UsageError("The sizes of replicas are unknown", hint="--by count")
     placement = layout.placement(chosen)
     if wanted is not None:
         unknown = sorted(wanted - {tp.topic for tp in layout.assignment})
         if unknown:
-            raise UsageError(f"No topic {unknown[0]}")
+            raise not_found("topic", unknown[0], _topics(layout))
         placement.fixed = {tp for tp in layout.assignment if tp.topic not in wanted}
+    placement.fixed |= layout.kept(
+        dead, [tp for tp in placement.replicas if tp not in placement.fixed]
+    )
+    if by is BalanceBy.LEADERS and dead is DeadBrokers.EVACUATE:
+        raise UsageError(
+            "Balancing leaders copies nothing: it cannot evacuate dead brokers",
+            hint="--by count or size",
+        )
     movable = [tp for tp in placement.replicas if tp not in placement.fixed]
     if by is not BalanceBy.LEADERS:
-        _move_into(placement, chosen)
+        _check_none_is_stuck(placement, set(placement.on).difference(chosen))
         repair_racks(placement)
         if by is BalanceBy.SIZE:
             balance_bytes(placement, chosen, _left(layout, placement, moves_max))
@@ -274,26 +341,41 @@ def rebalance(
 
 
 def _left(layout: ClusterLayout, placement: ReplicaPlacement, moves_max: int | None) -> int | None:
-    """How many moves may still be made."""
+    """Return how many moves may still be made."""
     if moves_max is None:
         return None
     return max(0, moves_max - _result(layout, placement).moves)
 
 
-def _move_into(placement: ReplicaPlacement, chosen: Sequence[int]) -> None:
-    """Replicas that are on none of the chosen brokers come to one."""
-    outside = sorted(set(placement.on) - set(chosen))
-    stuck = [tp for tp in evacuate(placement, outside) if tp not in placement.fixed]
+def _evacuate(placement: ReplicaPlacement, brokers: Iterable[int]) -> list[TopicPartition]:
+    """Move every replica that is not fixed off `brokers`; return the partitions that cannot."""
+    stuck = evacuate(placement, sorted(brokers))
+    return [tp for tp in stuck if tp not in placement.fixed]
+
+
+def _check_none_is_stuck(placement: ReplicaPlacement, outside: Iterable[int]) -> None:
+    """Move every replica that is not fixed off the brokers `outside`, or raise UsageError."""
+    stuck = _evacuate(placement, outside)
     if stuck:
-        raise UsageError(f"{stuck[0]} has more replicas than {len(chosen)} brokers can hold")
+        raise UsageError(
+            f"{stuck[0]} has more replicas than {len(placement.brokers)} brokers can hold"
+        )
 
 
 def move(
-    layout: ClusterLayout, partitions: Iterable[TopicPartition], source: int, destination: int
+    layout: ClusterLayout,
+    partitions: Iterable[TopicPartition],
+    source: int,
+    destination: int,
+    dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
-    """The replica of each on `source` goes to `destination`, in the same place of the order."""
+    """Move the replica of each partition from `source`, which may be dead, to `destination`,
+    keeping its position."""
     _check_alive(layout, [destination])
-    chosen = list(partitions)
+    _check_cannot_evacuate(dead)
+    asked = [tp for tp in partitions if _replicas_of(layout, tp)]
+    kept = layout.kept(dead, asked, [source])
+    chosen = [tp for tp in asked if tp not in kept]
     after = {}
     for tp in chosen:
         brokers = _replicas_of(layout, tp)
@@ -304,21 +386,27 @@ def move(
             others = f"{tp.topic}:{_text(it.partition for it in free if it.topic == tp.topic)}"
             raise UsageError(
                 f"{tp} has a replica on broker {destination} already",
-                hint=f"what can move is {others}" if free else None,
+                hint=f"partitions that can move: {others}" if free else None,
             )
         after[tp] = tuple(destination if b == source else b for b in brokers)
     return plan_of(layout, after)
 
 
 def swap_leader(
-    layout: ClusterLayout, partitions: Iterable[TopicPartition], leader: int | None = None
+    layout: ClusterLayout,
+    partitions: Iterable[TopicPartition],
+    leader: int | None = None,
+    dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
-    """Another replica is preferred: `leader`, or else the next in order. Nothing moves."""
+    """Make another replica the preferred leader: `leader`, or the next in order. No data moves."""
+    _check_cannot_evacuate(dead)
+    asked = [tp for tp in partitions if _replicas_of(layout, tp)]
+    kept = layout.kept(dead, asked)
     after = {}
-    for tp in partitions:
+    for tp in (it for it in asked if it not in kept):
         brokers = _replicas_of(layout, tp)
         if leader is None and len(brokers) < 2:
-            raise UsageError(f"{tp} has one replica only: nobody else can lead it")
+            raise UsageError(f"{tp} has a single replica: no other can lead it")
         first = brokers[1] if leader is None else leader
         if first not in brokers:
             raise UsageError(f"{tp} has no replica on broker {first}, only on {_text(brokers)}")
@@ -326,18 +414,47 @@ def swap_leader(
     return plan_of(layout, after)
 
 
+def demote(
+    layout: ClusterLayout, brokers: Sequence[int], dead: DeadBrokers = DeadBrokers.REFUSE
+) -> ReassignmentPlan:
+    """Put `brokers` last in the replicas of every partition, so that the others come first in every
+    election. No data moves. Raise NotFoundError for a broker that is not alive."""
+    _check_cannot_evacuate(dead)
+    _check_alive(layout, brokers)
+    touched = [tp for tp, replicas in layout.assignment.items() if set(replicas) & set(brokers)]
+    kept = layout.kept(dead, touched)
+    after = {
+        tp: tuple(sorted(layout.assignment[tp], key=lambda it: it in brokers))
+        for tp in touched
+        if tp not in kept
+    }
+    return plan_of(layout, after)
+
+
+def _check_cannot_evacuate(dead: DeadBrokers) -> None:
+    if dead is DeadBrokers.EVACUATE:
+        raise UsageError(
+            "Dead brokers are evacuated by drain, add, set-rf and rebalance only",
+            hint="kctl reassign plan drain BROKERS accepts dead brokers",
+        )
+
+
 def _replicas_of(layout: ClusterLayout, tp: TopicPartition) -> Replicas:
     if tp not in layout.assignment:
-        raise UsageError(f"No partition {tp}")
+        raise not_found("partition", tp, hint="kctl topic list shows the topics")
     return layout.assignment[tp]
 
 
 def _check_alive(layout: ClusterLayout, brokers: Iterable[int]) -> None:
     missing = [broker for broker in brokers if broker not in layout.racks]
     if missing:
-        raise UsageError(
-            f"Broker {missing[0]} is not alive", hint=f"there are: {_text(sorted(layout.racks))}"
+        raise NotFoundError(
+            f"Broker {missing[0]} is not alive", hint=f"live brokers: {_text(sorted(layout.racks))}"
         )
+
+
+def _topics(layout: ClusterLayout) -> list[str]:
+    return sorted({tp.topic for tp in layout.assignment})
 
 
 def _text(brokers: Iterable[int]) -> str:

@@ -1,7 +1,7 @@
-"""ZnodeReassignments: reassignments by ZooKeeper, for clusters older than Kafka 2.4.
+"""ZnodeReassignments: reassignments through ZooKeeper, for clusters older than Kafka 2.4.
 
-A znode asks for them, and goes away when all are done. More cannot be added meanwhile, and none
-can be taken back.
+A znode contains the requested reassignments; the controller deletes it when all are complete. Until
+then, none can be added or cancelled.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (with `--zookeeper`), kafka.zk.KafkaZkClient.
 """
@@ -29,18 +29,18 @@ _ENTITY = {
 
 
 class ZnodeReassignments:
-    """The reassignments of the cluster whose znodes these are."""
+    """The reassignments of the cluster that the znodes belong to."""
 
     def __init__(self, store: "ClusterStore") -> None:
         self._store = store
 
     async def cluster_id(self) -> str | None:
-        """The cluster's id."""
+        """Return the id of the cluster, or None."""
         return await self._store.get_cluster_id()
 
     async def layout(self, *, with_sizes: bool = True) -> ClusterLayout:
-        """Brokers and replicas; of what is on the move, where it is going. Sizes are not known
-        to ZooKeeper."""
+        """Return brokers and replicas without sizes, which ZooKeeper does not have; moving
+        partitions have their targets."""
         _ = with_sizes
         topics = await self._store.get_topic_assignments(await self._store.get_all_topics())
         assignment = {
@@ -53,7 +53,7 @@ class ZnodeReassignments:
         return ClusterLayout({b: brokers[b].rack for b in sorted(brokers)}, assignment, {})
 
     async def ongoing(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """What is on the move, in order."""
+        """Return the partitions that move, in order."""
         asked = await self._store.get_partition_reassignment()
         topics = await self._store.get_topic_assignments(await self._store.get_all_topics())
         found = {}
@@ -67,20 +67,20 @@ class ZnodeReassignments:
         return dict(sorted(found.items()))
 
     async def alter(self, targets: "Targets") -> "Outcomes":
-        """Ask for all of them at once; UsageError for a cancellation."""
+        """Submit all reassignments at once; raise UsageError for a cancellation."""
         wanted: dict[TopicPartition, Sequence[int]] = {}
         for tp, replicas in targets.items():
             if replicas is None:
                 raise UsageError(
-                    "A reassignment cannot be cancelled by ZooKeeper",
-                    hint="give --bootstrap-server instead: Kafka 2.4 and later can",
+                    "A reassignment cannot be cancelled through ZooKeeper",
+                    hint="use --bootstrap-server: Kafka 2.4 and later support it",
                 )
             wanted[tp] = replicas
         try:
             await self._store.create_partition_reassignment(wanted)
         except NodeExistsError:
             raise KctlError(
-                "A reassignment is under way, and ZooKeeper takes one at a time",
+                "A reassignment is in progress, and ZooKeeper accepts one at a time",
                 hint="kctl reassign list --zookeeper ... shows it",
             ) from None
         return dict.fromkeys(targets)
@@ -88,7 +88,7 @@ class ZnodeReassignments:
     async def overrides(
         self, resources: "Sequence[ConfigResource]", names: "Sequence[str]"
     ) -> "dict[ConfigResource, dict[str, Override]]":
-        """Those of `names` that each resource overrides."""
+        """Return those of `names` that each resource overrides."""
         from kctl.admin.replication_throttle import Override
 
         found = {}
@@ -99,19 +99,22 @@ class ZnodeReassignments:
         return found
 
     async def alter_overrides(self, changes: "Mapping[ConfigResource, ConfigChanges]") -> None:
-        """Set and delete overrides, and announce it."""
+        """Set and delete overrides, and notify the brokers."""
         for resource, change in changes.items():
             entity = _ENTITY[resource.resource_type]
-            config = await self._store.get_entity_config(entity, resource.name)
-            config.update(change.set)
-            for name in change.delete:
-                config.pop(name, None)
-            await self._store.change_entity_config(entity, resource.name, config)
+
+            def changed(
+                config: "Mapping[str, str]", change: "ConfigChanges" = change
+            ) -> dict[str, str]:
+                kept = {n: value for n, value in config.items() if n not in change.delete}
+                return {**kept, **change.set}
+
+            await self._store.update_entity_config(entity, resource.name, changed)
 
     async def resources(self) -> list[ConfigResource]:
-        """Every broker and topic that overrides something."""
+        """Return every broker and topic with overrides."""
         found = []
         for kind, entity in _ENTITY.items():
             names = await self._store.get_entities_with_config(entity)
-            found += [ConfigResource(kind, name) for name in names if name != "<default>"]
+            found += [ConfigResource(kind, name) for name in names if name != znodes.DEFAULT_ENTITY]
         return found

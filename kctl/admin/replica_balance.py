@@ -1,9 +1,9 @@
-"""How replicas and leaders are evened out over brokers, with as few moves as can be. Pure.
+"""Balances replicas and leaders over brokers with as few moves as possible. Pure.
 
-Counts: from the fullest broker to the emptiest until they differ by one; where no replica may go
-straight there, along a chain of brokers. Bytes: first only what neither overshoots the mean of the
-giver nor of the taker, the largest first; then what still narrows the gap, also by exchange.
-Leaders: the order of replicas changes and nothing moves.
+Counts: replicas move from the fullest broker to the emptiest until they differ by one; if none may
+move directly, along a chain of brokers. Bytes: first, the largest replicas that take neither broker
+past the mean; then any that narrow the gap, also by exchange. Leaders: the order of replicas
+changes, and no data moves.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,11 +13,11 @@ from itertools import pairwise
 from kctl.admin.replica_placement import ReplicaPlacement
 from kctl.model import TopicPartition
 
-# A gap in bytes below this share of the mean is not worth a move.
+# Gaps in bytes below this share of the mean are ignored.
 BYTES_TOLERANCE = 0.01
-# Exchanges of two replicas that are looked for before bytes are called even.
+# The largest number of exchanges of two replicas.
 EXCHANGES_MAX = 200
-# Of either broker, so many replicas are looked at for one; and so many pairs of brokers.
+# Replicas of either broker that an exchange considers; and pairs of brokers.
 EXCHANGE_CANDIDATES_MAX = 60
 EXCHANGE_PAIRS_MAX = 8
 
@@ -26,7 +26,7 @@ Link = Callable[[int, int], TopicPartition | None]
 
 
 def repair_racks(placement: ReplicaPlacement) -> None:
-    """Move replicas of partitions that break the rack rule, each to the emptiest broker."""
+    """Move the replicas that violate the rack rule, each to the emptiest broker."""
     for tp in list(placement.replicas):
         while not placement.keeps_racks(tp) and tp not in placement.fixed:
             brokers = placement.replicas[tp]
@@ -45,8 +45,8 @@ def repair_racks(placement: ReplicaPlacement) -> None:
 
 
 def evacuate(placement: ReplicaPlacement, brokers: Iterable[int]) -> list[TopicPartition]:
-    """Move every replica off `brokers`, each to the emptiest that may have it; those for which
-    there is no broker are returned."""
+    """Move every replica from `brokers` to the emptiest broker that may have it; return the
+    partitions for which there is none."""
     stuck = []
     for source in brokers:
         for tp in list(placement.on.get(source, ())):
@@ -61,7 +61,8 @@ def evacuate(placement: ReplicaPlacement, brokers: Iterable[int]) -> list[TopicP
 def emptiest_for(
     placement: ReplicaPlacement, tp: TopicPartition, is_allowed: Callable[[int], bool]
 ) -> int | None:
-    """The allowed broker with fewest replicas; then of the topic, then bytes."""
+    """Return the allowed broker with the fewest replicas, then replicas of the topic, then
+    bytes."""
     ranked = [
         (len(placement.on[b]), placement.topic_count(b, tp.topic), placement.bytes[b], b)
         for b in placement.brokers
@@ -73,7 +74,7 @@ def emptiest_for(
 def balance_counts(
     placement: ReplicaPlacement, takers: Sequence[int], moves_max: int | None = None
 ) -> None:
-    """Even out the number of replicas, giving only to `takers`, in at most so many moves."""
+    """Balance the number of replicas with at most `moves_max` moves to `takers`."""
     moves = 0
 
     def load(broker: int) -> int:
@@ -97,13 +98,13 @@ def balance_counts(
 def balance_leaders(
     placement: ReplicaPlacement, only: Iterable[TopicPartition] | None = None
 ) -> None:
-    """Even out preferred leaders by the order of replicas, of these partitions (all)."""
+    """Balance preferred leaders by reordering the replicas of `only` (default: all partitions)."""
     touchable = list(placement.replicas if only is None else dict.fromkeys(only))
     counts = dict.fromkeys(placement.brokers, 0)
     for brokers in placement.replicas.values():
         if brokers and brokers[0] in counts:
             counts[brokers[0]] += 1
-    # Leader -> follower -> partitions between them.
+    # Leader -> follower -> the partitions they share.
     links: dict[int, dict[int, dict[TopicPartition, None]]] = {b: {} for b in counts}
 
     def link(tp: TopicPartition, is_new: bool) -> None:
@@ -148,7 +149,7 @@ def _even_out(
     find: Link,
     go: Callable[[int, int], bool],
 ) -> None:
-    """One chain of moves after the other, until a look at all brokers finds none."""
+    """Execute chains of moves until no broker has one to give."""
     has_moved = True
     while has_moved:
         has_moved = False
@@ -167,8 +168,8 @@ def _way(
     find: Link,
     givers: set[int],
 ) -> list[tuple[int, int]] | None:
-    """A chain of moves from a full broker to one with at least two less: the fullest first, to
-    the emptiest, as short as can be. `givers` loses those from which there is none."""
+    """Return the shortest chain of moves from the fullest broker to the emptiest that has at least
+    two less. Brokers without a chain are removed from `givers`."""
     for source in sorted(givers, key=lambda b: (-load(b), b)):
         aims = [b for b in takers if load(b) <= load(source) - 2]
         aims.sort(key=lambda b: (load(b), b))
@@ -188,7 +189,7 @@ def _way(
 def _chain(
     source: int, aims: Sequence[int], brokers: Sequence[int], find: Link
 ) -> list[tuple[int, int]] | None:
-    """The shortest way to one of `aims` over other brokers."""
+    """Return the shortest chain from `source` to one of `aims` over other brokers."""
     came_from = {source: source}
     queue = [source]
     for broker in queue:
@@ -208,7 +209,7 @@ def _chain(
 def balance_bytes(
     placement: ReplicaPlacement, takers: Sequence[int], moves_max: int | None = None
 ) -> None:
-    """Even out bytes, giving only to `takers`, in at most so many moves."""
+    """Balance bytes with at most `moves_max` moves to `takers`."""
     loads = placement.bytes
     mean = sum(loads[broker] for broker in placement.brokers) // max(1, len(placement.brokers))
     floor = max(1, int(mean * BYTES_TOLERANCE))
@@ -227,7 +228,7 @@ def balance_bytes(
 
 
 def _pairs(placement: ReplicaPlacement, takers: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(gap, giver, taker), the widest gap first."""
+    """Return (gap, giver, taker), the widest gap first."""
     loads = placement.bytes
     pairs = [
         (loads[source] - loads[to], source, to)
@@ -267,7 +268,7 @@ def _one_into_gap(placement: ReplicaPlacement, takers: Sequence[int], floor: int
 
 
 def _one_exchange(placement: ReplicaPlacement, takers: Sequence[int], floor: int) -> bool:
-    """Swap a large replica for a smaller one of a broker that has less."""
+    """Exchange a large replica for a smaller one of a broker that has fewer bytes."""
     if len(takers) < len(placement.brokers):
         return False
     for gap, source, to in _pairs(placement, takers)[:EXCHANGE_PAIRS_MAX]:

@@ -1,10 +1,10 @@
-"""ReplicaPlacement: where all replicas are while a plan is being made, and where they may go. Pure.
+"""ReplicaPlacement: the replicas of a cluster while a plan is made, and their legal moves. Pure.
 
-The rack rule is Kafka's: of a partition's replicas no rack has two before every rack has one. A
-move is legal if it keeps the rule, or at least does not take the partition further from it. Where
-some broker has no rack, there is no rule.
+The rack rule is Kafka's: no rack has two replicas of a partition before every rack has one. A move
+is legal if it keeps the rule, or does not increase its violation. If any broker has no rack, there
+is no rule.
 
-Everything is kept in the order of partitions and broker ids, so the same cluster gives the same
+All collections are in the order of partitions and broker ids, so the same cluster gives the same
 plan. Kafka 2.7: kafka.admin.AdminUtils; KIP-36.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from kctl.model import TopicPartition
 from kctl.replica_assignment import Racks
 
-# Of the replicas that might go from one broker to another, so many are looked at for the best.
+# Replicas that are considered for a move from one broker to another.
 CANDIDATES_MAX = 64
 
 
 class ReplicaPlacement:
-    """All replicas of a cluster; knows rules and loads, and decides nothing."""
+    """All replicas of a cluster, with rules and loads but without a strategy."""
 
     def __init__(
         self,
@@ -27,50 +27,51 @@ class ReplicaPlacement:
         assignment: Mapping[TopicPartition, tuple[int, ...]],
         sizes: Mapping[TopicPartition, int],
     ) -> None:
-        """`racks` has the brokers that may hold replicas; those of others can only leave."""
+        """Take `racks`, the brokers that may get replicas; replicas on other brokers can only
+        leave."""
         self.replicas = {tp: list(assignment[tp]) for tp in sorted(assignment)}
         self.brokers = sorted(racks)
         self.is_rack_aware = bool(racks) and None not in racks.values()
         self._racks: dict[int, str | None] = dict(racks)
         self._rack_count = len(set(racks.values()))
         self._sizes = sizes
-        # The replicas of each broker, in order; also of brokers that are not among `brokers`.
+        # The replicas of each broker, in order, including brokers that are not in `brokers`.
         self.on: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in self.brokers}
         self.bytes: dict[int, int] = dict.fromkeys(self.brokers, 0)
         self._by_size: dict[int, list[tuple[int, TopicPartition]]] = {}
         self._of_topic: dict[tuple[int, str], int] = {}
-        # (giver, taker) -> a replica that may go; and by giver, takers that none may go to.
+        # (giver, taker) -> a replica that may move; and giver -> takers that none may move to.
         self._witness: dict[tuple[int, int], TopicPartition] = {}
         self._blocked: dict[int, set[int]] = {}
-        # Replicas that a plan may not take away, where it may take only some.
+        # Replicas that must not move.
         self.fixed: set[TopicPartition] = set()
         for tp, brokers in self.replicas.items():
             for broker in brokers:
                 self._enter(tp, broker)
 
     def size(self, tp: TopicPartition) -> int:
-        """Bytes of one replica; 0 if not known."""
+        """Return the bytes of one replica; 0 if unknown."""
         return self._sizes.get(tp, 0)
 
     def topic_count(self, broker: int, topic: str) -> int:
-        """Replicas of one topic on a broker."""
+        """Return the number of replicas of a topic on a broker."""
         return self._of_topic.get((broker, topic), 0)
 
     def racks_wanted(self, replicas: int) -> int:
-        """How many racks so many replicas of a partition are to be on."""
+        """Return the number of racks that so many replicas of a partition must be on."""
         return min(replicas, self._rack_count) if self.is_rack_aware else 0
 
     def rack_spread(self, brokers: Iterable[int]) -> int:
-        """How many racks the brokers are on; those that may hold nothing do not count."""
+        """Return the number of racks of `brokers`, without those that may not get replicas."""
         return len({self._racks[broker] for broker in brokers if broker in self._racks})
 
     def keeps_racks(self, tp: TopicPartition) -> bool:
-        """Whether the partition is where the rack rule wants it."""
+        """Return whether the partition satisfies the rack rule."""
         brokers = self.replicas[tp]
         return self.rack_spread(brokers) >= self.racks_wanted(len(brokers))
 
     def can_move(self, tp: TopicPartition, source: int, destination: int) -> bool:
-        """Whether the replica on `source` may go to `destination`."""
+        """Return whether the replica on `source` may move to `destination`."""
         brokers = self.replicas[tp]
         if destination in brokers or tp in self.fixed:
             return False
@@ -86,7 +87,7 @@ class ReplicaPlacement:
         return len(others) >= wanted
 
     def can_add(self, tp: TopicPartition, destination: int) -> bool:
-        """Whether one replica more may be on `destination`."""
+        """Return whether `destination` may get an additional replica."""
         brokers = self.replicas[tp]
         if destination in brokers:
             return False
@@ -95,7 +96,7 @@ class ReplicaPlacement:
         return after > before or after >= self.racks_wanted(len(brokers) + 1)
 
     def move(self, tp: TopicPartition, source: int, destination: int) -> None:
-        """Put the replica elsewhere; it keeps its place in the order of replicas."""
+        """Move a replica, keeping its position in the order of replicas."""
         brokers = self.replicas[tp]
         brokers[brokers.index(source)] = destination
         self._leave(tp, source)
@@ -106,17 +107,17 @@ class ReplicaPlacement:
                 blocked -= {to for to in blocked if self.can_move(tp, broker, to)}
 
     def add(self, tp: TopicPartition, destination: int) -> None:
-        """One replica more, the last in order."""
+        """Add a replica, last in order."""
         self.replicas[tp].append(destination)
         self._enter(tp, destination)
 
     def remove(self, tp: TopicPartition, source: int) -> None:
-        """One replica less."""
+        """Remove a replica."""
         self.replicas[tp].remove(source)
         self._leave(tp, source)
 
     def some_to_move(self, source: int, destination: int) -> TopicPartition | None:
-        """Any replica that may go, found fast: what was found before is remembered."""
+        """Return any replica that may move; earlier results are cached."""
         known = self._witness.get((source, destination))
         if (
             known is not None
@@ -134,7 +135,8 @@ class ReplicaPlacement:
         return None
 
     def best_to_move(self, source: int, destination: int) -> TopicPartition | None:
-        """A replica that may go: of the topic that `source` has most more of, the smallest."""
+        """Return a replica that may move: of the topic with the largest difference in count, the
+        smallest."""
         best: TopicPartition | None = None
         best_rank: tuple[int, int] | None = None
         seen = 0
@@ -153,7 +155,7 @@ class ReplicaPlacement:
     def movable_of_size(
         self, source: int, destination: int, at_most: int
     ) -> tuple[int, TopicPartition] | None:
-        """The largest replica of at most so many bytes that may go, with its size."""
+        """Return the largest replica of at most `at_most` bytes that may move, with its size."""
         if self.some_to_move(source, destination) is None:
             return None
         order = self._order_by_size(source)

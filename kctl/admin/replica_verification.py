@@ -1,9 +1,9 @@
 """Compares the replicas of a partition over the network, batch by batch.
 
-Every replica is asked for the same offsets (a consumer may fetch from a follower since Fetch v11),
-and what they answer is compared batch by batch, up to the lowest high watermark. So a follower
-that lags is no difference, one that holds other bytes is. Between rounds the offset advances by
-what all had.
+Each replica is fetched from the same offset (consumers may fetch from followers since Fetch v11),
+and batches are compared up to the lowest high watermark. A follower that lags is not a difference,
+but other bytes are. After each round the offset advances past the batches that all replicas
+returned.
 
 Kafka 2.7: kafka.tools.ReplicaVerificationTool; KIP-392
 """
@@ -13,13 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.errors import CorruptDataError
+from kctl.admin.selection import existing_topics
+from kctl.errors import CorruptDataError, KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.records.memory_records import batches
 
 if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.topics import PartitionDescription
     from kctl.client.cluster_view import BrokerAddress
     from kctl.client.router import Router
 
@@ -27,7 +30,7 @@ _PARTITION_BYTES_MAX = 1024 * 1024
 
 
 class FetchedBatch(NamedTuple):
-    """What of a batch is compared."""
+    """The properties of a batch that are compared."""
 
     last_offset: int
     leader_epoch: int
@@ -38,7 +41,7 @@ class FetchedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDifference:
-    """Two replicas that part at an offset; a batch is None where that replica has none there."""
+    """Two replicas that differ at an offset; a batch is None if that replica has none there."""
 
     partition: TopicPartition
     offset: int
@@ -48,7 +51,7 @@ class ReplicaDifference:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaComparison:
-    """What was compared of one partition, and where replicas first part."""
+    """The result of one partition, with the first difference of each replica."""
 
     partition: TopicPartition
     batches: int
@@ -56,11 +59,57 @@ class ReplicaComparison:
     differences: list[ReplicaDifference]
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedPartition:
+    """The comparison of a partition's replicas; None if it has one replica or an obstacle."""
+
+    partition: "PartitionDescription"
+    comparison: ReplicaComparison | None = None
+    # Why the replicas cannot be compared; empty if they can.
+    obstacle: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        """Return whether all replicas have the same batches."""
+        return not self.obstacle and not (self.comparison and self.comparison.differences)
+
+
+async def verify_topics(admin: "AdminClient", names: Sequence[str]) -> list[VerifiedPartition]:
+    """Compare the replicas of every partition of topics, from the log start offset on.
+
+    A partition that cannot be compared has an obstacle. Raise KctlError if a topic does not exist
+    or cannot be described.
+    """
+    topics = await existing_topics(admin, names)
+    await admin.router.refresh(names)
+    return [await _verified(admin, it) for topic in topics for it in topic.partitions]
+
+
+async def _verified(admin: "AdminClient", partition: "PartitionDescription") -> VerifiedPartition:
+    brokers = admin.router.view.brokers
+    ids = [partition.leader, *(it for it in partition.replicas if it != partition.leader)]
+    if len(ids) == 1:
+        return VerifiedPartition(partition)
+    gone = [broker_id for broker_id in ids if broker_id not in brokers]
+    if gone:
+        return VerifiedPartition(partition, obstacle=f"broker {gone[0]} is not alive")
+    tp = TopicPartition(partition.topic, partition.partition)
+    try:
+        start = (await admin.offsets.earliest([tp]))[tp]
+        if start.error is not None:
+            raise start.error
+        addresses = [brokers[broker_id] for broker_id in ids]
+        found = await compare_replicas(admin.router, tp, addresses, start.offset)
+    except KctlError as error:
+        return VerifiedPartition(partition, obstacle=str(error))
+    return VerifiedPartition(partition, found)
+
+
 async def compare_replicas(
     router: "Router", partition: TopicPartition, brokers: "Sequence[BrokerAddress]", offset: int
 ) -> ReplicaComparison:
-    """Compare what `brokers` (the leader first) hold from `offset` on; ApiError if one of them
-    has no such replica."""
+    """Compare the replicas of `brokers` (the leader first) from `offset` on; raise ApiError if one
+    of them has no replica."""
     differences: list[ReplicaDifference] = []
     compared = 0
     others = list(brokers[1:])
@@ -102,7 +151,7 @@ def _offset_of(fetched: list[FetchedBatch], index: int, offset: int) -> int:
 async def _fetch(
     router: "Router", broker: "BrokerAddress", partition: TopicPartition, offset: int
 ) -> tuple[list[FetchedBatch], int]:
-    """The batches from `offset` on, and the replica's high watermark."""
+    """Return the batches from `offset` on, and the replica's high watermark."""
     channel = await router.channel_to(broker)
     item = FetchPartition(
         partition=partition.partition,
@@ -122,7 +171,7 @@ async def _fetch(
         raise ApiError(response.error_code)
     found = response.responses[0].partition_responses[0]
     if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        # A follower that has not got so far yet.
+        # The follower has not reached this offset.
         return [], offset
     if found.error_code:
         text = ErrorCode(found.error_code).text
@@ -134,7 +183,7 @@ async def _fetch(
 
 def _whole_batches(data: bytes | memoryview, offset: int) -> list[FetchedBatch]:
     fetched: list[FetchedBatch] = []
-    # What follows a place that is no batch is not compared: the other replica has one there.
+    # Batches after an unreadable one are not compared: the other replica has a batch there.
     with suppress(CorruptDataError):
         fetched.extend(
             FetchedBatch(

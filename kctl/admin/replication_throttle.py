@@ -1,13 +1,13 @@
-"""ReplicationThrottle: a limit on what a reassignment copies, which leaves as it came.
+"""ReplicationThrottle: limits the copies of a reassignment, and restores the previous settings.
 
-Brokers have a rate for what they copy as leader and as follower, topics name the replicas that it
-holds for. `prepare` finds out what is there and returns a ThrottleRecord of what was and what shall
-be; whoever asked keeps it durably, and then calls `apply`. `restore` puts back exactly what was,
-from the record alone, as often as it takes: also from another process, after a crash.
+Brokers have a rate for copies as leader and as follower; topics list the replicas that it applies
+to. `prepare` reads the settings and returns a ThrottleRecord of the old and the new values. The
+caller stores it durably and then calls `apply`. `restore` restores the old values from the record
+alone, and can be repeated, also by another process after a crash.
 
-Invariants: nothing is changed that is not in a record; what somebody else changed since is left as
-it is and told. Brokers up to 3.x hide the value of their rate from DescribeConfigs: one that has a
-rate of its own keeps it, since it could not be put back.
+Invariants: nothing changes that is not in a record; a setting that was changed by others since is
+left alone and reported. Brokers up to 3.x hide the value of their rate from DescribeConfigs: a
+broker that has a rate keeps it, since it could not be restored.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (modifyInterBrokerThrottle, modifyTopicThrottles),
 kafka.server.DynamicConfig; KIP-73.
@@ -36,7 +36,7 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-# Of copies between the directories of one broker.
+# For copies between the log directories of one broker.
 LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
 REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
@@ -46,22 +46,22 @@ _OWN = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 class Override(NamedTuple):
-    """A value somebody set; None: it is set, but the broker does not show it."""
+    """The value of an override; None if it is set but the broker hides it."""
 
     value: str | None
 
 
 class ThrottleChange(NamedTuple):
-    """One setting: what was there (None: nothing), and what kctl put there."""
+    """A setting, its previous value (None: not set), and the value that kctl sets."""
 
     resource: ConfigResource
     name: str
     before: str | None
-    ours: str
+    applied: str
 
 
 class Copying(NamedTuple):
-    """Who sends and who receives copies of a partition."""
+    """The brokers that send and receive the copies of a partition."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
@@ -69,45 +69,45 @@ class Copying(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """What is to be held up; rates are bytes a second of each broker, None: no limit."""
+    """The copies to limit; rates are in bytes/s per broker, None is unlimited."""
 
     copies: Mapping[TopicPartition, Copying]
     rate: int | None
-    # Brokers that copy from one of their directories to another.
+    # Brokers that copy between their log directories.
     dir_brokers: tuple[int, ...] = ()
     dir_rate: int | None = None
 
     @property
     def is_any(self) -> bool:
-        """Whether it holds anything up."""
+        """Return whether any copy is limited."""
         is_between = self.rate is not None and bool(self.copies)
         return is_between or (self.dir_rate is not None and bool(self.dir_brokers))
 
     @property
     def shown_rate(self) -> int:
-        """The one that people are told."""
+        """Return the rate to show to users."""
         return next(it for it in (self.rate, self.dir_rate) if it is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRecord:
-    """All that one throttle changed."""
+    """All changes of one throttle."""
 
     cluster_id: str
     rate: int
     changes: tuple[ThrottleChange, ...]
-    # Brokers that keep a rate of their own.
+    # Brokers that keep the rate they had.
     kept: tuple[int, ...] = ()
 
     def to_json(self) -> str:
-        """For the file that outlives us."""
+        """Return the record as JSON, for a durable file."""
         changes = [
             {
                 "type": int(it.resource.resource_type),
                 "resource": it.resource.name,
                 "name": it.name,
                 "before": it.before,
-                "ours": it.ours,
+                "ours": it.applied,
             }
             for it in self.changes
         ]
@@ -122,7 +122,7 @@ class ThrottleRecord:
 
     @classmethod
     def from_json(cls, text: str) -> "ThrottleRecord":
-        """What `to_json` wrote; CorruptDataError."""
+        """Parse the result of `to_json`; raise CorruptDataError."""
         try:
             document = json.loads(text)
             changes = tuple(
@@ -136,15 +136,15 @@ class ThrottleRecord:
             )
             return cls(document["cluster_id"], document["rate"], changes, tuple(document["kept"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptDataError(f"not a record of a throttle: {error}") from None
+            raise CorruptDataError(f"not a throttle record: {error}") from None
 
 
 @dataclass(slots=True)
 class Restored:
-    """What became of one setting when it was put back."""
+    """The result of restoring one setting."""
 
     change: ThrottleChange
-    # Somebody set something else since: that stays.
+    # Others have changed the setting since: it stays.
     is_foreign: bool = False
     error: KctlError | None = None
 
@@ -158,20 +158,20 @@ class Leftover:
 
 
 class ThrottleConfigs(Protocol):
-    """The settings that throttles are made of, by requests or by znodes."""
+    """Access to the settings of throttles, by requests or by znodes."""
 
     async def overrides(
         self, resources: Sequence[ConfigResource], names: Sequence[str]
     ) -> dict[ConfigResource, dict[str, Override]]:
-        """Those of `names` that each resource overrides."""
+        """Return those of `names` that each resource overrides."""
         ...
 
     async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
-        """Set and delete overrides; raises if any was refused."""
+        """Set and delete overrides; raise if any is rejected."""
         ...
 
     async def resources(self) -> list[ConfigResource]:
-        """All brokers and topics that may have some."""
+        """Return all brokers and topics that may have overrides."""
         ...
 
 
@@ -185,7 +185,7 @@ class ApiThrottleConfigs:
     async def overrides(
         self, resources: Sequence[ConfigResource], names: Sequence[str]
     ) -> dict[ConfigResource, dict[str, Override]]:
-        """Those of `names` that each resource overrides; a broker that is gone has none."""
+        """Return those of `names` that each resource overrides; a broker that is gone has none."""
         found = {}
         for description in await self._configs.describe(resources, names=names):
             if description.error is not None:
@@ -198,13 +198,13 @@ class ApiThrottleConfigs:
         return found
 
     async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
-        """Set and delete overrides; raises if any was refused."""
+        """Set and delete overrides; raise if any is rejected."""
         for result in await self._configs.alter(changes):
             if result.error is not None:
                 raise result.error
 
     async def resources(self) -> list[ConfigResource]:
-        """All live brokers and all topics."""
+        """Return all live brokers and all topics."""
         view = await self._router.refresh([])
         brokers = [ConfigResource(ResourceType.BROKER, str(b)) for b in sorted(view.brokers)]
         topics = await TopicAdmin(self._router).list_topics()
@@ -212,13 +212,13 @@ class ApiThrottleConfigs:
 
 
 class ReplicationThrottle:
-    """Puts throttles on one cluster, and takes them off."""
+    """Applies throttles to one cluster, and removes them."""
 
     def __init__(self, configs: ThrottleConfigs) -> None:
         self._configs = configs
 
     async def prepare(self, cluster_id: str, throttle: Throttle) -> ThrottleRecord:
-        """What a throttle would change."""
+        """Return the changes that a throttle requires, without making them."""
         wanted = wanted_settings(throttle)
         current = await self._current(list(wanted))
         changes = []
@@ -230,29 +230,29 @@ class ReplicationThrottle:
                     kept.add(int(resource.name))
                     continue
                 old = None if before is None else before.value
-                ours = joined(old, value) if name in REPLICAS else value
-                changes.append(ThrottleChange(resource, name, old, ours))
+                applied = joined(old, value) if name in REPLICAS else value
+                changes.append(ThrottleChange(resource, name, old, applied))
         return ThrottleRecord(cluster_id, throttle.shown_rate, tuple(changes), tuple(sorted(kept)))
 
     async def apply(self, record: ThrottleRecord) -> None:
-        """Make it so."""
+        """Make the changes."""
         settings: dict[ConfigResource, dict[str, str]] = {}
         for change in record.changes:
-            if change.ours != change.before:
-                settings.setdefault(change.resource, {})[change.name] = change.ours
+            if change.applied != change.before:
+                settings.setdefault(change.resource, {})[change.name] = change.applied
         await self._configs.alter_overrides(
             {resource: ConfigChanges(set=values) for resource, values in settings.items()}
         )
 
     async def change_rate(self, record: ThrottleRecord, rate: int) -> ThrottleRecord:
-        """The record of the same throttle at another rate; to be kept, then applied."""
+        """Return the record of the same throttle at another rate, to be stored and applied."""
         changes = tuple(
-            it._replace(ours=str(rate)) if it.name in RATES else it for it in record.changes
+            it._replace(applied=str(rate)) if it.name in RATES else it for it in record.changes
         )
         return replace(record, rate=rate, changes=changes)
 
     async def restore(self, record: ThrottleRecord) -> list[Restored]:
-        """Put back what was, setting by setting."""
+        """Restore the previous values and return a result per setting."""
         by_resource: dict[ConfigResource, list[ThrottleChange]] = {}
         for change in record.changes:
             by_resource.setdefault(change.resource, []).append(change)
@@ -273,7 +273,7 @@ class ReplicationThrottle:
         gone: list[str] = []
         for change in changes:
             now = current.get(change.name)
-            is_ours = now is not None and now.value in (None, change.ours)
+            is_ours = now is not None and now.value in (None, change.applied)
             is_back = (None if now is None else now.value) == change.before
             results.append(Restored(change, is_foreign=not is_ours and not is_back))
             if is_ours and change.before is None:
@@ -285,7 +285,7 @@ class ReplicationThrottle:
         return results
 
     async def leftovers(self) -> list[Leftover]:
-        """Every throttle setting in the cluster, whoever set it."""
+        """Return every throttle setting in the cluster, regardless of its origin."""
         current = await self._current(await self._configs.resources())
         return [
             Leftover(resource, {name: it.value for name, it in settings.items()})
@@ -294,7 +294,7 @@ class ReplicationThrottle:
         ]
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:
-        """Delete them, whatever they are."""
+        """Delete the settings."""
         await self._configs.alter_overrides(
             {it.resource: ConfigChanges(delete=list(it.values)) for it in leftovers}
         )
@@ -311,8 +311,8 @@ class ReplicationThrottle:
 
 
 def wanted_settings(throttle: Throttle) -> dict[ConfigResource, dict[str, str]]:
-    """The settings of brokers and topics for a throttle: leaders are throttled where replicas
-    are now, followers where they will be."""
+    """Return the settings of brokers and topics for a throttle: leaders are throttled where
+    replicas are, followers where they will be."""
     copies = throttle.copies if throttle.rate is not None else {}
     between = {b for it in copies.values() for b in (*it.sources, *it.destinations)}
     inside = set(throttle.dir_brokers) if throttle.dir_rate is not None else set()
@@ -333,7 +333,7 @@ def wanted_settings(throttle: Throttle) -> dict[ConfigResource, dict[str, str]]:
 
 
 def joined(before: str | None, added: str) -> str:
-    """Both lists of replicas in one; `*` is all of them."""
+    """Return the union of two lists of replicas; `*` is all of them."""
     items = [item for item in (before or "").split(",") if item]
     if items == [_ALL]:
         return _ALL

@@ -1,50 +1,49 @@
 """TopicAdmin: create, list, describe, enlarge and delete topics.
 
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, kafka.admin.TopicCommand; KIP-4,
-KIP-195, KIP-464
+KIP-195, KIP-464, KIP-516
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kctl.admin.result import error_of, is_unknown_topic
-from kctl.errors import UsageError
+from kctl.client.results import error_of, is_unknown_topic
+from kctl.errors import UnsupportedVersionError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from kctl.protocol.later_apis import LaterApi
+from kctl.protocol.primitives import uuid_text
+from kctl.protocol.schema import NO_UUID
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
     from kctl.protocol.messages.create_topics import CreatableTopic
+    from kctl.protocol.schema import Message
 
-# Let the broker decide (KIP-464).
+# The broker chooses the number (KIP-464).
 BROKER_DEFAULT = -1
-# CreateTopics from this version on takes BROKER_DEFAULT, and before version 1 no validate_only.
+# The version of CreateTopics that accepts BROKER_DEFAULT. Before version 1, there is no
+# validate_only.
 _CREATE_WITH_DEFAULTS_VERSION = 4
 _CREATE_VALIDATE_VERSION = 1
 
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to be; BROKER_DEFAULT leaves a number to the broker."""
+    """A topic to create; BROKER_DEFAULT leaves a number to the broker."""
 
     name: str
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
     configs: Mapping[str, str] = field(default_factory=dict)
-    # Partition -> brokers, preferred leader first; instead of the two numbers.
+    # Partition -> brokers, preferred leader first; replaces the two numbers.
     assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class TopicResult:
-    """What became of one topic; the numbers are -1 where the broker does not tell them."""
+    """The result of one topic; numbers that the broker does not report are -1."""
 
     name: str
     error: ApiError | None = None
@@ -54,7 +53,7 @@ class TopicResult:
 
 @dataclass(slots=True)
 class PartitionDescription:
-    """One partition as the brokers see it; leader -1: none."""
+    """A partition as brokers report it; leader -1 if it has none."""
 
     topic: str
     partition: int
@@ -67,27 +66,29 @@ class PartitionDescription:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether some replica is out of sync."""
+        """Return whether any replica is out of sync."""
         return len(self.isr) < len(self.replicas)
 
     @property
     def is_offline(self) -> bool:
-        """Whether nobody leads it."""
+        """Return whether it has no leader."""
         return self.leader < 0
 
 
 @dataclass(slots=True)
 class TopicDescription:
-    """A topic and its partitions in order."""
+    """A topic and its partitions, in order."""
 
     name: str
     is_internal: bool = False
     partitions: list[PartitionDescription] = field(default_factory=list)
     error: ApiError | None = None
+    # As Kafka prints it; None before Kafka 2.8.
+    topic_id: str | None = None
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition, as everybody counts it; 0 without partitions."""
+        """Return the number of replicas of the first partition; 0 without partitions."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -98,49 +99,67 @@ class TopicAdmin:
         self._router = router
 
     async def list_topics(self) -> list[TopicDescription]:
-        """All topics by name, internal ones among them."""
-        request = MetadataRequest(topics=None)
-        if await self._router.max_version(ApiKey.METADATA) == 0:
-            request = MetadataRequest(topics=[])  # version 0 has no null: empty means all
-        response = await self._router.send_to_any(request)
+        """Return all topics by name, including internal ones."""
+        response = await self._router.send_to_any(await self._metadata_request(None))
         return sorted(map(_describe, response.topics), key=lambda topic: topic.name)
 
     async def describe(self, names: Iterable[str]) -> list[TopicDescription]:
-        """These topics, in the order given; one that is not there carries its error and is not
-        created by asking."""
+        """Return the topics in the given order. An unknown topic carries its error, and is not
+        created by the request."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return []
         if await self._router.max_version(ApiKey.METADATA) < 4:
-            # An old broker would create what it is asked for: ask for all of them instead.
+            # Before Metadata v4 a request for a topic creates it: request all topics instead.
             found = {topic.name: topic for topic in await self.list_topics()}
         else:
-            request = MetadataRequest(
-                topics=[MetadataRequestTopic(name=name) for name in wanted],
-                allow_auto_topic_creation=False,
-            )
-            response = await self._router.send_to_any(request)
+            response = await self._router.send_to_any(await self._metadata_request(wanted))
             found = {topic.name: _describe(topic) for topic in response.topics}
         missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return [
             found.get(name) or TopicDescription(name, error=error_of(missing)) for name in wanted
         ]
 
+    async def _metadata_request(self, names: Sequence[str] | None) -> "Message":
+        """Return the request for topics, or for all (None), that creates none of them; its response
+        has the topics' ids if the broker reports them."""
+        messages: Any
+        if await self._router.max_version(LaterApi.METADATA) >= 0:
+            from kctl.protocol.later import metadata as messages
+        else:
+            from kctl.protocol.messages import metadata as messages
+        topics = None
+        if names is not None:
+            topics = [messages.MetadataRequestTopic(name=name) for name in names]
+        elif await self._router.max_version(ApiKey.METADATA) == 0:
+            topics = []  # version 0 has no null: empty means all
+        allows_creation = names is None  # the default, which old versions lack a field for
+        request: Message = messages.MetadataRequest(
+            topics=topics, allow_auto_topic_creation=allows_creation
+        )
+        return request
+
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 30_000
     ) -> list[TopicResult]:
-        """Create them, each on its own; UsageError if the broker is too old for what is asked."""
+        """Create topics and return a result per topic; with `validate_only` only check them.
+
+        `timeout_ms` limits how long the controller waits for the creation. Raise UsageError if the
+        broker is too old for a requested feature (KIP-4, KIP-195, KIP-464).
+        """
         from kctl.protocol.messages.create_topics import CreateTopicsRequest
 
         if not topics:
             return []
         version = await self._router.max_version(ApiKey.CREATE_TOPICS)
         if validate_only and version < _CREATE_VALIDATE_VERSION:
-            raise UsageError("This broker is too old to check topics without creating them")
+            raise UnsupportedVersionError(
+                "This broker is too old to validate topics without creating them"
+            )
         if version < _CREATE_WITH_DEFAULTS_VERSION and not all(map(_is_complete, topics)):
-            raise UsageError(
-                "This broker is older than Kafka 2.4 and has no default numbers for new topics",
-                hint="say how many partitions and replicas: -p 1 -r 1",
+            raise UnsupportedVersionError(
+                "This broker is older than Kafka 2.4 and has no defaults for new topics",
+                hint="set the numbers of partitions and replicas: -p 1 -r 1",
             )
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in topics],
@@ -166,7 +185,8 @@ class TopicAdmin:
         validate_only: bool = False,
         timeout_ms: int = 30_000,
     ) -> list[TopicResult]:
-        """Enlarge each topic to that many partitions in all."""
+        """Increase topics to the given total numbers of partitions; return a result per topic
+        (KIP-195)."""
         from kctl.protocol.messages.create_partitions import (
             CreatePartitionsRequest,
             CreatePartitionsTopic,
@@ -192,7 +212,7 @@ class TopicAdmin:
         return [results.get(name) or _unanswered(name) for name in counts]
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int = 30_000) -> list[TopicResult]:
-        """Delete them, each on its own."""
+        """Delete topics and return a result per topic."""
         from kctl.protocol.messages.delete_topics import DeleteTopicsRequest
 
         if not names:
@@ -231,23 +251,26 @@ def _creatable(topic: NewTopic) -> "CreatableTopic":
     )
 
 
-def _describe(topic: MetadataResponseTopic) -> TopicDescription:
+def _describe(topic: Any) -> TopicDescription:
+    """Return a MetadataResponseTopic of any version as a description."""
     partitions = [_describe_partition(topic.name, item) for item in topic.partitions]
+    topic_id = getattr(topic, "topic_id", NO_UUID)
     return TopicDescription(
         topic.name,
         topic.is_internal,
         sorted(partitions, key=lambda item: item.partition),
         _topic_error(topic),
+        None if topic_id == NO_UUID else uuid_text(topic_id),
     )
 
 
-def _topic_error(topic: MetadataResponseTopic) -> ApiError | None:
+def _topic_error(topic: Any) -> ApiError | None:
     error = error_of(topic.error_code)
-    # A topic without a leader is no failure to describe it.
+    # A topic without a leader can still be described.
     return None if error is not None and topic.partitions and not is_unknown_topic(error) else error
 
 
-def _describe_partition(topic: str, item: MetadataResponsePartition) -> PartitionDescription:
+def _describe_partition(topic: str, item: Any) -> PartitionDescription:
     return PartitionDescription(
         topic,
         item.partition_index,
@@ -262,5 +285,6 @@ def _describe_partition(topic: str, item: MetadataResponsePartition) -> Partitio
 
 def _unanswered(name: str) -> TopicResult:
     return TopicResult(
-        name, error_of(int(ErrorCode.UNKNOWN_SERVER_ERROR), "The broker said nothing about it")
+        name,
+        error_of(int(ErrorCode.UNKNOWN_SERVER_ERROR), "The broker did not answer for this topic"),
     )

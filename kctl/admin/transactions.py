@@ -1,9 +1,9 @@
-"""TransactionAdmin: transactions as Kafka 2.7 lets one see them, and ways to end them.
+"""TransactionAdmin: lists and finds transactions with the means of Kafka 2.7, and ends them.
 
-2.7 has no request that lists or describes transactions (KIP-664 came with 3.0), so the
-coordinators' own topic is read, and the logs of partitions from their last stable offset on. A
-transaction *hangs* if it is open in a partition and no coordinator knows it as open there: nobody
-is going to end it, and readers of committed data wait for ever.
+Kafka 2.7 has no request that lists or describes transactions (KIP-664 came with 3.0), so the
+coordinators' topic is read, and the logs of partitions from their last stable offset on. A
+transaction *hangs* if it is open in a partition but no coordinator has it open there: it will never
+end, and readers of committed data wait for it forever.
 
 Kafka 3.0: org.apache.kafka.tools.TransactionsCommand; KIP-664
 """
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kctl.admin.consumer import PartitionReader
-from kctl.admin.offsets import OffsetAdmin
-from kctl.admin.producer_transaction import ProducerTransaction
-from kctl.admin.result import raise_for
+from kctl.client.consumer import PartitionReader
+from kctl.client.offsets import OffsetsClient
+from kctl.client.producer_transaction import ProducerTransaction
+from kctl.client.results import raise_for
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
+from kctl.protocol.constants import READ_COMMITTED, TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.internal.transaction_state import (
     KEY_VERSION,
@@ -38,8 +39,6 @@ from kctl.records.record_batch import RecordBatch
 if TYPE_CHECKING:
     from kctl.client.router import Router
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-_READ_COMMITTED = 1
 _SCAN_BYTES = 4 << 20
 _OPEN_STATES = (
     TransactionState.ONGOING,
@@ -50,23 +49,24 @@ _OPEN_STATES = (
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id as its coordinator wrote it last; times in wall milliseconds."""
+    """The last state that the coordinator wrote for a transactional id; times in wall
+    milliseconds."""
 
     transactional_id: str
-    # Broker id, None if the partition of the coordinator's topic has no leader.
+    # Broker id; None if the partition of __transaction_state has no leader.
     coordinator: int | None
     producer_id: int
     producer_epoch: int
     state: TransactionState
     timeout_ms: int
-    # None: it has had no transaction.
+    # None if there has been no transaction.
     start_ms: int | None
     last_update_ms: int
     partitions: tuple[TopicPartition, ...]
 
     @property
     def is_open(self) -> bool:
-        """Whether its partitions wait for its end."""
+        """Return whether a transaction is open or about to end."""
         return self.state in _OPEN_STATES
 
 
@@ -78,21 +78,21 @@ class OpenTransaction:
     producer_id: int
     producer_epoch: int
     first_offset: int
-    # Of its first batch there.
+    # The timestamp of its first batch there, in milliseconds.
     timestamp_ms: int
-    # Who knows it as open there, None: it hangs.
+    # The transactional id that has it open; None if it hangs.
     transactional_id: str | None = None
 
 
 class TransactionAdmin:
-    """Transactions of one cluster."""
+    """The transactions of one cluster."""
 
     def __init__(self, router: "Router") -> None:
         self._router = router
-        self._offsets = OffsetAdmin(router)
+        self._offsets = OffsetsClient(router)
 
     async def list_transactions(self) -> list[TransactionDescription]:
-        """Every transactional id that is remembered, by name."""
+        """Return every transactional id that coordinators remember, by name."""
         view = await self._router.refresh([TRANSACTION_STATE_TOPIC])
         numbers = view.partitions_of(TRANSACTION_STATE_TOPIC)
         partitions = [TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in numbers]
@@ -119,10 +119,11 @@ class TransactionAdmin:
     async def open_transactions(
         self, partitions: Iterable[TopicPartition]
     ) -> list[OpenTransaction]:
-        """What is open in the logs of these partitions, and who knows of it."""
+        """Return the transactions that are open in these partitions, with their transactional ids;
+        raise ApiError."""
         wanted = list(partitions)
         found: list[OpenTransaction] = []
-        stable = await self._offsets.latest(wanted, isolation_level=_READ_COMMITTED)
+        stable = await self._offsets.latest(wanted, isolation_level=READ_COMMITTED)
         ends = await self._offsets.latest(wanted)
         for partition in wanted:
             for listed in (stable[partition], ends[partition]):
@@ -142,11 +143,11 @@ class TransactionAdmin:
         return await self._still_open(named)
 
     async def _still_open(self, found: list[OpenTransaction]) -> list[OpenTransaction]:
-        """Without those that ended since their logs were read."""
+        """Remove the transactions that ended since their logs were read."""
         suspects = sorted({it.partition for it in found if it.transactional_id is None})
         if not suspects:
             return found
-        stable = await self._offsets.latest(suspects, isolation_level=_READ_COMMITTED)
+        stable = await self._offsets.latest(suspects, isolation_level=READ_COMMITTED)
         return [
             it
             for it in found
@@ -194,13 +195,15 @@ class TransactionAdmin:
         return data
 
     async def fence(self, transactional_id: str) -> int:
-        """Abort what is open of the transactional id, and fence its producer; the new epoch."""
+        """Abort the open transaction of the transactional id and fence its producer; return the new
+        epoch. Raise ApiError."""
         transaction = ProducerTransaction(self._router, transactional_id)
         await transaction.begin()
         return transaction.producer_epoch
 
     async def abort_hanging(self, hanging: OpenTransaction, coordinator_epoch: int) -> None:
-        """Write the abort marker that nobody else is going to write; ApiError."""
+        """Write the abort marker of a hanging transaction. Raise KctlError if the partition has
+        markers of a higher coordinator epoch, ApiError for any other error."""
         topic, number = hanging.partition
         marker = WritableTxnMarker(
             producer_id=hanging.producer_id,
@@ -216,7 +219,7 @@ class TransactionAdmin:
         if code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             raise KctlError(
                 f"{hanging.partition} has markers of a coordinator epoch above {coordinator_epoch}",
-                hint="give a higher --coordinator-epoch",
+                hint="use a higher --coordinator-epoch",
             )
         if code:
             raise ApiError(code)

@@ -1,14 +1,14 @@
-"""Adoption: a new embedded store takes over the topics that the log directories hold.
+"""Adoption: registers the topics found in the log directories in a new embedded store.
 
-The directories may come from Apache Kafka, or from a broker whose metadata are lost. Their
-meta.properties tell cluster and broker; their partitions tell which topics there were, and their
-leader epochs how far elections had come. What the topics' settings were is lost: until somebody
-sets them anew, nothing in them is deleted for its age or size, and internal topics are compacted.
+The directories may come from Apache Kafka, or from a broker that lost its metadata. Their
+meta.properties identify cluster and broker; their partitions give the topics, and their leader
+epochs the progress of elections. The configs of topics are lost: until they are set again, nothing
+is deleted for its age or size, and internal topics are compacted.
 
-The store is new until it knows the cluster's id, which is written last: a crash in between means
-that the next start adopts what is still missing. With a real ZooKeeper nothing is adopted.
+The store counts as new until it has the cluster id, which is written last: after a crash in
+between, the next start adopts what is still missing. With a real ZooKeeper nothing is adopted.
 
-Kafka 2.7: nothing like it; the znodes are those of kafka.zk.AdminZkClient and the controller.
+Kafka 2.7: no equivalent; the znodes are those of kafka.zk.AdminZkClient and the controller.
 """
 
 from collections.abc import Sequence
@@ -16,51 +16,52 @@ from dataclasses import dataclass
 from functools import partial
 
 from kctl.broker.auto_topic_creation import internal_topic
-from kctl.broker.config import BrokerConfig
-from kctl.broker.log.leader_epoch_file_cache import NO_EPOCH, LeaderEpochFileCache
+from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.log_directory import read_meta_properties
 from kctl.broker.log.log_manager import LogManager
-from kctl.broker.topic_creation import INTERNAL_TOPICS, checked_configs
-from kctl.errors import CorruptDataError, StorageError
+from kctl.broker.topic_creation import checked_configs
+from kctl.configs.broker_config import BrokerConfig
+from kctl.errors import CorruptDataError, StorageError, UsageError
 from kctl.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kctl.protocol.constants import INTERNAL_TOPICS, NO_EPOCH
 from kctl.runtime.disk import Disk
-from kctl.storage.layout import directory_name
+from kctl.storage.layout import META_PROPERTIES, directory_name
 from kctl.storage.meta_properties import MetaProperties
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.interface import Create
-from kctl.store.znodes import LeaderIsrAndControllerEpoch
+from kctl.store.znodes import NO_CONTROLLER_EPOCH, LeaderIsrAndControllerEpoch
 
-# Before the first controller of the new store, whose epoch is 1.
-NO_CONTROLLER_EPOCH = 0
 KEEP_EVERYTHING = {"retention.bytes": "-1", "retention.ms": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What was taken over."""
+    """The result of an adoption."""
 
-    # Partitions found, by topic.
+    # Number of partitions found, by topic.
     topics: dict[str, int]
-    # Partitions that no directory holds although one with a higher number is there.
+    # Partitions that no directory holds although a higher-numbered one exists.
     missing: list[TopicPartition]
 
     def __str__(self) -> str:
-        """One line for the operator."""
+        """Return one line for the operator."""
         found = sum(self.topics.values())
         text = (
             f"adopted {len(self.topics)} topics with {found} partitions from the log directories; "
-            "their settings are not known: nothing in them is deleted until retention.ms or "
+            "their configs are unknown: nothing in them is deleted until retention.ms or "
             "retention.bytes is set"
         )
         if self.missing:
-            text += f"; made empty, as they were not there: {', '.join(map(str, self.missing))}"
+            text += f"; missing partitions, created empty: {', '.join(map(str, self.missing))}"
         return text
 
 
 def known_identity(disk: Disk, log_dirs: Sequence[str]) -> MetaProperties | None:
-    """Whose the log directories are, as far as one of them can tell: who opens them afterwards
-    finds out about the others."""
+    """Return the owner of the first log directory that has a readable one, or None.
+
+    The others are checked when they are opened.
+    """
     for log_dir in log_dirs:
         try:
             found = read_meta_properties(disk, log_dir)
@@ -71,6 +72,22 @@ def known_identity(disk: Disk, log_dirs: Sequence[str]) -> MetaProperties | None
     return None
 
 
+def check_is_new(known: MetaProperties | None, config: BrokerConfig) -> None:
+    """Raise UsageError if the log directories belong to a cluster although ZooKeeper knows none.
+
+    ZooKeeper has lost its data, or `zookeeper.connect` is wrong. Nothing may be written: a new
+    `/cluster/id` would let other brokers start without their topics. (Apache Kafka 2.7.2 writes it,
+    and fails afterwards.)
+    """
+    if known is not None and known.cluster_id is not None:
+        raise UsageError(
+            f"ZooKeeper at {config.zookeeper_connect} has no /cluster/id, but the log directories "
+            f"of this broker belong to cluster {known.cluster_id}",
+            hint="check zookeeper.connect, or restore ZooKeeper's data; to begin a new cluster, "
+            f"remove {META_PROPERTIES} from the log directories",
+        )
+
+
 async def adopt_topics(
     disk: Disk,
     store: ClusterStore,
@@ -78,7 +95,7 @@ async def adopt_topics(
     broker_id: int,
     config: BrokerConfig,
 ) -> Adoption:
-    """Write the znodes of the topics that `log_manager` found and `store` lacks."""
+    """Create the znodes of the topics that `log_manager` found and `store` lacks."""
     epochs = _latest_epochs(disk, log_manager)
     known = dict.fromkeys(await store.get_all_topics())
     counts: dict[str, int] = {}
@@ -114,7 +131,7 @@ async def _adopt_topic(
     for number in numbers:
         tp = TopicPartition(topic, number)
         if tp in epochs:
-            # Nobody leads yet: the controller elects, with the next epoch.
+            # No leader yet: the controller elects one, with the next epoch.
             last = LeaderAndIsr(NO_LEADER, max(epochs[tp], 0), (broker_id,))
             state = znodes.encode_partition_state(
                 LeaderIsrAndControllerEpoch(last, NO_CONTROLLER_EPOCH)
@@ -123,13 +140,15 @@ async def _adopt_topic(
                 Create(znodes.partition_path(tp), znodes.NO_DATA),
                 Create(znodes.partition_state_path(tp), state),
             ]
-    # All or nothing, so that a topic that is there is a topic that was adopted.
+    # In one transaction, so that every topic in the store is completely adopted.
     await store.call(partial(store.store.multi, operations))
 
 
 def _latest_epochs(disk: Disk, log_manager: LogManager) -> dict[TopicPartition, int]:
-    """The newest leader epoch of every partition found, -1 if it knows none; sorted. Logs that
-    are damaged are there too: they are part of their topics, though they cannot be served."""
+    """Return the newest leader epoch of every partition found, or -1; sorted.
+
+    Damaged logs are included: they belong to their topics, though they cannot be served.
+    """
     epochs = {log.topic_partition: log.latest_epoch for log in log_manager.all_logs()}
     for tp, (log_dir, _) in log_manager.damaged.items():
         epochs[tp] = _epoch_on_file(disk, f"{log_dir}/{directory_name(tp)}")

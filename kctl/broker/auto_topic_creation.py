@@ -1,26 +1,22 @@
-"""AutoTopicCreator: makes a topic because somebody asked for it: an unknown one in Metadata, or the
-internal ones that coordinators need.
+"""AutoTopicCreator: creates topics on demand: unknown ones in Metadata requests, and internal ones.
 
-Nobody waits for the topic: who asked hears LEADER_NOT_AVAILABLE and asks again.
+The request does not wait: the client gets LEADER_NOT_AVAILABLE and retries.
 
 Kafka 2.7: kafka.server.KafkaApis (`createTopic`, `createInternalTopic`).
 """
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.metadata_cache import MetadataCache
-from kctl.broker.topic_creation import (
-    GROUP_METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    NewTopic,
-    TopicCreator,
-)
+from kctl.broker.topic_creation import NewTopic, TopicCreator
+from kctl.configs.broker_config import BrokerConfig
+from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.store.errors import StoreError
 
 
 class AutoTopicCreator:
-    """Creates with the broker's defaults, or as internal topics must be."""
+    """Creates topics with the broker's defaults, or with the settings of internal topics."""
 
     def __init__(
         self,
@@ -31,32 +27,35 @@ class AutoTopicCreator:
     ) -> None:
         self._scheduler = runtime.scheduler
         self._trace = runtime.trace
+        self._warnings = RecurringWarnings(runtime)
         self._creator = creator
         self._cache = metadata_cache
         self._config = config
 
     async def create(self, topic: str) -> ErrorCode:
-        """Create an ordinary topic with the broker's defaults; what to tell who asked for it:
-        LEADER_NOT_AVAILABLE if it is there or coming."""
+        """Create an ordinary topic with the broker's defaults; return the error for the client.
+
+        The error is LEADER_NOT_AVAILABLE if the topic exists or is being created.
+        """
         return await self._create(NewTopic(topic))
 
-    def ensure_internal_topic(self, topic: str) -> None:
-        """See to it that an internal topic comes to be, soon; nobody is told of failures, as who
-        needs it asks again."""
-        self._scheduler.spawn(self.create_internal(topic), "auto-create")
-
     async def create_internal(self, topic: str) -> ErrorCode:
-        """Create `__consumer_offsets` or `__transaction_state`; INVALID_REPLICATION_FACTOR while
-        too few brokers live."""
+        """Create `__consumer_offsets` or `__transaction_state`; return the error for the client.
+
+        The error is INVALID_REPLICATION_FACTOR while too few brokers are alive.
+        """
         new = internal_topic(self._config, topic)
         alive = len(self._cache.alive_brokers())
         if alive < new.replication_factor:
-            self._trace.warning(
+            # Clients look up their coordinator several times a second.
+            self._warnings.warn(
+                topic,
                 f"Number of alive brokers '{alive}' does not meet the required replication factor "
                 f"'{new.replication_factor}' for the topic {topic}. This error can be ignored if "
-                "the cluster is starting up and not all brokers are up yet."
+                "the cluster is starting up and not all brokers are up yet.",
             )
             return ErrorCode.INVALID_REPLICATION_FACTOR
+        self._warnings.resolve(topic)
         return await self._create(new)
 
     async def _create(self, topic: NewTopic) -> ErrorCode:
@@ -72,7 +71,7 @@ class AutoTopicCreator:
 
 
 def internal_topic(config: BrokerConfig, topic: str) -> NewTopic:
-    """What `__consumer_offsets` or `__transaction_state` has to be like."""
+    """Return the settings of `__consumer_offsets` or `__transaction_state`."""
     if topic == GROUP_METADATA_TOPIC:
         return NewTopic(
             topic,
@@ -97,4 +96,4 @@ def internal_topic(config: BrokerConfig, topic: str) -> NewTopic:
                 "unclean.leader.election.enable": "false",
             },
         )
-    raise ValueError(f"{topic} is no internal topic")
+    raise ValueError(f"{topic} is not an internal topic")

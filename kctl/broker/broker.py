@@ -1,85 +1,90 @@
-"""Broker: builds every part of a Kafka 2.7 broker, starts them in order, stops them in reverse.
+"""Broker: builds the parts of a Kafka 2.7 broker, starts them in order, stops them in reverse.
 
-Start: the metadata store and the cluster's id; settings from the store; the logs (recovering what
-a crash left); replicas, coordinators, controller; the listeners; the registration in the store;
-the controller's election. It is ready once it knows the controller and has been told of itself.
+Start: the metadata store and the cluster id; configs from the store; the logs (recovering after a
+crash); replicas, coordinators, controller; the listeners; the registration in the store; the
+controller's election. The broker is ready once its metadata contains the controller and itself.
 
 Stop: the listeners; controller and coordinators; the logs (flushed, checkpointed, marked clean);
-the session with the store, which takes the registration with it.
+the session with the store, which removes the registration.
 
 Kafka 2.7: kafka.server.KafkaServer.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from kctl.broker.adoption import adopt_topics, known_identity
+from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
+from kctl.broker.authorization import authorized
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.cluster_member import ClusterMember
-from kctl.broker.config import BrokerConfig
-from kctl.broker.config_entries import BrokerConfigView
+from kctl.broker.config.dynamic_configs import DynamicConfigs
+from kctl.broker.config.live_configs import LiveConfigs
 from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import LocalLink
 from kctl.broker.controller.controller import Controller
-from kctl.broker.coordinator.group_coordinator_service import (
-    GROUP_METADATA_TOPIC,
-    GroupCoordinatorService,
-)
+from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.marker_sender import MarkerLink
-from kctl.broker.coordinator.transaction_coordinator_service import (
-    TRANSACTION_STATE_TOPIC,
-    TransactionCoordinatorService,
-)
-from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS, DynamicConfigs
+from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
+from kctl.broker.credentials import Credentials, store_passwords
+from kctl.broker.delegation_tokens import DelegationTokens
+from kctl.broker.fast_paths import fast_paths
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
-from kctl.broker.handlers.plain_commits import PlainCommits
-from kctl.broker.handlers.plain_produce import PlainProduce
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
-from kctl.broker.network.server import ShortRoad, SocketServer
-from kctl.broker.network.server_connection import API_KEY_BYTES
+from kctl.broker.network.server import SocketServer
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.leadership import Leadership, RoleChange
 from kctl.broker.replication.partition import Role
 from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quota
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.services import Services
-from kctl.broker.topic_configs import TOPIC_CONFIGS
 from kctl.broker.topic_creation import NewTopic, TopicCreator
 from kctl.broker.topic_waits import TopicWaits
-from kctl.errors import KctlError, StorageError, TimedOutError, UsageError
+from kctl.client.security import security_between_brokers
+from kctl.configs.broker_config import BrokerConfig
+from kctl.errors import KctlError, StorageError, TimedOutError, UnreachableError, UsageError
 from kctl.model import BrokerInfo, Endpoint, TopicPartition
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
-from kctl.runtime.future import Future, sleep
+from kctl.runtime.future import Future, sleep, wait_at_most
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
-from kctl.store.interface import MetadataStore
+from kctl.store.interface import MetadataStore, SessionState
 
 CLUSTER_ID_BYTES = 16
 NO_ID = -1
 READY_TIMEOUT_MS = 60_000
+# How long a start waits for the controller to send the topics that the store has.
+TOPICS_KNOWN_TIMEOUT_MS = 10_000
 READY_POLL_MS = 5
-# How long topics that were asked for wait for the brokers that shall hold them.
+# How long seed topics wait for the brokers that will hold them.
 OTHERS_TIMEOUT_MS = 5_000
 SEED_TOPIC_TIMEOUT_MS = 30_000
+# Maximum time at shutdown for the controller to find other leaders (Kafka's limit, by its configs,
+# is above two minutes), and for any other step that depends on other processes.
+CONTROLLED_SHUTDOWN_MS_MAX = 30_000
+STOP_STEP_MS_MAX = 5_000
 
-# Gets a request and what handles it: calls that, now or later, or answers itself.
+# Takes a request and its handler; calls that, now or later, or replies itself.
 Interceptor = Callable[[Request, Callable[[Request], None]], None]
 
 
 class Broker:
-    """One broker in this process; a runtime's worth of them can live side by side."""
+    """One broker in this process; several can run side by side."""
 
     def __init__(
         self,
@@ -92,12 +97,14 @@ class Broker:
         served: Mapping[ApiKey, tuple[int, int]] | None = None,
         interceptor: Interceptor | None = None,
     ) -> None:
-        """`store_directory` holds the embedded store; None: `zookeeper.connect` is asked. At
-        `store_listener` other processes may use the embedded store as if it were ZooKeeper.
+        """Create a broker.
 
-        For tests: `store` is used instead, a session that is the broker's to close; `served`
-        narrows the APIs to first and last version each; `interceptor` gets every request of a
-        connection, and the function that would handle it.
+        `store_directory` holds the embedded store; None: the store at `zookeeper.connect`. At
+        `store_listener` other processes can use the embedded store like a ZooKeeper.
+
+        For tests: `store` replaces the store (the broker closes this session); `served` limits the
+        APIs to a first and last version each; `interceptor` takes every request of a connection,
+        and the function that would handle it.
         """
         self.runtime = runtime
         self._served = served or {key: (key.min_version, key.max_version) for key in HANDLERS}
@@ -105,60 +112,72 @@ class Broker:
         self.config = config
         self.services: Services | None = None
         self.endpoints: list[Endpoint] = []
-        # `config` with the overrides that the store holds for it.
-        self._effective = config
-        # Requests that came before the broker is registered: without its epoch it cannot tell those
-        # of a controller that still means its previous self (KIP-380).
+        # Requests received before the broker is registered: without its epoch it cannot recognize
+        # those of a controller that still means its previous registration (KIP-380).
         self._early: list[Request] | None = []
-        # Ends with an error when the broker can serve no longer.
+        # Fails when the broker can no longer serve.
         self.failed: Future[None] = runtime.scheduler.future()
         self._store_directory = store_directory
-        # With the port in fact bound, once it listens.
+        # Has the bound port once it listens.
         self.store_listener = store_listener
         self._store = store
-        self._server: SocketServer | None = None
-        # Its ties to other brokers; there from `start` on.
+        self._cluster_store: ClusterStore | None = None
+        # None: access is not controlled.
+        self._acl_cache: AclCache | None = None
+        self.server: SocketServer | None = None
+        # Its connections to other brokers; set by `start`.
         self.member: ClusterMember | None = None
-        # What to do at shutdown, the last first.
+        # The steps of the shutdown, in reverse order.
         self._undo: list[Callable[[], Awaitable[object] | None]] = []
 
     # --- start -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every part; ready to serve when it returns. KctlError names what is wrong."""
+        """Start every part and return when it is ready to serve; raise KctlError with the cause."""
         store = self._store = await self._open_store()
         self._undo.append(store.close)
+        store.on_session_state(self._session_state_changed)
         self._serve_store(store)
-        cluster_store = ClusterStore(store)
-        await cluster_store.ensure_persistent_paths()
-        # Whose the log directories are counts where nothing else remembers it.
-        is_new = self._store_directory is not None and await cluster_store.get_cluster_id() is None
+        cluster_store = self._cluster_store = ClusterStore(store)
         known = known_identity(self.runtime.disk, self.config.log_dir_list)
+        stored_id = await cluster_store.get_cluster_id()
+        if self._store_directory is None and stored_id is None:
+            check_is_new(known, self.config)
+        await cluster_store.ensure_persistent_paths()
+        # The owner of the log directories matters only if nothing else records it.
+        is_new = self._store_directory is not None and stored_id is None
         cluster_id = (known.cluster_id if known and is_new else None) or self._new_cluster_id()
         if not is_new:
             cluster_id = await cluster_store.create_or_get_cluster_id(cluster_id)
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
         await dynamic_configs.start()
+        self._acl_cache = await AclCache.open(self.runtime, cluster_store, self.config.authorizer)
         broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
-        self._effective = self._with_overrides(broker_id, dynamic_configs)
-        log_manager = self._open_logs(broker_id, cluster_id, dynamic_configs)
+        live_configs = LiveConfigs(self.config, broker_id, dynamic_configs)
+        log_manager = self._open_logs(broker_id, cluster_id, live_configs)
         if is_new:
             await self._adopt(cluster_store, log_manager, broker_id)
             await cluster_store.create_or_get_cluster_id(cluster_id)
-        services = self._build(broker_id, cluster_store, cluster_id, dynamic_configs, log_manager)
+        services = self._build(
+            broker_id, cluster_store, cluster_id, dynamic_configs, live_configs, log_manager
+        )
         self.services = services
         member = self.member = ClusterMember(services)
         member.start()
         self._undo.append(member.shutdown)
-        self._listen()
+        await self._listen(live_configs, services)
         await services.controller.register_broker()
         early, self._early = self._early or [], None
         for request in early:
             self._handle(request)
         services.controller.start()
-        self._undo.append(services.controller.shutdown)
+        self._undo.append(
+            partial(self._at_most, STOP_STEP_MS_MAX, "stepping down", services.controller.shutdown)
+        )
         await self._until_ready(services)
-        self._undo.append(member.leave)
+        self._undo.append(
+            partial(self._at_most, CONTROLLED_SHUTDOWN_MS_MAX, "controlled shutdown", member.leave)
+        )
 
     async def _open_store(self) -> MetadataStore:
         if self._store is not None:
@@ -168,7 +187,7 @@ class Broker:
             return EmbeddedStore.open(self.runtime, self._store_directory, fsync=is_durable)
         if not self.config.zookeeper_connect:
             raise UsageError("zookeeper.connect is not set")
-        # kazoo takes 70 ms to load: only who needs it pays.
+        # kazoo takes 70 ms to import, so only brokers that need it do.
         from kctl.store.zookeeper import ZooKeeperStore
 
         return await ZooKeeperStore.open(
@@ -196,7 +215,7 @@ class Broker:
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
     async def _broker_id(self, cluster_store: ClusterStore, known_id: int) -> int:
-        """broker.id; if it is not set, the one that the log directories know, or a new one."""
+        """Return broker.id or, if it is not set, the id in the log directories, or a new one."""
         config = self.config
         if config.broker_id >= 0:
             return config.broker_id
@@ -215,27 +234,26 @@ class Broker:
         if adoption.topics:
             self.runtime.trace.info(str(adoption))
 
-    def _open_logs(
-        self, broker_id: int, cluster_id: str, dynamic_configs: DynamicConfigs
-    ) -> LogManager:
+    def _open_logs(self, broker_id: int, cluster_id: str, live_configs: LiveConfigs) -> LogManager:
         config = self.config
         manager = LogManager(
             self.runtime,
             config.log_dir_list,
-            LogConfig.from_values(self._effective.topic_defaults()),
+            LogConfig.from_values(live_configs.broker.topic_defaults()),
             broker_id=broker_id,
             cluster_id=cluster_id,
-            topic_config=lambda topic: self._log_config(dynamic_configs, topic),
+            topic_config=lambda topic: LogConfig.from_values(live_configs.topic_values(topic)),
             options=LogManagerOptions(
                 retention_check_interval_ms=config.log_retention_check_interval_ms,
                 checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
                 high_watermark_interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 producer_expiration_ms=config.transactional_id_expiration_ms,
-                cleaner=lambda: _cleaner_settings(self._effective),
+                cleaner=lambda: _cleaner_settings(live_configs.broker),
             ),
         )
         self._undo.append(manager.close)
         manager.start()
+        live_configs.on_topic_change(manager.refresh_configs)
         return manager
 
     def _build(
@@ -244,27 +262,26 @@ class Broker:
         cluster_store: ClusterStore,
         cluster_id: str,
         dynamic_configs: DynamicConfigs,
+        live_configs: LiveConfigs,
         log_manager: LogManager,
     ) -> Services:
         runtime, config = self.runtime, self.config
         metadata_cache = MetadataCache(broker_id)
-        topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime.entropy)
-        replica_manager = ReplicaManager(runtime, config, broker_id, log_manager)
-        replica_manager.select_replica = replica_selector(
-            config.replica_selector_class, metadata_cache.rack
-        )
+        topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime)
+        replica_manager = ReplicaManager(
+            runtime, config, broker_id, log_manager,
+            leader_quota=leader_quota(config, broker_id, dynamic_configs),
+            select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),
+        )  # fmt: skip
         controller = Controller(
-            runtime, cluster_store, broker_id, self._broker_info, config, self._deliver
+            runtime, cluster_store, broker_id, self._broker_info, config, self._deliver, cluster_id
         )
         group_coordinator = GroupCoordinatorService(
-            runtime,
-            config,
+            runtime, config,
             ReplicatedPartitionWriter(replica_manager, config.offsets_commit_timeout_ms),
-            lambda: (
-                metadata_cache.partition_count(GROUP_METADATA_TOPIC)
-                or config.offsets_topic_num_partitions
-            ),
-        )
+            lambda: metadata_cache.partition_count(GROUP_METADATA_TOPIC)
+            or config.offsets_topic_num_partitions,
+        )  # fmt: skip
         producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, broker_id)
         transaction_coordinator = TransactionCoordinatorService(
             runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
@@ -272,9 +289,15 @@ class Broker:
             cluster_store.topic_stays,
         )  # fmt: skip
         leadership = Leadership(
-            replica_manager, runtime.clock, lambda topic: self._log_config(dynamic_configs, topic),
+            replica_manager, runtime.clock,
+            lambda topic: LogConfig.from_values(live_configs.topic_values(topic)),
             lambda: controller.broker_epoch, config.replica_lag_time_max_ms,
         )  # fmt: skip
+        alter_log_dirs = ReplicaAlterLogDirsManager(
+            runtime, replica_manager, metadata_cache.partition,
+            log_dirs_quota(config, broker_id, dynamic_configs),
+        )  # fmt: skip
+        slots = config.max_incremental_fetch_session_cache_slots
         services = Services(
             runtime=runtime,
             config=config,
@@ -292,25 +315,26 @@ class Broker:
             topic_waits=TopicWaits(runtime, metadata_cache),
             producer_ids=producer_ids,
             dynamic_configs=dynamic_configs,
-            fetch_sessions=FetchSessionCache(
-                config.max_incremental_fetch_session_cache_slots, runtime.entropy.random_below
-            ),
+            fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
+            delegation_tokens=DelegationTokens(runtime, config, cluster_store),
             leadership=leadership,
-            alter_log_dirs=ReplicaAlterLogDirsManager(
-                runtime, replica_manager, metadata_cache.partition
-            ),
+            alter_log_dirs=alter_log_dirs,
+            acl_cache=self._acl_cache,
             served=self._served,
         )
-        leadership.on_role_change(lambda changes: _tell_coordinators(services, changes))
-        dynamic_configs.on_change(self._config_changed)
+        leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
         log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
-        for coordinator in (group_coordinator, transaction_coordinator):
-            coordinator.start()
-            self._undo.append(coordinator.shutdown)
+        self._start_coordinators(services)
         return services
 
+    def _start_coordinators(self, services: Services) -> None:
+        for coordinator in (services.group_coordinator, services.transaction_coordinator):
+            coordinator.start()
+            self._undo.append(coordinator.shutdown)
+
     def _link_to(self, broker_id: int, services: Services) -> MarkerLink | None:
-        """How transaction markers get to a broker; None if nobody knows where it is."""
+        """Return the link for transaction markers to a broker, or None if its endpoint is
+        unknown."""
         if broker_id == services.broker_id:
             return LocalLink(self.runtime, self._deliver)
         listener = self.config.inter_broker_listener
@@ -323,35 +347,33 @@ class Broker:
             listener,
             controller_id=services.broker_id,
             timeout_ms=self.config.request_timeout_ms,
+            security=security_between_brokers(self.config),
         )
 
-    def _listen(self) -> None:
-        config = self.config
-        self._server = SocketServer(
+    async def _listen(self, live_configs: LiveConfigs, services: Services) -> None:
+        tokens, listeners = services.delegation_tokens, self.config.sasl_listeners.values()
+        credentials = Credentials(self.runtime, services.dynamic_configs, tokens, listeners)
+        self._undo.append(credentials.close)
+        await credentials.start(lambda: services.controller.is_active)
+        server = self.server = SocketServer(
             self.runtime,
-            config.listener_list,
+            self.config.listener_list,
             {int(key): versions for key, versions in self._served.items()},
             self._handle if self._interceptor is None else self._intercept,
-            NetworkLimits.of(self._effective),
-            self._short_roads(),
+            NetworkLimits.of(live_configs.broker),
+            # An interceptor must receive every request.
+            {} if self._interceptor is not None else fast_paths(services),
+            self.config.sasl_listeners,
+            credentials,
+            self.config.tls_listeners,
         )
-        self.endpoints = self._server.start()
-        self._undo.append(self._server.close)
-
-    def _short_roads(self) -> dict[bytes, ShortRoad]:
-        """What is answered without a Request; none where each Request is to be seen."""
-        services = self.services
-        if services is None or self._interceptor is not None:
-            return {}
-        produce = PlainProduce(services.replica_manager, self._served[ApiKey.PRODUCE][1])
-        commit = PlainCommits(services, self._served[ApiKey.OFFSET_COMMIT][1])
-        return {
-            int(ApiKey.PRODUCE).to_bytes(API_KEY_BYTES, "big"): produce.answer,
-            int(ApiKey.OFFSET_COMMIT).to_bytes(API_KEY_BYTES, "big"): commit.answer,
-        }
+        self.endpoints = server.start()
+        live_configs.on_broker_change(lambda now: server.apply_limits(NetworkLimits.of(now)))
+        self._undo.append(server.close)
 
     async def _until_ready(self, services: Services) -> None:
-        """Wait for the first UpdateMetadata that names a controller and this broker."""
+        """Wait for an UpdateMetadata with a controller and this broker, then for the topics, so
+        that early clients do not get UNKNOWN_TOPIC_OR_PARTITION."""
         cache = services.metadata_cache
 
         def is_ready() -> bool:
@@ -359,12 +381,16 @@ class Broker:
 
         if not await self._until(is_ready, READY_TIMEOUT_MS):
             raise TimedOutError(
-                f"no controller has spoken to this broker in {READY_TIMEOUT_MS // 1000} s",
-                hint="look at the log of the broker that /controller names",
+                f"no controller has contacted this broker for {READY_TIMEOUT_MS // 1000} s",
+                hint="check the log of the broker that /controller names",
             )
+        store = services.cluster_store
+        topics = set(await store.get_all_topics()) - set(await store.get_topic_deletions())
+        # A topic may be deleted meanwhile: the broker is ready in any case.
+        await self._until(lambda: all(map(cache.contains, topics)), TOPICS_KNOWN_TIMEOUT_MS)
 
     async def _until(self, holds: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until `holds()`, which is asked again and again; whether it did in time."""
+        """Poll `holds()` until it is true; return False after `timeout_ms`."""
         clock = self.runtime.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while not holds():
@@ -381,17 +407,26 @@ class Broker:
         if self._early is not None:
             self._early.append(request)
             return
-        HANDLERS[request.api_key](services, request)
+        allowed = authorized(services, request)
+        if allowed is not None:
+            HANDLERS[request.api_key](services, allowed)
 
     def _intercept(self, request: Request) -> None:
         assert self._interceptor is not None
         self._interceptor(request, self._handle)
 
     def _deliver(self, message: Message) -> Future[Message]:
-        """The controller of this very process speaks to its broker: as if by a socket."""
+        """Handle a request of the controller in this process as if it arrived over a socket."""
         answer: Future[Message] = self.runtime.scheduler.future()
+
+        def failed(_request: Request, error: Exception) -> None:
+            # The sender retries, as after a closed connection.
+            if not answer.done:
+                answer.set_error(UnreachableError(f"the request was not handled: {error!r}"))
+            raise error
+
         key = message.api
-        assert key is not None
+        assert isinstance(key, ApiKey)
         self._handle(
             Request(
                 api_key=key,
@@ -399,10 +434,13 @@ class Broker:
                 correlation_id=0,
                 client_id=None,
                 body=message,
-                context=RequestContext("controller", "", self.config.inter_broker_listener),
+                context=RequestContext(
+                    "controller", "", self.config.inter_broker_listener, is_internal=True
+                ),
                 received_ms=self.runtime.clock.monotonic_ms(),
                 send=answer.set_result,  # type: ignore[arg-type]  # the controller is answered
                 close=lambda: None,
+                failed=failed,
             )
         )
         return answer
@@ -414,7 +452,8 @@ class Broker:
         )
 
     def advertised_endpoints(self) -> list[Endpoint]:
-        """What clients are told: a port 0 is the one in fact bound, no host is this machine."""
+        """Return the advertised listeners, with the bound port for 0 and this host for an empty
+        host."""
         bound = {endpoint.listener_name: endpoint for endpoint in self.endpoints}
         advertised = []
         for wanted in self.config.advertised_listener_list:
@@ -429,57 +468,35 @@ class Broker:
             )
         return advertised
 
-    def _with_overrides(self, broker_id: int, dynamic_configs: DynamicConfigs) -> BrokerConfig:
-        return BrokerConfigView(
-            self.config,
-            dynamic_configs.overrides(BROKERS, str(broker_id)),
-            dynamic_configs.overrides(BROKERS, DEFAULT),
-        ).effective()
-
-    def _log_config(self, dynamic_configs: DynamicConfigs, topic: str) -> LogConfig:
-        values = self._effective.topic_defaults()
-        for name, text in dynamic_configs.topic(topic).items():
-            if name in TOPIC_CONFIGS:
-                values[name] = TOPIC_CONFIGS[name].key.parse(text)
-        return LogConfig.from_values(values)
-
-    def _config_changed(self, entity_type: str, entity_name: str) -> None:
-        """Logs and listeners take their new settings at once."""
-        services, server = self.services, self._server
-        assert services is not None
-        is_ours = entity_type == BROKERS and entity_name in (DEFAULT, str(services.broker_id))
-        if is_ours:
-            self._effective = self._with_overrides(services.broker_id, services.dynamic_configs)
-            if server is not None:
-                server.limits = NetworkLimits.of(self._effective)
-        for log in services.log_manager.all_logs():
-            topic = log.topic_partition.topic
-            if is_ours or (entity_type == TOPICS and topic == entity_name):
-                log.config = self._log_config(services.dynamic_configs, topic)
+    def _session_state_changed(self, state: SessionState) -> None:
+        """Fail the broker when its client of the metadata store has failed."""
+        if state is SessionState.FAILED and not self.failed.done:
+            failure = self._store.failure if self._store is not None else None
+            self.failed.set_error(failure or UnreachableError("the metadata store's client ended"))
 
     def _log_dir_failed(self) -> None:
-        """KIP-112: the controller finds other leaders for what is lost; without a directory left
-        there is no broker."""
+        """Notify the controller of a failed log directory (KIP-112); fail the broker without any
+        left."""
         services = self.services
         assert services is not None
         offline = services.log_manager.failure_channel.offline
         if services.log_manager.live_log_dirs:
-            self.runtime.scheduler.spawn(self._tell_controller(services), "log-dir-event")
+            self.runtime.scheduler.spawn(self._notify_controller(services), "log-dir-event")
         elif not self.failed.done:
             reasons = "; ".join(offline.values())
             self.failed.set_error(StorageError(f"all log directories failed: {reasons}"))
 
-    async def _tell_controller(self, services: Services) -> None:
+    async def _notify_controller(self, services: Services) -> None:
         try:
             await services.cluster_store.propagate_log_dir_event(services.broker_id)
         except KctlError as error:
-            self.runtime.trace.warning(f"the controller cannot be told of the failure: {error}")
+            self.runtime.trace.warning(f"cannot notify the controller of the failure: {error}")
 
     async def create_topics(self, topics: Iterable[tuple[str, int]]) -> None:
-        """Create those of `topics` (name, partitions) that are not there; KctlError."""
+        """Create those of `topics` (name, partitions) that do not exist; raise KctlError."""
         services = self.services
         assert services is not None
-        # In vain is found out by who creates them.
+        # On timeout, creation reports the error.
         brokers = self.config.default_replication_factor
         cache = services.metadata_cache
         await self._until(lambda: len(cache.alive_brokers()) >= brokers, OTHERS_TIMEOUT_MS)
@@ -493,23 +510,31 @@ class Broker:
             except ApiError as error:
                 if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise UsageError(f"seed topic {name}: {error}") from None
-                count = await self._partitions_there(services, name)
+                count = await self._existing_partitions(services, name)
                 if count != partitions:
-                    self.runtime.trace.warning(f"seed topic {name}: has {count} partitions already")
-            wanted.append((name, self._partitions_to_come(services, name, count)))
+                    self.runtime.trace.warning(
+                        f"seed topic {name} already exists with {count} partitions"
+                    )
+            wanted.append((name, self._leadable_partitions(services, name, count)))
         await services.topic_waits.wait(
             [name for name, _ in wanted],
-            lambda: all(not cache.missing_leader_count(name, come) for name, come in wanted),
+            lambda: all(cache.have_leaders(name, come) for name, come in wanted),
             SEED_TOPIC_TIMEOUT_MS,
         )
 
-    async def _partitions_there(self, services: Services, topic: str) -> int:
+    async def set_passwords(self, users: Mapping[str, str]) -> None:
+        """Store SCRAM credentials of `users`, name -> password; KctlError."""
+        services = self.services
+        assert services is not None
+        await store_passwords(self.runtime, services.cluster_store, services.dynamic_configs, users)
+
+    async def _existing_partitions(self, services: Services, topic: str) -> int:
         found = await services.cluster_store.get_topic_assignments([topic])
         return len(found.get(topic, ()))
 
-    def _partitions_to_come(self, services: Services, topic: str, count: int) -> list[int]:
-        """Those of a topic's partitions that will have a leader: not what was found damaged, or
-        may be in a directory that is offline."""
+    def _leadable_partitions(self, services: Services, topic: str, count: int) -> list[int]:
+        """Return the partitions that can have a leader: not damaged, nor possibly in an offline
+        directory."""
         manager = services.log_manager
         if manager.offline_log_dirs:
             return []
@@ -519,20 +544,34 @@ class Broker:
     # --- stop --------------------------------------------------------------------------------
 
     async def shutdown(self) -> None:
-        """Stop what was started, the last first; harmless when nothing was."""
+        """Stop everything that was started, in reverse order; safe to call if nothing was.
+
+        Bounded by CONTROLLED_SHUTDOWN_MS_MAX, STOP_STEP_MS_MAX, the server's DRAIN_MS and the
+        store's CLOSE_MS_MAX, plus the time that the disk needs to flush the logs.
+        """
+        if self._cluster_store is not None:
+            self._cluster_store.stop_waiting()
         while self._undo:
             try:
                 result = self._undo.pop()()
                 if result is not None:
                     await result
             except KctlError as error:
-                # What can still be closed, is.
-                self.runtime.trace.warning(f"while stopping: {error}")
+                # Continue with the other parts.
+                self.runtime.trace.warning(f"error during shutdown: {error}")
+
+    async def _at_most(
+        self, limit_ms: int, what: str, step: Callable[[], Coroutine[object, object, None]]
+    ) -> None:
+        """Wait for a step of the shutdown for at most `limit_ms`; raise TimedOutError."""
+        scheduler = self.runtime.scheduler
+        too_long = TimedOutError(f"{what} took longer than {limit_ms} ms")
+        await wait_at_most(scheduler, scheduler.spawn(step(), what), limit_ms, too_long)
 
 
-def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
-    """Who leads a partition of __consumer_offsets coordinates the groups kept there; so with
-    __transaction_state and transactions."""
+def _notify_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
+    """Notify the coordinators: the leader of a partition of __consumer_offsets coordinates the
+    groups in it, and likewise for __transaction_state."""
     coordinators: dict[str, GroupCoordinatorService | TransactionCoordinatorService] = {
         GROUP_METADATA_TOPIC: services.group_coordinator,
         TRANSACTION_STATE_TOPIC: services.transaction_coordinator,
@@ -549,7 +588,7 @@ def _tell_coordinators(services: Services, changes: Sequence[RoleChange]) -> Non
 
 
 def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """As they are now: the cleaner asks anew for every log."""
+    """Return the current settings of the cleaner, which calls this for every log."""
     return CleanerSettings(
         is_enabled=config.log_cleaner_enable,
         backoff_ms=config.log_cleaner_backoff_ms,

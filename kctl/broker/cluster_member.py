@@ -1,15 +1,11 @@
-"""ClusterMember: what ties a broker to the others: it follows leaders elsewhere, keeps the ISRs of
-what it leads, asks the controller, and takes its leave.
+"""ClusterMember: a broker's work with other brokers: replication, ISR changes, controlled shutdown.
 
 Kafka 2.7: parts of kafka.server.{KafkaServer (controlledShutdown), ReplicaManager, QuotaFactory}.
 """
 
 from typing import Any
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.controller_channel import ControllerChannel
-from kctl.broker.dynamic_config import BROKERS
-from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.alter_isr import (
     AlterIsrManager,
     ControllerIsrWriter,
@@ -17,8 +13,11 @@ from kctl.broker.replication.alter_isr import (
     StoreIsrWriter,
 )
 from kctl.broker.replication.fetcher_manager import FetcherManager
+from kctl.broker.replication.quotas_by_config import follower_quota
 from kctl.broker.replication.replica_fetcher import FetcherOptions
 from kctl.broker.services import Services
+from kctl.client.security import security_between_brokers
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -26,27 +25,21 @@ from kctl.runtime.future import sleep
 
 
 class ClusterMember:
-    """Made with the broker's services; `start` before the controller first speaks to it."""
+    """Created with the broker's services; call `start` before the controller's first request."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         config = services.config
         listener = config.inter_broker_listener
+        security = security_between_brokers(config)
         cache = services.metadata_cache
-        services.replica_manager.leader_quota = _quota(
-            services, "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
-        )
-        services.alter_log_dirs.quota = _log_dirs_quota(services)
         self.fetchers = FetcherManager(
             services.runtime,
             services.replica_manager,
             fetcher_options(services.broker_id, config),
             lambda broker_id: cache.broker_endpoint(broker_id, listener),
-            _quota(
-                services,
-                "follower.replication.throttled.rate",
-                "follower.replication.throttled.replicas",
-            ),
+            follower_quota(config, services.broker_id, services.dynamic_configs),
+            security,
         )
         self._controller = ControllerChannel(
             services.runtime,
@@ -56,6 +49,7 @@ class ClusterMember:
             services.controller.ask,
             lambda: services.controller.is_active,
             timeout_ms=config.controller_socket_timeout_ms,
+            security=security,
         )
         self._alter_isr = AlterIsrManager(
             services.runtime,
@@ -73,7 +67,7 @@ class ClusterMember:
         )
 
     def start(self) -> None:
-        """Follow and lead as the controller says."""
+        """Begin to apply role changes and to propose ISR changes."""
         alter_log_dirs = self._services.alter_log_dirs
         for listener in (self.fetchers.on_role_change, alter_log_dirs.on_role_change):
             self._services.leadership.on_role_change(listener)
@@ -81,14 +75,19 @@ class ClusterMember:
         self._alter_isr.start()
 
     async def leave(self) -> None:
-        """Have the controller find other leaders, while this broker still serves (controlled
+        """Have the controller move leaderships away while this broker still serves (controlled
         shutdown)."""
         services, config = self._services, self._services.config
         if not config.controlled_shutdown_enable:
             return
         for attempt in range(1 + config.controlled_shutdown_max_retries):
             if len(services.metadata_cache.alive_brokers()) <= 1:
-                return  # Nobody is left to lead.
+                return  # no other broker can lead
+            if not services.cluster_store.is_connected:
+                services.runtime.trace.warning(
+                    "leaderships were not moved before shutdown: the metadata store is unreachable"
+                )
+                return
             if attempt:
                 delay_ms = config.controlled_shutdown_retry_backoff_ms
                 await sleep(services.runtime.scheduler, delay_ms)
@@ -99,61 +98,21 @@ class ClusterMember:
                 answer: Any = await self._controller.ask(request)
             except KctlError as error:
                 trace = services.runtime.trace
-                trace.warning(f"the controller cannot be told of the stop: {error}")
+                trace.warning(f"cannot notify the controller of the shutdown: {error}")
                 continue
             if answer.error_code == ErrorCode.NONE and not answer.remaining_partitions:
                 return
 
     def shutdown(self) -> None:
-        """Follow nobody, ask nobody."""
+        """Stop following leaders and close the connection to the controller."""
         self._alter_isr.shutdown()
         self._controller.close()
         self._services.alter_log_dirs.shutdown()
         self.fetchers.shutdown()
 
 
-def _quota(services: Services, rate_key: str, replicas_key: str) -> ReplicationQuota:
-    """A bound on copying between brokers that follows these settings of brokers and topics."""
-    config = services.config
-    quota = ReplicationQuota(
-        services.broker_id,
-        replicas_key,
-        services.dynamic_configs.topic,
-        window_ms=config.replication_quota_window_size_seconds * 1000,
-        window_count=config.replication_quota_window_num,
-    )
-    _follow_rate(services, quota, rate_key)
-    return quota
-
-
-def _log_dirs_quota(services: Services) -> ReplicationQuota:
-    """A bound on copying between log directories, which holds for all replicas."""
-    config = services.config
-    quota = ReplicationQuota(
-        services.broker_id,
-        "",
-        services.dynamic_configs.topic,
-        window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1000,
-        window_count=config.alter_log_dirs_replication_quota_window_num,
-    )
-    _follow_rate(services, quota, "replica.alter.log.dirs.io.max.bytes.per.second")
-    return quota
-
-
-def _follow_rate(services: Services, quota: ReplicationQuota, rate_key: str) -> None:
-    configs = services.dynamic_configs
-
-    def take_rate(entity_type: str = BROKERS, _name: str = "") -> None:
-        if entity_type == BROKERS:
-            own = configs.overrides(BROKERS, str(services.broker_id))
-            quota.set_rate(own.get(rate_key))
-
-    take_rate()
-    configs.on_change(take_rate)
-
-
 def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:
-    """How a broker fetches as a follower."""
+    """Return the settings of a broker's fetchers."""
     return FetcherOptions(
         broker_id=broker_id,
         wait_ms_max=config.replica_fetch_wait_max_ms,

@@ -1,9 +1,8 @@
-"""ControllerChannel: a broker's way to the controller, whoever that is now.
+"""ControllerChannel: sends a broker's requests to the current controller.
 
-The controller of this very process is asked directly, whatever the metadata cache was told. A
+An active controller in this process is called directly, whatever the metadata cache contains. A
 remote one is looked up in the cache for every request, and its connection is kept while it stays
-controller; a lost connection fails what is under way, and whoever asked decides whether to ask
-again.
+controller. A lost connection fails the requests in flight; their callers decide about retries.
 
 Kafka 2.7: kafka.server.BrokerToControllerChannelManager.
 """
@@ -11,18 +10,19 @@ Kafka 2.7: kafka.server.BrokerToControllerChannelManager.
 from collections.abc import Callable
 
 from kctl.broker.metadata_cache import MetadataCache
-from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.client.broker_channel import BrokerChannel
+from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import UnreachableError
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 
-# Asks the controller in this process.
+# Sends a request to the controller in this process.
 AskLocal = Callable[[Message], Future[Message]]
 
 
 class ControllerChannel:
-    """One per broker."""
+    """The channel of one broker."""
 
     def __init__(
         self,
@@ -34,8 +34,9 @@ class ControllerChannel:
         is_local: Callable[[], bool],
         *,
         timeout_ms: int,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
-        """`is_local` tells whether the controller in this process is the active one."""
+        """Create a channel; `is_local` returns whether the controller in this process is active."""
         self._runtime = runtime
         self._broker_id = broker_id
         self._cache = metadata_cache
@@ -43,12 +44,13 @@ class ControllerChannel:
         self._ask_local = ask_local
         self._is_local = is_local
         self._timeout_ms = timeout_ms
-        # The connection and the broker that it leads to.
+        self._security = security
+        # The connection, and the broker that it is connected to.
         self._channel: BrokerChannel | None = None
         self._controller_id: int | None = None
 
     def ask(self, request: Message) -> Future[Message]:
-        """The controller's answer; UnreachableError or TimedOutError through the Future."""
+        """Send `request`; the Future fails with UnreachableError or TimedOutError."""
         controller_id = self._cache.controller_id
         if self._is_local() or controller_id == self._broker_id:
             return self._ask_local(request)
@@ -61,7 +63,7 @@ class ControllerChannel:
 
     async def _ask(self, request: Message, controller_id: int | None) -> Message:
         channel = self._channel
-        is_there = channel is not None and channel.state is ChannelState.READY
+        is_there = channel is not None and channel.is_usable
         if channel is None or not is_there or controller_id != self._controller_id:
             self.close()
             channel = self._channel = self._new_channel(controller_id)
@@ -75,11 +77,12 @@ class ControllerChannel:
         if controller_id is not None:
             endpoint = self._cache.broker_endpoint(controller_id, self._listener)
         if endpoint is None:
-            raise UnreachableError("the controller is not known at the moment")
+            raise UnreachableError("the controller is currently unknown")
         return BrokerChannel(
             self._runtime,
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{self._broker_id}-to-controller",
             request_timeout_ms=self._timeout_ms,
+            security=self._security,
         )

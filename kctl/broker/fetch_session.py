@@ -1,17 +1,17 @@
-"""Incremental fetch sessions: a consumer names its partitions once, then only what changed.
+"""Incremental fetch sessions: a client names its partitions once, then only changes.
 
-A session caches, per partition, what the client asked for and what it was last told. A full fetch
-(epoch 0) may open one, epoch -1 closes it, any other epoch must be the one expected next; an
-answer then holds only partitions with records, errors or news. Partitions that had something are
-moved to the end of the session, so that no partition starves when an answer is full.
+A session caches, per partition, the client's request and the last response. A full fetch (epoch 0)
+may open a session, epoch -1 closes it, any other epoch must be the next one expected; a response
+then holds only partitions with records, errors or changes. Partitions with records move to the end
+of the session, so that no partition starves when responses are full.
 
 When the cache is full, a session is evicted that has been idle for `EVICTION_MS`, or one that is
-smaller than the newcomer and old enough; a follower's session wins against a consumer's.
+smaller than the new one and old enough; a follower's session has precedence over a consumer's.
 
 Kafka 2.7: kafka.server.FetchSession, FetchManager; KIP-227.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kctl.protocol.error_codes import ErrorCode
@@ -20,16 +20,16 @@ from kctl.protocol.messages.fetch import FetchPartition, FetchRequest
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 INVALID_SESSION_ID = 0
-# How long a session is safe from eviction after its last use.
+# How long a session is protected from eviction after its last use.
 EVICTION_MS = 120_000
-_EPOCH_MAX = 2**31 - 1
+EPOCH_MAX = 2**31 - 1
 
 Key = tuple[str, int]
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """One partition of a session: the client's wishes and what it knows."""
+    """One partition of a session: the client's request and the last response."""
 
     topic: str
     request: FetchPartition
@@ -37,10 +37,10 @@ class CachedPartition:
     log_start_offset: int = -1
     was_in_error: bool = True
 
-    def note_answer(
+    def record_response(
         self, *, error_code: int, high_watermark: int, log_start_offset: int, has_records: bool
     ) -> bool:
-        """Remember what is about to be said; whether it is worth saying."""
+        """Record a response; return whether it must be sent."""
         is_news = (
             has_records
             or error_code != 0
@@ -56,7 +56,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """What one client fetches, by partition in the order to be served."""
+    """The partitions that one client fetches, in the order in which they are served."""
 
     session_id: int
     is_follower: bool
@@ -75,15 +75,15 @@ class FetchSession:
                     self.partitions[topic.topic, partition.partition] = cached
                 cached.request = partition
                 if self.is_follower:
-                    # Its log moved on: perhaps without the last answer, which it must drop if its
-                    # log or its leader's epoch changed meanwhile. Tell it all again.
+                    # Its log has changed, perhaps without the last response, which it must drop if
+                    # its log or its leader's epoch changed meanwhile. Send everything again.
                     cached.was_in_error = True
         for forgotten in body.forgotten_topics_data:
             for number in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, number), None)
 
     def move_to_end(self, keys: Iterable[Key]) -> None:
-        """What was served goes behind what was not."""
+        """Move served partitions after those that were not."""
         for key in keys:
             cached = self.partitions.pop(key, None)
             if cached is not None:
@@ -92,27 +92,31 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """How one Fetch request is to be read and answered."""
+    """How one Fetch request is read and answered."""
 
-    # What to read, in order.
+    # The partitions to read, in order.
     partitions: list[tuple[str, FetchPartition]]
-    # The session that the answer goes through, if any.
+    # The session of the response, if any.
     session: FetchSession | None = None
-    # Answer only news of `session`.
+    # Send only changes of `session`.
     is_incremental: bool = False
-    # Not 0: answer just this.
+    # Not 0: reply with this error.
     error_code: int = 0
 
     @property
     def session_id(self) -> int:
-        """What the answer's `session_id` is."""
+        """Return the session id of the response."""
         return self.session.session_id if self.session else INVALID_SESSION_ID
 
 
-def _requested(body: FetchRequest) -> Iterator[tuple[str, FetchPartition]]:
-    for topic in body.topics:
-        for partition in topic.partitions:
-            yield topic.topic, partition
+def _requested(body: FetchRequest) -> list[tuple[str, FetchPartition]]:
+    """Return the partitions of a full request, in order; of one named twice, the last values."""
+    wanted = {
+        (topic.topic, partition.partition): partition
+        for topic in body.topics
+        for partition in topic.partitions
+    }
+    return [(topic, partition) for (topic, _), partition in wanted.items()]
 
 
 class FetchSessionCache:
@@ -121,21 +125,21 @@ class FetchSessionCache:
     def __init__(self, slots: int, random_below: Callable[[int], int]) -> None:
         self._slots = slots
         self._random_below = random_below
-        # In the order last used, longest ago first.
+        # In order of last use, oldest first.
         self._sessions: dict[int, FetchSession] = {}
         self.evictions = 0
 
     def __len__(self) -> int:
-        """How many sessions are open."""
+        """Return the number of open sessions."""
         return len(self._sessions)
 
     def open_context(self, body: FetchRequest, version: int, now_ms: int) -> FetchContext:
-        """What a request stands for; closes, opens or goes on with a session as it asks."""
+        """Return the context of a request; close, open or continue a session as it requires."""
         epoch = body.session_epoch
         if version < 7 or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if body.session_id != INVALID_SESSION_ID:
                 self._sessions.pop(body.session_id, None)
-            context = FetchContext(list(_requested(body)))
+            context = FetchContext(_requested(body))
             if version >= 7 and epoch == INITIAL_EPOCH:
                 context.session = self._maybe_create(body, context, now_ms)
             return context
@@ -145,10 +149,10 @@ class FetchSessionCache:
         if session.epoch != epoch:
             return FetchContext([], error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.update(body)
-        session.epoch = epoch + 1 if epoch < _EPOCH_MAX else 1
+        session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
         self._touch(session, now_ms)
         if not session.partitions:
-            # Everything was forgotten: the session has nothing left to cache.
+            # All partitions were removed: the session has nothing left to cache.
             del self._sessions[session.session_id]
             return FetchContext([])
         wanted = [(cached.topic, cached.request) for cached in session.partitions.values()]
@@ -182,7 +186,7 @@ class FetchSessionCache:
 
     def _new_session_id(self) -> int:
         while True:
-            session_id = self._random_below(_EPOCH_MAX) + 1
+            session_id = self._random_below(EPOCH_MAX) + 1
             if session_id not in self._sessions:
                 return session_id
 

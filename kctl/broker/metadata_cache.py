@@ -1,8 +1,8 @@
-"""MetadataCache: what UpdateMetadata told this broker about brokers, topics and the controller.
+"""MetadataCache: brokers, topics and controller, as received by UpdateMetadata.
 
 Readers see a Snapshot, which never changes; an update builds the next one (sharing what did not
-change) and swaps it in, so that a reader that holds on to one sees one moment of the cluster.
-The states of partitions are the very objects that came with the request: nobody may change them.
+change) and swaps it in, so that a reader that keeps one sees the cluster at one point in time. The
+states of partitions are the objects of the request: they must not be changed.
 
 Kafka 2.7: kafka.server.MetadataCache.
 """
@@ -12,40 +12,50 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kctl.errors import CorruptDataError
-from kctl.model import LEADER_DURING_DELETE, NO_LEADER, BrokerInfo, Endpoint, TopicPartition
+from kctl.model import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    BrokerInfo,
+    Endpoint,
+    SecurityProtocol,
+    TopicPartition,
+)
 from kctl.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from kctl.work import Work, at_once
 
-SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-SECURITY_PROTOCOLS = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
+_SECURITY_PROTOCOLS = {protocol.number: protocol for protocol in SecurityProtocol}
+
+# Partitions of a request processed per turn of the loop.
+PARTITIONS_PER_TURN = 5_000
 
 PartitionStates = Mapping[int, UpdateMetadataPartitionState]
-# Called with the topics whose partitions an update named, after the swap.
+# Called after the swap with the topics whose partitions an update named.
 TopicsListener = Callable[[list[str]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One moment of the cluster."""
+    """The cluster at one point in time."""
 
-    # Counts the updates.
+    # Number of updates so far.
     version: int = 0
     controller_id: int | None = None
     # Ascending by id.
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
-    # Broker id -> listener name -> where it listens.
+    # Broker id -> listener name -> endpoint.
     endpoints: Mapping[int, Mapping[str, Endpoint]] = field(default_factory=dict)
     # Topic -> partition -> state.
     topics: Mapping[str, PartitionStates] = field(default_factory=dict)
-    # What readers computed from this snapshot and want to find again; goes when it goes.
+    # A cache for values that readers compute from this snapshot.
     memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 class MetadataCache:
-    """The current Snapshot, and the questions that handlers ask of it."""
+    """The current Snapshot, with queries for handlers."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -57,27 +67,35 @@ class MetadataCache:
         self._listeners.append(listener)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take over what the controller says; the partitions that it says are being deleted.
+        """Apply the controller's metadata; return the partitions that are being deleted.
 
-        Whether the request is fresh (controller epoch, broker epoch) was checked by the caller.
+        The caller has checked that the request is current (controller epoch, broker epoch).
         """
-        old = self.snapshot
+        return at_once(self.updating(request))
+
+    def updating(self, request: UpdateMetadataRequest) -> Work[list[TopicPartition]]:
+        """Do the same as `update`, with a `yield` after every PARTITIONS_PER_TURN.
+
+        The next Snapshot is built and swapped in after the last of them.
+        """
         brokers, endpoints = _brokers(request.live_brokers)
         deleted: list[TopicPartition] = []
-        topics = dict(old.topics)
-        updated: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
-        for topic, state in partition_states(request):
-            partitions = updated.get(topic)
-            if partitions is None:
-                partitions = updated[topic] = dict(topics.get(topic, ()))
+        changes: dict[str, dict[int, UpdateMetadataPartitionState | None]] = {}
+        for number, (topic, state) in enumerate(partition_states(request), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             if state.leader == LEADER_DURING_DELETE:
-                partitions.pop(state.partition_index, None)
                 deleted.append(TopicPartition(topic, state.partition_index))
+                changes.setdefault(topic, {})[state.partition_index] = None
             else:
-                partitions[state.partition_index] = state
-        for topic, partitions in updated.items():
-            if partitions:
-                topics[topic] = partitions
+                changes.setdefault(topic, {})[state.partition_index] = state
+        old = self.snapshot
+        topics = dict(old.topics)
+        for topic, states in changes.items():
+            partitions = {**topics.get(topic, {}), **states}
+            kept = {n: state for n, state in partitions.items() if state is not None}
+            if kept:
+                topics[topic] = kept
             else:
                 topics.pop(topic, None)
         controller_id = request.controller_id
@@ -88,8 +106,8 @@ class MetadataCache:
             endpoints,
             topics,
         )
-        if updated:
-            names = list(updated)
+        if changes:
+            names = list(changes)
             for listener in self._listeners:
                 listener(names)
         return deleted
@@ -98,56 +116,55 @@ class MetadataCache:
 
     @property
     def controller_id(self) -> int | None:
-        """The controller's broker id, as last heard."""
+        """Return the controller's broker id, or None."""
         return self.snapshot.controller_id
 
     def alive_brokers(self) -> list[BrokerInfo]:
-        """Brokers that live, ascending by id (their epochs are not known here)."""
+        """Return the live brokers, ascending by id (without their epochs)."""
         return list(self.snapshot.brokers.values())
 
     def is_broker_alive(self, broker_id: int) -> bool:
-        """Whether the broker lives."""
+        """Return whether the broker is alive."""
         return broker_id in self.snapshot.brokers
 
     def rack(self, broker_id: int) -> str | None:
-        """The rack of a live broker, if it has one."""
+        """Return the rack of a live broker, or None."""
         broker = self.snapshot.brokers.get(broker_id)
         return broker.rack if broker else None
 
     def broker_endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """Where a live broker is reached by clients of a listener; None if it is not."""
+        """Return the endpoint of a live broker on a listener, or None."""
         endpoints = self.snapshot.endpoints.get(broker_id)
         return endpoints.get(listener_name) if endpoints else None
 
     # --- topics
 
     def topics(self) -> list[str]:
-        """All topics, sorted."""
+        """Return all topics, sorted."""
         return sorted(self.snapshot.topics)
 
     def contains(self, topic: str) -> bool:
-        """Whether the topic is known, with any partition."""
+        """Return whether the topic has a known partition."""
         return topic in self.snapshot.topics
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has, None if it is unknown."""
+        """Return the topic's number of partitions, or None if it is unknown."""
         partitions = self.snapshot.topics.get(topic)
         return len(partitions) if partitions else None
 
     def partition(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """The partition's state, None if it is unknown."""
+        """Return the partition's state, or None if it is unknown."""
         partitions = self.snapshot.topics.get(partition.topic)
         return partitions.get(partition.partition) if partitions else None
 
     def partitions_of(self, topic: str) -> list[int]:
-        """Numbers of the topic's partitions, ascending; none if it is unknown."""
+        """Return the topic's partition numbers, ascending; empty if it is unknown."""
         return sorted(self.snapshot.topics.get(topic, ()))
 
     def leader_endpoint(
         self, partition: TopicPartition, listener_name: str
     ) -> tuple[int, Endpoint] | None:
-        """Leader's id and where clients of the listener reach it; None if there is no leader
-        or it cannot be reached that way."""
+        """Return the leader's id and endpoint on the listener; None without either."""
         state = self.partition(partition)
         if state is None:
             return None
@@ -155,16 +172,23 @@ class MetadataCache:
         return (state.leader, endpoint) if endpoint else None
 
     def has_leader(self, partition: TopicPartition) -> bool:
-        """Whether the partition is known to be led by somebody."""
+        """Return whether the partition has a leader."""
         state = self.partition(partition)
         return state is not None and state.leader > NO_LEADER
 
-    def missing_leader_count(self, topic: str, partitions: Iterable[int]) -> int:
-        """How many of these partitions of the topic have no leader yet."""
+    def have_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
+        """Return whether each of these partitions of the topic has a leader."""
+        return all(self.has_leader(TopicPartition(topic, number)) for number in partitions)
+
+    def lacks_leader(self, topic: str, count: int) -> bool:
+        """Return whether one of the topic's partitions 0 to `count` - 1 has no leader yet.
+
+        The last ones are checked first: a growing topic lacks those.
+        """
         known = self.snapshot.topics.get(topic, {})
-        return sum(
+        return len(known) < count or any(
             (state := known.get(number)) is None or state.leader <= NO_LEADER
-            for number in partitions
+            for number in range(count - 1, -1, -1)
         )
 
 
@@ -175,16 +199,16 @@ def _brokers(
     endpoints: dict[int, dict[str, Endpoint]] = {}
     for broker in sorted(live_brokers, key=lambda live: live.id):
         for point in broker.endpoints:
-            if point.security_protocol not in SECURITY_PROTOCOLS:
-                words = f"broker {broker.id} has security protocol {point.security_protocol}"
-                raise CorruptDataError(f"UpdateMetadata: {words}")
+            if point.security_protocol not in _SECURITY_PROTOCOLS:
+                problem = f"broker {broker.id} has security protocol {point.security_protocol}"
+                raise CorruptDataError(f"UpdateMetadata: {problem}")
         points = tuple(
             Endpoint(
                 point.host,
                 point.port,
                 # Before version 3 a listener is named after its security protocol.
-                point.listener or SECURITY_PROTOCOLS[point.security_protocol],
-                SECURITY_PROTOCOLS[point.security_protocol],
+                point.listener or _SECURITY_PROTOCOLS[point.security_protocol],
+                _SECURITY_PROTOCOLS[point.security_protocol],
             )
             for point in broker.endpoints
         ) or (Endpoint(broker.v0_host, broker.v0_port),)
@@ -196,7 +220,7 @@ def _brokers(
 def partition_states(
     request: UpdateMetadataRequest,
 ) -> Iterable[tuple[str, UpdateMetadataPartitionState]]:
-    """(topic, state) of a request of any version."""
+    """Yield (topic, state) of a request of any version."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, state
     for topic in request.topic_states:

@@ -1,18 +1,15 @@
-"""A broker as a process: runs one until SIGTERM or SIGINT, and says when it is ready."""
+"""Runs a broker as a process until SIGTERM or SIGINT, and reports when it is ready."""
 
-import gc
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kctl.broker.broker import Broker
-from kctl.broker.config import BrokerConfig
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import Endpoint
+from kctl.protocol.acl import AclBinding
 from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import RealRuntime, make_runtime
-
-# New objects before the youngest are searched for cycles. Requests make none, and thousands of
-# parked ones would be gone over again and again.
-GC_THRESHOLD = 50_000
+from kctl.runtime.real.heap_freezer import HeapFreezer
+from kctl.runtime.real.signals import StopSignals, on_hang_up
 
 
 def run_broker(
@@ -21,15 +18,18 @@ def run_broker(
     store_directory: str | None,
     store_listener: Endpoint | None = None,
     seed_topics: Sequence[tuple[str, int]] = (),
+    users: Mapping[str, str] | None = None,
+    acls: Sequence[AclBinding] = (),
     on_ready: Callable[[Broker], object],
     attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
 ) -> None:
-    """Start a broker, create `seed_topics` (name, partitions) that are not there, call
-    `on_ready`, and serve until a signal asks to stop; then stop in good order.
+    """Start a broker, create missing `seed_topics` (name, partitions), store the passwords of
+    `users` for SCRAM and add `acls`, call `on_ready`, and serve until a signal; then shut down
+    cleanly. A second signal ends the process at once.
 
-    `attach` is given, before anything starts, the runtime, what stops the broker, and the broker.
-    `store_directory` holds the embedded metadata store, which is served at `store_listener` too;
-    None: `zookeeper.connect` names a real one. KctlError if the broker cannot start; nothing is
+    `attach` takes, before anything starts, the runtime, a function that stops the broker, and the
+    broker. `store_directory` holds the embedded metadata store, which `store_listener` also serves;
+    None: a real one at `zookeeper.connect`. Raise KctlError if the broker cannot start; nothing is
     left running then.
     """
     runtime = make_runtime()
@@ -40,8 +40,13 @@ def run_broker(
         if not stopping.done:
             stopping.set_result(None)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        runtime.scheduler.on_signal(number, stop)
+    StopSignals(runtime.scheduler, stop)
+    _reload_on_hang_up(runtime, config, broker)
+
+    def is_anyone_connected() -> bool:
+        return broker.server is not None and broker.server.connection_count > 0
+
+    freezer = HeapFreezer(runtime.scheduler, is_anyone_connected)
 
     if attach is not None:
         attach(runtime, stop, broker)
@@ -49,9 +54,10 @@ def run_broker(
     async def start() -> None:
         await broker.start()
         await broker.create_topics(seed_topics)
-        # What is there now stays: no search for cycles need look at it again.
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
+        await broker.set_passwords(users or {})
+        if broker.services is not None and broker.services.acl_cache is not None:
+            await broker.services.acl_cache.add(acls)
+        freezer.start()
         on_ready(broker)
 
     async def serve() -> None:
@@ -62,7 +68,7 @@ def run_broker(
             await starting
             await stopping
         except CancelledError:
-            # Asked to stop before all was started.
+            # Stopped before everything was started.
             pass
         finally:
             await broker.shutdown()
@@ -72,4 +78,16 @@ def run_broker(
     try:
         runtime.scheduler.run_until(runtime.scheduler.spawn(serve(), "broker"))
     finally:
+        freezer.stop()
         runtime.scheduler.close()
+
+
+def _reload_on_hang_up(runtime: RealRuntime, config: BrokerConfig, broker: Broker) -> None:
+    """Read the key and trust stores of a broker again on SIGHUP, once it listens."""
+
+    def reload() -> None:
+        if broker.server is not None:
+            broker.server.reload_tls()
+
+    if config.tls_listeners:
+        on_hang_up(runtime.scheduler, reload)

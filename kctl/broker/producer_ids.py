@@ -10,7 +10,7 @@ from kctl.store.znodes import ProducerIdBlock
 
 
 class ProducerIdManager:
-    """Gives out each id once, in the whole cluster and for ever."""
+    """Allocates producer ids; no id is returned twice in a cluster."""
 
     def __init__(self, scheduler: Scheduler, cluster_store: ClusterStore, broker_id: int) -> None:
         self._scheduler = scheduler
@@ -18,11 +18,11 @@ class ProducerIdManager:
         self._broker_id = broker_id
         self._next_id = 0
         self._last_id = -1
-        # The allocation under way, shared by all who ask meanwhile.
+        # The current allocation, shared by all concurrent callers.
         self._allocation: Future[None] | None = None
 
     async def next_producer_id(self) -> int:
-        """A fresh id; StoreError if the store refuses a new block."""
+        """Return an unused id; raise StoreError if no new block can be allocated."""
         while self._next_id > self._last_id:
             if self._allocation is None or self._allocation.done:
                 self._allocation = self._scheduler.spawn(self._allocate(), "producer-ids")

@@ -1,11 +1,11 @@
 """Purgatory: operations that wait for a key to change or for a deadline. Pure, time passed in.
 
-An operation is watched under each of its keys. Whoever changes what a key stands for calls
-`check(key)`: every operation under it is asked to complete. An operation completes exactly once:
-by `try_complete` answering True, or by its deadline.
+An operation is watched under each of its keys. After a change of what a key stands for,
+`check(key)` tries to complete every operation under it. An operation completes exactly once: when
+`try_complete` returns True, or at its deadline.
 
-Invariants: a completed operation is under no key; the heap may hold completed operations, which
-are dropped when they reach its top or when they outnumber the living.
+Invariants: a completed operation is under no key; the heap may hold completed operations, which are
+dropped when they reach its top or when they outnumber the waiting ones.
 
 Kafka 2.7: kafka.server.DelayedOperationPurgatory.
 """
@@ -13,12 +13,12 @@ Kafka 2.7: kafka.server.DelayedOperationPurgatory.
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 
-# Completed operations tolerated in the heap beyond the living ones before it is rebuilt.
+# Completed operations allowed in the heap, beyond the number of waiting ones, before it is rebuilt.
 HEAP_SLACK = 1000
 
 
 class DelayedOperation:
-    """What waits; subclasses say when it is done and what to do then."""
+    """A waiting operation; subclasses define when it completes and what happens then."""
 
     __slots__ = ("deadline_ms", "is_completed", "keys")
 
@@ -28,32 +28,32 @@ class DelayedOperation:
         self.keys: tuple[Hashable, ...] = ()
 
     def try_complete(self) -> bool:
-        """Whether the operation can end now; must not change anything."""
+        """Return whether the operation can complete now; must not change anything."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """End it: build the answer and send it. Called exactly once."""
+        """Complete it: build and send the response. Called exactly once."""
         raise NotImplementedError
 
 
 class Purgatory:
-    """Holds what waits, by key and by deadline."""
+    """The waiting operations, by key and by deadline."""
 
     def __init__(self) -> None:
-        # Inner dicts are ordered sets: first come, first asked. Read it to skip a `check`.
+        # Inner dicts are ordered sets: checked in order of arrival. Read it to skip a `check`.
         self.watched: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._heap: list[tuple[int, int, DelayedOperation]] = []
         self._sequence = 0
         self._living = 0
 
     def __len__(self) -> int:
-        """How many operations wait."""
+        """Return the number of waiting operations."""
         return self._living
 
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[Hashable]
     ) -> bool:
-        """Complete `operation` now if it can be; otherwise watch it under `keys`."""
+        """Complete `operation` now if possible and return True; otherwise watch it under `keys`."""
         if operation.try_complete():
             operation.is_completed = True
             operation.on_complete()
@@ -62,7 +62,7 @@ class Purgatory:
         return False
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        """Watch `operation`, of which the caller knows that it cannot be completed now."""
+        """Watch `operation`, which the caller knows cannot complete now."""
         # A request may name a partition twice.
         operation.keys = tuple(dict.fromkeys(keys))
         for key in operation.keys:
@@ -72,25 +72,25 @@ class Purgatory:
         self._living += 1
 
     def check(self, key: Hashable) -> int:
-        """`key` changed: complete what can be; how many were."""
+        """Complete the operations that a change of `key` allows; return how many."""
         watchers = self.watched.get(key)
         if not watchers:
             return 0
         completed = 0
         for operation in list(watchers):
-            # An answer may run into another's completion; each is asked at most once.
+            # A reply may complete other operations; each is completed at most once.
             if not operation.is_completed and operation.try_complete():
                 self._finish(operation)
                 completed += 1
         return completed
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Forget `operation` without an answer (its connection is gone)."""
+        """Remove `operation` without completing it (its connection is gone)."""
         if not operation.is_completed:
             self._forget(operation)
 
     def expire(self, now_ms: int) -> int:
-        """Complete what is past its deadline; how many were."""
+        """Complete operations past their deadline; return how many."""
         expired = 0
         while self._heap and self._heap[0][0] <= now_ms:
             operation = heappop(self._heap)[2]
@@ -100,7 +100,7 @@ class Purgatory:
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has to be called next, if at all."""
+        """Return when `expire` must be called next, or None."""
         heap = self._heap
         if len(heap) > 2 * self._living + HEAP_SLACK:
             self._heap = heap = [entry for entry in heap if not entry[2].is_completed]

@@ -1,11 +1,10 @@
-"""ReplicationQuota: how fast throttled replicas may be copied, so that a move leaves room for
-clients. Pure, time passed in.
+"""ReplicationQuota: limits the copying of throttled replicas, so that moves leave room for clients.
 
-Bytes are counted in samples of `window_ms`, of which the last `window_count` make the rate. Who is
-throttled is named per topic (`*` or `partition:broker`, ...); nobody else's bytes count. A replica
-in sync is never held back: the quota bounds those that catch up.
+Bytes are counted in samples of `window_ms`; the last `window_count` samples make the rate. The
+throttled replicas are named per topic (`*` or `partition:broker`, ...); only their bytes count. An
+in-sync replica is never delayed: the quota limits replicas that catch up. Pure, time passed in.
 
-Invariant: without a rate set nothing is throttled.
+Invariant: without a rate nothing is throttled.
 
 Kafka 2.7: kafka.server.ReplicationQuotaManager, kafka.server.ThrottledReplicaListValidator; KIP-73.
 """
@@ -18,12 +17,12 @@ from kctl.model import TopicPartition
 ALL_REPLICAS = "*"
 UNLIMITED = None
 
-# A topic's overrides, as last read.
+# Returns a topic's overrides as last read.
 TopicConfigOf = Callable[[str], Mapping[str, str]]
 
 
 class ReplicationQuota:
-    """One direction: what this broker sends as leader, or fetches as follower."""
+    """The quota of one direction: data that this broker sends as leader, or fetches as follower."""
 
     def __init__(
         self,
@@ -34,33 +33,33 @@ class ReplicationQuota:
         window_ms: int,
         window_count: int,
     ) -> None:
-        """`replicas_key` is the topic setting that names who is throttled."""
+        """Create a quota; `replicas_key` is the topic config that names throttled replicas."""
         self._broker_id = broker_id
         self._replicas_key = replicas_key
         self._topic_config = topic_config
         self._window_ms = window_ms
         self._window_count = window_count
-        # Bytes per second; None: no bound.
+        # Bytes per second; None: no limit.
         self.rate: int | None = UNLIMITED
-        # (when the sample began, bytes in it), oldest first.
+        # (begin of the sample, bytes in it), oldest first.
         self._samples: deque[list[int]] = deque()
 
     def is_throttled(self, tp: TopicPartition) -> bool:
-        """Whether the partition's replica on this broker is named."""
+        """Return whether the partition's replica on this broker is throttled."""
         if self.rate is UNLIMITED:
             return False
         named = self._topic_config(tp.topic).get(self._replicas_key, "")
         return named == ALL_REPLICAS or f"{tp.partition}:{self._broker_id}" in named.split(",")
 
     def record(self, count: int, now_ms: int) -> None:
-        """`count` bytes of throttled replicas went through."""
+        """Count `count` bytes of throttled replicas."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
             samples.append([now_ms, 0])
         samples[-1][1] += count
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether the rate is over the bound now."""
+        """Return whether the current rate exceeds the limit."""
         if self.rate is UNLIMITED:
             return False
         samples = self._samples
@@ -69,10 +68,10 @@ class ReplicationQuota:
             samples.popleft()
         if not samples:
             return False
-        # A rate over less than all windows but one would make of any burst an excess.
+        # Over less than all windows but one, any burst would exceed the rate.
         elapsed_ms = max(now_ms - samples[0][0], self._window_ms * (self._window_count - 1))
         return sum(count for _, count in samples) * 1000 > self.rate * elapsed_ms
 
     def set_rate(self, text: str | None) -> None:
-        """Take over the broker's setting, bytes per second; None: it is not set."""
+        """Apply the broker's config, in bytes per second; None: it is not set."""
         self.rate = UNLIMITED if text is None else int(text)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
-from kctl.broker.config import BrokerConfig
+from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
-from kctl.broker.dynamic_config import DynamicConfigs
+from kctl.broker.delegation_tokens import DelegationTokens
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.metadata_cache import MetadataCache
@@ -16,8 +16,10 @@ from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
+from kctl.configs.broker_config import BrokerConfig
 from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
@@ -25,7 +27,7 @@ from kctl.store.cluster_store import ClusterStore
 
 @dataclass(slots=True)
 class Services:
-    """One broker's parts; made by `kctl.broker.broker`, never changed afterwards."""
+    """The parts of one broker; created by `kctl.broker.broker`, never changed afterwards."""
 
     runtime: Runtime
     config: BrokerConfig
@@ -44,7 +46,10 @@ class Services:
     producer_ids: ProducerIdManager
     dynamic_configs: DynamicConfigs
     fetch_sessions: FetchSessionCache
+    delegation_tokens: DelegationTokens
     leadership: Leadership
     alter_log_dirs: ReplicaAlterLogDirsManager
-    # What ApiVersions lists: API -> (first, last) version.
+    # None: access is not controlled.
+    acl_cache: AclCache | None
+    # The content of ApiVersions: API -> (first, last) version.
     served: Mapping[ApiKey, tuple[int, int]]

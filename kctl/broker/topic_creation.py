@@ -1,46 +1,47 @@
-"""TopicCreator: checks what new topics and partitions are to be, and writes them to the store.
+"""TopicCreator: validates new topics and partitions and writes them to the store.
 
-The controller sees them there and does the rest. Refusals are ApiErrors in Kafka's words. What is
-refused here and not by Kafka: a manual assignment with no replica or a negative broker id for some
-partition (Kafka makes a topic that never gets a leader), a negative partition number, and a topic
-of more than REPLICAS_MAX replicas (Kafka runs out of memory).
+The controller reads them there and does the rest. Rejections are ApiErrors with Kafka's messages.
+These are rejected here but not by Kafka: a manual assignment with no replica or a negative broker
+id for some partition (Kafka creates a topic that never gets a leader), a negative partition number,
+and a topic of more than REPLICAS_MAX replicas (Kafka runs out of memory).
 
-Kafka 2.7: kafka.server.AdminManager, kafka.zk.AdminZkClient, common.internals.Topic;
-KIP-464 (-1: the broker's defaults).
+Kafka 2.7: kafka.server.AdminManager, kafka.zk.AdminZkClient, common.internals.Topic; KIP-464 (-1:
+the broker's defaults).
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kctl.broker.config import BrokerConfig
-from kctl.broker.config_changes import check_topic_config
+from kctl.broker.config.config_changes import check_topic_config
 from kctl.broker.metadata_cache import MetadataCache
+from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
 from kctl.model import ReplicaAssignment
+from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.replica_assignment import Racks, assign_replicas
-from kctl.runtime.entropy import Entropy
+from kctl.replica_assignment import Racks, assign_replicas, shift_between
+from kctl.runtime.future import sleep
+from kctl.runtime.runtime import Runtime
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import NodeExistsError, NoNodeError
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
-
 USE_DEFAULT = -1
-TOPIC_NAME_LENGTH_MAX = 249
-# Replicas placed at once: the assignment of one topic is one znode, and one answer.
-REPLICAS_MAX = 200_000
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+# The assignment of a topic is one znode, which ZooKeeper limits to 1 MiB, and one response.
+REPLICAS_MAX = 50_000
+# Partitions placed per turn of the loop.
+PARTITIONS_PER_TURN = 1_000
+# Creation waits for the deletion of a topic of the same name, at most a second.
+DELETION_LOOK_MS = 20
+DELETION_LOOKS_MAX = 50
 
 Assignment = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What somebody wants; USE_DEFAULT or an assignment in place of the counts."""
+    """A requested topic; USE_DEFAULT or an assignment in place of the counts."""
 
     name: str
     partitions: int = USE_DEFAULT
@@ -51,34 +52,50 @@ class NewTopic:
 
 
 class TopicCreator:
-    """Makes topics and partitions in the store."""
+    """Creates topics and partitions in the store."""
 
     def __init__(
         self,
         store: ClusterStore,
         metadata_cache: MetadataCache,
         config: BrokerConfig,
-        entropy: Entropy,
+        runtime: Runtime,
     ) -> None:
         self._store = store
         self._cache = metadata_cache
         self._config = config
-        self._entropy = entropy
-        # Topics whose znodes are being written: nobody else may begin with them.
+        self._entropy = runtime.entropy
+        self._scheduler = runtime.scheduler
+        # Topics whose znodes are being written: other requests for them must fail.
         self._under_way: dict[str, None] = {}
 
+    async def deletions(self) -> Collection[str]:
+        """Return the topics whose deletion is requested and not complete: for `create`, which must
+        be called before the next turn of the loop."""
+        return dict.fromkeys(await self._store.get_topic_deletions())
+
     async def create(
-        self, topic: NewTopic, *, validate_only: bool = False
+        self,
+        topic: NewTopic,
+        *,
+        validate_only: bool = False,
+        deletions: Collection[str] | None = None,
     ) -> dict[int, tuple[int, ...]]:
-        """Check and write a topic; its assignment."""
+        """Validate and write a topic; return its assignment.
+
+        A request for many topics reads `deletions` once for all of them.
+        """
         if self._cache.contains(topic.name) or topic.name in self._under_way:
             raise _already_exists(topic.name)
-        assignment = self._assignment(topic)
-        check_topic_name(topic.name)
         self._under_way[topic.name] = None
         try:
+            assignment = await self._assignment(topic)
+            check_topic_name(topic.name)
+            if deletions is None or topic.name in deletions:
+                await self._until_deleted(topic.name)
             await self._check_against_store(topic.name)
-            check_assignment(assignment)
+            if topic.assignment:
+                check_assignment(assignment)
             configs = checked_configs(topic.configs)
             if not validate_only:
                 await self._write(topic.name, assignment, configs)
@@ -94,13 +111,34 @@ class TopicCreator:
         *,
         validate_only: bool = False,
     ) -> dict[int, tuple[int, ...]]:
-        """Let `topic` have `count` partitions; the assignment of the new ones."""
-        found = await self._store.get_topic_assignments([topic])
-        old = found.get(topic)
-        if old is None:
+        """Extend `topic` to `count` partitions; return the assignment of the new ones."""
+        added: dict[int, tuple[int, ...]] = {}
+
+        def grown(old: dict[int, ReplicaAssignment]) -> dict[int, ReplicaAssignment]:
+            nonlocal added
+            added = self._added(topic, old, count, assignments)
+            return {**old, **{p: ReplicaAssignment(r) for p, r in added.items()}}
+
+        try:
+            if validate_only:
+                grown(await self._store.get_topic_assignment(topic))
+            else:
+                await self._store.update_topic_assignment(topic, grown)
+        except NoNodeError:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
-            )
+            ) from None
+        return added
+
+    def _added(
+        self,
+        topic: str,
+        old: Mapping[int, ReplicaAssignment],
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+    ) -> dict[int, tuple[int, ...]]:
+        """Return the assignment of the new partitions of `topic`; raise ApiError if it cannot
+        grow."""
         if any(partition.adding or partition.removing for partition in old.values()):
             raise ApiError(
                 ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -110,26 +148,16 @@ class TopicCreator:
         _check_replica_count(count, len(old[0].replicas))
         racks = self._racks()
         if assignments is None:
-            added = _continued(racks, old, count - len(old))
-        else:
-            added = _checked_added(racks, old, count - len(old), assignments)
-        if not validate_only:
-            whole = {**old, **{p: ReplicaAssignment(r) for p, r in added.items()}}
-            try:
-                await self._store.set_topic_assignment(topic, whole)
-            except NoNodeError:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist."
-                ) from None
-        return added
+            return _continued(racks, old, count - len(old))
+        return _checked_added(racks, old, count - len(old), assignments)
 
     def partitions_of(self, topic: NewTopic) -> int:
-        """How many partitions the topic is to have."""
+        """Return the topic's number of partitions."""
         if topic.assignment:
             return len(topic.assignment)
         return self._config.num_partitions if topic.partitions == USE_DEFAULT else topic.partitions
 
-    def _assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+    async def _assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
         counts = (topic.partitions, topic.replication_factor)
         if topic.assignment:
             if counts != (USE_DEFAULT, USE_DEFAULT):
@@ -146,14 +174,10 @@ class TopicCreator:
         _check_replica_count(partitions, factor)
         racks = self._racks()
         bound = max(len(racks), 1)
+        start_index = self._entropy.random_below(bound)
+        shift = self._entropy.random_below(bound)
         try:
-            return assign_replicas(
-                racks,
-                partitions,
-                factor,
-                start_index=self._entropy.random_below(bound),
-                shift=self._entropy.random_below(bound),
-            )
+            return await self._placed(racks, range(partitions), factor, start_index, shift)
         except UsageError as error:
             code = (
                 ErrorCode.INVALID_PARTITIONS
@@ -162,8 +186,45 @@ class TopicCreator:
             )
             raise ApiError(code, str(error)) from None
 
+    async def _placed(
+        self, racks: Racks, numbers: range, factor: int, start_index: int, shift: int
+    ) -> dict[int, tuple[int, ...]]:
+        """Return the replicas of the partitions `numbers`, placed as by one call of
+        `assign_replicas`.
+
+        Raise UsageError if they cannot be placed.
+        """
+        placed: dict[int, tuple[int, ...]] = {}
+        # At least once: `assign_replicas` rejects an empty range.
+        for first in range(
+            numbers.start, max(numbers.stop, numbers.start + 1), PARTITIONS_PER_TURN
+        ):
+            if placed:
+                await self._store.store.turn()
+            placed |= assign_replicas(
+                racks,
+                min(numbers.stop - first, PARTITIONS_PER_TURN),
+                factor,
+                start_index=start_index,
+                shift=shift + shift_between(numbers.start, first, len(racks)),
+                first_partition=first,
+            )
+        return placed
+
     def _racks(self) -> Racks:
         return {broker.broker_id: broker.rack for broker in self._cache.alive_brokers()}
+
+    async def _until_deleted(self, name: str) -> None:
+        """Wait until the deletion of a topic of that name, if any, is complete; raise ApiError.
+
+        The controller deletes a topic's configs after its znode: a topic created in between would
+        lose its own. (In Apache Kafka 2.7.2 it does.)
+        """
+        for _ in range(DELETION_LOOKS_MAX):
+            if not await self._store.is_marked_for_deletion(name):
+                return
+            await sleep(self._scheduler, DELETION_LOOK_MS)
+        raise _already_exists(name)
 
     async def _check_against_store(self, name: str) -> None:
         if "." not in name and "_" not in name:
@@ -173,7 +234,7 @@ class TopicCreator:
         topics = await self._store.get_all_topics()
         if name in topics:
             raise _already_exists(name)
-        # Metrics are named after topics and know no difference between the two characters.
+        # Metric names, derived from topics, do not distinguish the two characters.
         folded = name.replace(".", "_")
         colliding = [
             topic
@@ -189,7 +250,7 @@ class TopicCreator:
     async def _write(
         self, name: str, assignment: Mapping[int, tuple[int, ...]], configs: Mapping[str, str]
     ) -> None:
-        # Overrides first: the topic must never be seen without them.
+        # Overrides first: the topic must never be visible without them.
         await self._store.set_entity_config(znodes.TOPIC_CONFIGS, name, configs)
         replicas = {p: ReplicaAssignment(r) for p, r in assignment.items()}
         try:
@@ -199,31 +260,13 @@ class TopicCreator:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether Kafka itself keeps its state in the topic."""
+    """Return whether Kafka stores its own state in the topic."""
     return topic in INTERNAL_TOPICS
 
 
-def check_topic_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION unless topics may be called so."""
-    if not name:
-        raise _invalid_name("Topic name is illegal, it can't be empty")
-    if name in (".", ".."):
-        raise _invalid_name('Topic name cannot be "." or ".."')
-    if len(name) > TOPIC_NAME_LENGTH_MAX:
-        raise _invalid_name(
-            f"Topic name is illegal, it can't be longer than {TOPIC_NAME_LENGTH_MAX} characters, "
-            f"topic name: {name}"
-        )
-    if not _TOPIC_NAME.fullmatch(name):
-        raise _invalid_name(
-            f'Topic name "{name}" is illegal, it contains a character other than ASCII '
-            "alphanumerics, '.', '_' and '-'"
-        )
-
-
 def check_assignment(assignment: Assignment) -> None:
-    """INVALID_REPLICA_ASSIGNMENT unless the partitions are 0 to n, each with as many replicas,
-    none of them twice. Whether the brokers live is not asked: they may come."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless the partitions are 0 to n, each with the same number
+    of replicas and none of them twice. The brokers need not be alive."""
     sizes = dict.fromkeys(len(replicas) for replicas in assignment.values())
     if len(sizes) != 1:
         raise _invalid_assignment("All partitions should have the same number of replicas")
@@ -235,14 +278,14 @@ def check_assignment(assignment: Assignment) -> None:
             )
         if not replicas or min(replicas) < 0:
             raise _invalid_assignment(
-                f"Partition {partition} needs replicas on brokers that can be: {list(replicas)}"
+                f"Partition {partition} needs replicas with valid broker ids: {list(replicas)}"
             )
     if sorted(assignment) != list(range(len(assignment))):
         raise _invalid_assignment("partitions should be a consecutive 0-based integer sequence")
 
 
 def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The overrides; INVALID_REQUEST for nulls, INVALID_CONFIG for what no topic can have."""
+    """Return the overrides; raise INVALID_REQUEST for nulls, INVALID_CONFIG for invalid configs."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise ApiError(
@@ -280,7 +323,7 @@ def _check_replica_count(partitions: int, replication_factor: int) -> None:
 def _continued(
     racks: Racks, old: Mapping[int, ReplicaAssignment], added: int
 ) -> dict[int, tuple[int, ...]]:
-    """New partitions go on where those before them stopped, were they placed in one go."""
+    """Place new partitions as if they had been placed together with the existing ones."""
     first = old[0].replicas
     brokers = sorted(racks)
     start = next((i for i, broker in enumerate(brokers) if broker >= first[0]), 0)
@@ -341,10 +384,6 @@ def _listed(numbers: Iterable[int]) -> str:
 
 def _already_exists(name: str) -> ApiError:
     return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-
-
-def _invalid_name(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _invalid_assignment(message: str) -> ApiError:

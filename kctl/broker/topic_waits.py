@@ -1,4 +1,4 @@
-"""TopicWaits: requests that wait until this broker has heard of what became of topics.
+"""TopicWaits: requests that wait until the metadata cache shows a change of topics.
 
 A wait ends when its condition holds after an update of the metadata cache, or at its timeout.
 
@@ -14,19 +14,19 @@ from kctl.runtime.scheduler import Timer
 
 
 class TopicWaits:
-    """All that waits, by topic."""
+    """The waiting requests, by topic."""
 
     def __init__(self, runtime: Runtime, metadata_cache: MetadataCache) -> None:
         self._scheduler = runtime.scheduler
-        # Inner dicts are ordered sets: first come, first asked.
+        # Inner dicts are ordered sets: checked in order of arrival.
         self._waits: dict[str, dict[TopicWait, None]] = {}
         metadata_cache.on_topics_updated(self._updated)
 
     def wait(
         self, topics: Iterable[str], is_done: Callable[[], bool], timeout_ms: int
     ) -> Future[None]:
-        """Done as soon as `is_done()`, asked now and whenever one of `topics` changed; or after
-        `timeout_ms`, whatever is then the case."""
+        """Wait until `is_done()`, which is checked now and after changes of `topics`, or
+        `timeout_ms`."""
         wait = TopicWait(tuple(topics), is_done, self._scheduler.future())
         if timeout_ms <= 0 or is_done():
             wait.future.set_result(None)
@@ -56,7 +56,7 @@ class TopicWaits:
 
 
 class TopicWait:
-    """One request that waits."""
+    """One waiting request."""
 
     __slots__ = ("future", "is_done", "timer", "topics")
 

@@ -1,1 +1,1 @@
-"""The command line: parses, calls one library function, renders."""
+"""The command line: each command parses, calls one library function, renders."""

@@ -1,8 +1,8 @@
-"""The kctl command: a table of subcommands, of which only the one asked for is imported.
+"""The kctl command: a table of subcommands, of which only the requested one is imported.
 
-Every row of COMMANDS names a module. A group's module has `app` (a typer.Typer with its commands);
-a single command's module has `register(app)`, which adds itself to the app it is given. Rows that
-were not asked for are stubs with a line of help, so that `kctl --help` imports none of them.
+Each row of COMMANDS names a module. The module of a group has `app`, a typer.Typer with the
+group's commands; the module of a single command has `register(app)`, which adds the command to the
+given app. The other rows become stubs with a line of help, so `kctl --help` imports no command.
 """
 
 import importlib
@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from kctl import __version__
-from kctl.cli import quick
-from kctl.cli.failures import INTERRUPTED, report
+from kctl.cli.declaration import quick
+from kctl.cli.declaration.command import CommandFailed
+from kctl.cli.declaration.spec import HELP_JSON_OPTION, HELP_OPTIONS, CommandSpec
+from kctl.cli.failures import INTERRUPTED, ExitStatus, report
 from kctl.cli.output import Output
-from kctl.cli.spec import HELP_OPTIONS, CommandSpec
 from kctl.errors import UsageError
 
 
@@ -30,61 +31,97 @@ class CommandRow:
     module: str
     help: str
     is_group: bool = False
-    # The command of the group that is meant where an option follows the group's name.
+    # The group's command that runs if an option directly follows the group's name.
     default: str | None = None
 
 
 COMMANDS = (
-    CommandRow("serve", "kctl.cli.serve", "Run a Kafka broker, with nothing else to start."),
     CommandRow(
-        "topic", "kctl.cli.topic", "Create, list, describe, alter, delete topics.", is_group=True
+        "serve", "kctl.cli.serve.commands", "Run a Kafka broker; it needs no other process."
+    ),
+    CommandRow(
+        "topic",
+        "kctl.cli.topic.commands",
+        "Create, list, describe, alter, purge, delete topics.",
+        is_group=True,
     ),
     CommandRow("config", "kctl.cli.config", "Describe and alter settings.", is_group=True),
+    CommandRow("apply", "kctl.cli.apply", "Make topics, configs and quotas what a file declares."),
     CommandRow(
-        "group", "kctl.cli.group", "List, describe, reset, delete consumer groups.", is_group=True
+        "group",
+        "kctl.cli.group.commands",
+        "List, describe, reset, delete consumer groups.",
+        is_group=True,
     ),
     CommandRow(
-        "txn", "kctl.cli.txn", "List, describe, abort transactions; find what hangs.", is_group=True
+        "txn",
+        "kctl.cli.txn",
+        "List, describe, abort transactions; find hanging ones.",
+        is_group=True,
     ),
-    CommandRow("produce", "kctl.cli.produce", "Write records to a topic."),
-    CommandRow("consume", "kctl.cli.consume", "Read records of a topic."),
+    CommandRow("acl", "kctl.cli.acl", "List, add, remove, check ACLs.", is_group=True),
+    CommandRow("user", "kctl.cli.user", "List, create, delete users of SCRAM.", is_group=True),
+    CommandRow("token", "kctl.cli.token", "Manage delegation tokens.", is_group=True),
+    CommandRow("produce", "kctl.cli.records.produce", "Write records to a topic."),
+    CommandRow("consume", "kctl.cli.records.consume", "Read records of a topic."),
+    CommandRow("records", "kctl.cli.records.delete", "Delete the oldest records.", is_group=True),
     CommandRow("elect", "kctl.cli.elect", "Elect leaders of partitions.", is_group=True),
     CommandRow(
         "reassign",
-        "kctl.cli.reassign",
-        "Plan, execute, watch moves of replicas.",
+        "kctl.cli.reassign.commands",
+        "Plan, execute, watch reassignments of replicas.",
         is_group=True,
         default="kafka",
     ),
     CommandRow(
-        "throttle", "kctl.cli.throttle", "Show, change, end throttles of moves.", is_group=True
+        "throttle",
+        "kctl.cli.throttle.commands",
+        "Show, change, remove throttles of reassignments.",
+        is_group=True,
     ),
     CommandRow(
-        "cluster", "kctl.cli.cluster", "Show brokers, check a cluster's health.", is_group=True
+        "cluster",
+        "kctl.cli.cluster.commands",
+        "Show brokers, controllers, features; check a cluster's health.",
+        is_group=True,
     ),
     CommandRow(
         "broker",
-        "kctl.cli.broker",
-        "Describe, drain, stop, restart brokers.",
+        "kctl.cli.broker.commands",
+        "Describe, demote, drain, stop, restart brokers.",
         is_group=True,
     ),
-    CommandRow("dump-log", "kctl.cli.dump_log", "Show what is in the files of a log directory."),
-    CommandRow("verify-log", "kctl.cli.verify_log", "Check the files of a log directory."),
-    CommandRow("repair-log", "kctl.cli.repair_log", "Mend the files of a log directory."),
-    CommandRow("export", "kctl.cli.export", "Turn records into tables, without a broker or with."),
-    CommandRow("import", "kctl.cli.import_table", "Turn the rows of a table into records."),
-    CommandRow("completion", "kctl.cli.completion", "Print the completion script of a shell."),
+    CommandRow(
+        "dump-log", "kctl.cli.log.dump_log", "Show the contents of the files of a log directory."
+    ),
+    CommandRow("verify-log", "kctl.cli.log.verify_log", "Check the files of a log directory."),
+    CommandRow("repair-log", "kctl.cli.log.repair_log", "Repair the files of a log directory."),
+    CommandRow(
+        "export", "kctl.cli.tables.export", "Export records to tables, with or without a broker."
+    ),
+    CommandRow("import", "kctl.cli.tables.import_table", "Import the rows of a table as records."),
+    CommandRow("api", "kctl.cli.api", "Send one request of any API as JSON."),
+    CommandRow(
+        "profile",
+        "kctl.cli.profile.commands",
+        "Add, use, list, show, remove profiles of clusters.",
+        is_group=True,
+    ),
+    CommandRow("demo", "kctl.cli.demo.commands", "Show what kctl does, on a cluster of its own."),
+    CommandRow(
+        "completion", "kctl.cli.completion", "Print or install the completion script of a shell."
+    ),
+    CommandRow("man", "kctl.cli.man", "Write the manual pages."),
+    CommandRow("help", "kctl.cli.help_command", "Show the help of a command."),
+    CommandRow("version", "kctl.cli.version", "Show the version."),
 )
 
-_HELP = """Apache Kafka 2.7 in a pip install, and the toolkit to run the real one.
+_STATUSES = "\n".join(f"  {status:<3}  {status.meaning}" for status in ExitStatus)
+_HELP = f"""Apache Kafka 2.7 in a pip install, and the toolkit to run the real one.
 
 \b
 Exit status:
-  0    done
-  1    something failed, be it one item of many
-  2    misuse: nothing was done
-  3    no broker reachable, or no answer in time
-  130  interrupted
+{_STATUSES}
 
 \b
 Examples:
@@ -95,24 +132,24 @@ Examples:
 """
 
 WIDTH_MAX = 100
-# Of Typer, and in its place.
-_WORDS = {
+# Typer's messages and their replacements.
+_TYPER_MESSAGES = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
     "Got unexpected extra argument(s)": "Too many arguments:",
     "Got unexpected extra arguments": "Too many arguments:",
     "Got unexpected extra argument": "Too many arguments:",
 }
-# Options that may stand before the subcommand too; those with a value take the next word.
+# Options with a value that are also accepted before the subcommand.
 _SHARED_VALUE_OPTIONS = (
     "-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config",
-    "--timeout", "-o", "--output",
+    "--expect-cluster", "--timeout", "-o", "--output",
 )  # fmt: skip
 
 
-def build_app(words: Sequence[str], *, everything: bool = False) -> typer.Typer:
-    """The Typer app for the command line `words`; with `everything`, no stubs."""
-    wanted = next((word for word in words if not word.startswith("-")), None)
+def build_app(argv: Sequence[str], *, everything: bool = False) -> typer.Typer:
+    """Return the Typer app for the command line `argv`; `everything` imports all commands."""
+    wanted = next((word for word in argv if not word.startswith("-")), None)
     app = typer.Typer(
         name="kctl",
         help=_HELP,
@@ -131,48 +168,80 @@ def build_app(words: Sequence[str], *, everything: bool = False) -> typer.Typer:
     return app
 
 
-def hoist_shared_options(words: Sequence[str]) -> list[str]:
-    """Move shared options that stand before the subcommand behind it: `kctl -b X topic list`
-    means `kctl topic list -b X`."""
+def hoist_shared_options(argv: Sequence[str]) -> list[str]:
+    """Move shared options from before the subcommand to after it.
+
+    `kctl -b X topic list` becomes `kctl topic list -b X`.
+    """
     leading: list[str] = []
     position = 0
-    while position < len(words) and words[position].startswith("-"):
-        name, equals, _ = words[position].partition("=")
-        if name not in _SHARED_VALUE_OPTIONS or position + 1 >= len(words):
+    while position < len(argv) and argv[position].startswith("-"):
+        name, equals, _ = argv[position].partition("=")
+        if name not in _SHARED_VALUE_OPTIONS or position + 1 >= len(argv):
             break
         take = 1 if equals else 2
-        leading += words[position : position + take]
+        leading += argv[position : position + take]
         position += take
-    rest = list(words[position:])
+    rest = list(argv[position:])
     if not leading or not rest:
-        return list(words)
+        return list(argv)
     groups = {row.name for row in COMMANDS if row.is_group}
     depth = 2 if rest[0] in groups and len(rest) > 1 and not rest[1].startswith("-") else 1
     return rest[:depth] + leading + rest[depth:]
 
 
-def spell_out(words: Sequence[str]) -> list[str]:
-    """`kctl reassign --execute ...` means `kctl reassign kafka --execute ...`."""
+def insert_default_command(argv: Sequence[str]) -> list[str]:
+    """Insert a group's default command if an option directly follows the group's name.
+
+    `kctl reassign --execute ...` becomes `kctl reassign kafka --execute ...`.
+    """
     defaults = {row.name: row.default for row in COMMANDS}
-    default = defaults.get(words[0]) if words else None
-    if default and len(words) > 1 and words[1].startswith("-") and words[1] not in HELP_OPTIONS:
-        return [words[0], default, *words[1:]]
-    return list(words)
+    default = defaults.get(argv[0]) if argv else None
+    if default and len(argv) > 1 and argv[1].startswith("-") and argv[1] not in HELP_OPTIONS:
+        return [argv[0], default, *argv[1:]]
+    return list(argv)
 
 
-def run(words: Sequence[str]) -> int:
-    """Run the command line `words`; the exit status."""
-    # NumPy's threads for matrices, of which there are none here, take longer to start than NumPy.
+def run(argv: Sequence[str]) -> int:
+    """Run the command line `argv` and return the exit status."""
+    # kctl multiplies no matrices, and starting the threads for that takes longer than NumPy itself.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        return _run(words)
-    except OSError as error:  # commands report their own; this is the help, unprinted
+        return _run(argv)
+    except OSError as error:  # commands report their own errors: printing the help failed
         return report(error)
 
 
-def _run(words: Sequence[str]) -> int:
-    arguments = spell_out(hoist_shared_options(words))
+def _run(argv: Sequence[str]) -> int:
+    if HELP_JSON_OPTION in argv:
+        return _show_help_json([it for it in argv if it != HELP_JSON_OPTION])
+    arguments = insert_default_command(hoist_shared_options(argv))
     app = build_app(arguments)
+    try:
+        return _execute(app, arguments)
+    except CommandFailed as failure:
+        command = quick.find_command(app, arguments)
+        path = " ".join(("kctl", *(command.path if command else ())))
+        return report(failure.error, usage_hint=f"see {path} --help")
+
+
+def _show_help_json(path: Sequence[str]) -> int:
+    """Print the description of the commands that begin with `path`, for programs."""
+    import json
+
+    from kctl.cli.declaration.document import tree_document
+    from kctl.cli.declaration.spec import commands_of
+
+    words = tuple(path)
+    every = commands_of(build_app([], everything=True))
+    chosen = [spec for spec in every if spec.path[: len(words)] == words]
+    if not chosen:
+        return report(UsageError(f"No such command: {' '.join(words)}", hint="see kctl --help"))
+    Output().write(json.dumps(tree_document(chosen), indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _execute(app: typer.Typer, arguments: Sequence[str]) -> int:
     outcome = quick.run(app, arguments)
     if isinstance(outcome, int):
         return outcome
@@ -184,7 +253,9 @@ def _run(words: Sequence[str]) -> int:
         status = app(args=arguments, prog_name="kctl", standalone_mode=False)
     except SystemExit as stop:
         status = stop.code
-    except Exception as error:  # Typer's own, of one module or another with its version
+    except CommandFailed:
+        raise
+    except Exception as error:  # Typer's errors: their module depends on its version
         if isinstance(error.__cause__, KeyboardInterrupt):
             return INTERRUPTED
         if not hasattr(error, "format_message"):
@@ -194,29 +265,32 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _misuse(error: Any) -> UsageError:
-    """What Typer says of a command line, in the words of all other errors."""
+    """Convert Typer's error about a command line to a UsageError."""
     message = str(error.format_message()).removesuffix(".")
-    for words, ours in _WORDS.items():
-        message = message.replace(words, ours)
+    for original, replacement in _TYPER_MESSAGES.items():
+        message = message.replace(original, replacement)
     context = getattr(error, "ctx", None)
     return UsageError(message, hint=f"see {context.command_path if context else 'kctl'} --help")
 
 
 def help_text(
-    app: typer.Typer, words: Sequence[str], command: CommandSpec | None, width: int
+    app: typer.Typer, argv: Sequence[str], command: CommandSpec | None, width: int
 ) -> str | None:
-    """The help that `words` ask for, if they do: of `command`, of a group, or of kctl."""
-    from kctl.cli import help as texts
+    """Return the help of `command`, or the help of a group or of kctl that `argv` requests.
+
+    Return None if `argv` requests no help.
+    """
+    from kctl.cli.declaration import help as texts
 
     if command is not None:
         return texts.command_help(command, width)
-    if not words or words[0] in HELP_OPTIONS:
+    if not argv or argv[0] in HELP_OPTIONS:
         return texts.root_help(_HELP, [(row.name, row.help) for row in COMMANDS], width)
     groups = {it.name: it.typer_instance for it in app.registered_groups}
-    group = groups.get(words[0])
-    if group is not None and (len(words) == 1 or words[1] in HELP_OPTIONS):
-        about = next(row.help for row in COMMANDS if row.name == words[0])
-        return texts.group_help(words[0], about, group, width)
+    group = groups.get(argv[0])
+    if group is not None and (len(argv) == 1 or argv[1] in HELP_OPTIONS):
+        about = next(row.help for row in COMMANDS if row.name == argv[0])
+        return texts.group_help(argv[0], about, group, width)
     return None
 
 
@@ -244,5 +318,5 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Only carries --version."""
+    """Declare --version."""
     _ = version

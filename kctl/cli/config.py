@@ -1,30 +1,30 @@
-"""kctl config: describe and alter the settings of topics, brokers and broker loggers."""
+"""kctl config: describes and alters the settings of topics, brokers and broker loggers."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kctl.cli.command import DANGEROUS, READS, remote_command
 from kctl.cli.connect import parse_pairs
+from kctl.cli.declaration.command import DANGEROUS, READS, remote_command
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import did_you_mean, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
-from kctl.cli.session import Session
-from kctl.errors import KctlError, UsageError
+from kctl.cli.session import Question, Session
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
-    from kctl.admin.configs import ConfigChanges, ConfigDescription, ConfigEntry, ConfigResource
+    from kctl.admin.config_plan import ConfigOutcome, ConfigPlan
+    from kctl.admin.configs import ConfigChanges, ConfigEntry, ConfigResource
 
 app = typer.Typer(rich_markup_mode=None)
 
-# The broker that stands for all brokers.
+# The name of the cluster-wide default for brokers.
 DEFAULT_BROKER = "default"
 
 
 class Entity(StrEnum):
-    """What has settings."""
+    """A kind of resource that has settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -34,7 +34,7 @@ class Entity(StrEnum):
 EntityArgument = Annotated[
     Entity, typer.Argument(metavar="TYPE", help="topic, broker or logger.", show_choices=False)
 ]
-_NAME_HELP = "A topic; a broker's number (of a logger too), or `default` for all brokers."
+_NAME_HELP = "A topic; for broker and logger, the id of a broker; `default` for all brokers."
 
 
 @remote_command(app, "describe", READS)
@@ -46,10 +46,10 @@ def describe(
         list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Settings at their defaults too.")
+        bool, typer.Option("--all", "-a", help="Include settings at their defaults.")
     ] = False,
 ) -> int:
-    """Show settings that differ from the defaults, or all.
+    """Show the settings that differ from their defaults, or all.
 
     \b
     Examples:
@@ -57,21 +57,10 @@ def describe(
       kctl config describe topic orders retention.ms
       kctl config describe broker 0 --all -o json
     """
-    from kctl.admin.result import is_unknown_topic
+    from kctl.admin.config_plan import describe_configs
 
     resource = make_resource(entity, name)
-
-    async def work(admin: "AdminClient") -> "ConfigDescription":
-        await _check_broker(admin, resource)
-        [found] = await admin.configs.describe([resource], names=keys or None)
-        if is_unknown_topic(found.error):
-            known = [topic.name for topic in await admin.topics.list_topics()]
-            raise KctlError(f"No topic {name}", hint=did_you_mean(name, known))
-        return found
-
-    found = session.run(work)
-    if found.error is not None:
-        raise found.error
+    found = session.run(lambda admin: describe_configs(admin, resource, keys or None))
     entries = [entry for entry in found.entries if everything or keys or not entry.is_default]
     documents = [_document(entry) for entry in entries]
     columns = ["name", "value", "source", *(["read_only", "sensitive"] if everything else [])]
@@ -89,11 +78,13 @@ def alter(
     name: Annotated[str, typer.Argument(metavar="NAME", help=_NAME_HELP)],
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set; may be repeated."),
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting; may be repeated."),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", "-d", metavar="KEY", help="Back to the default."),
+        typer.Option(
+            "--delete-config", "-d", metavar="KEY", help="Reset a setting to its default."
+        ),
     ] = None,
     append: Annotated[
         list[str] | None,
@@ -101,12 +92,13 @@ def alter(
     ] = None,
     subtract: Annotated[
         list[str] | None,
-        typer.Option("--subtract", metavar="KEY=ITEM", help="Take an item from a list."),
+        typer.Option("--subtract", metavar="KEY=ITEM", help="Remove an item from a list."),
     ] = None,
 ) -> int:
-    """Change settings; the others stay as they are.
+    """Change settings; the others keep their values.
 
-    What may delete records (a shorter retention, another cleanup.policy) is shown and asked first.
+    A change that may delete records (a shorter retention, another cleanup.policy) is shown and
+    must be confirmed.
 
     \b
     Examples:
@@ -125,13 +117,14 @@ def alter(
     )
     if not changes.operations():
         raise UsageError("Nothing to alter", hint="give -c, -d, --append or --subtract")
-    resource = make_resource(entity, name)
-    rows = session.run(lambda admin: change_configs(session, admin, resource, changes))
-    return DONE if rows is None else show_results(session, rows, "setting")
+    outcome = change_configs(session, make_resource(entity, name), changes)
+    if outcome is None:
+        return DONE
+    return show_results(session, config_rows(session, outcome, changes), "setting")
 
 
 def make_resource(entity: Entity, name: str) -> "ConfigResource":
-    """The resource that TYPE and NAME stand for."""
+    """Return the resource for the arguments TYPE and NAME."""
     from kctl.admin.configs import ConfigResource, ResourceType
 
     if entity is Entity.TOPIC:
@@ -140,65 +133,57 @@ def make_resource(entity: Entity, name: str) -> "ConfigResource":
         return ConfigResource(ResourceType.BROKER, "")
     if not name.isdigit():
         raise UsageError(
-            f"A broker is named by its number, not {name!r}",
+            f"NAME must be the id of a broker, not {name!r}",
             hint="e.g. 0; see kctl cluster describe",
         )
     kind = ResourceType.BROKER if entity is Entity.BROKER else ResourceType.BROKER_LOGGER
     return ConfigResource(kind, name)
 
 
-async def _check_broker(admin: "AdminClient", resource: "ConfigResource") -> None:
-    """A broker that is not there is told at once: requests to it would wait for it to come."""
-    from kctl.admin.configs import ResourceType
-
-    if resource.resource_type is ResourceType.TOPIC or not resource.name:
-        return
-    brokers = [str(it.broker_id) for it in (await admin.cluster.describe()).brokers]
-    if resource.name not in brokers:
-        raise KctlError(f"No broker {resource.name}", hint=f"there are {', '.join(brokers)}")
-
-
-async def change_configs(
+def change_configs(
     session: Session,
-    admin: "AdminClient",
     resource: "ConfigResource",
     changes: "ConfigChanges",
-) -> list[dict[str, Any]] | None:
-    """Alter one resource, after asking if records may be lost by it; one row a setting, or None
-    if the person said no."""
-    from kctl.admin.config_plan import losses
+    partitions: int | None = None,
+) -> "ConfigOutcome | None":
+    """Alter one resource, after a confirmation if that may delete records; None if declined."""
+    from kctl.admin.config_plan import apply_changes, plan_changes
+
+    def question(plan: "ConfigPlan") -> Question | None:
+        if not plan.losses:
+            return None
+        rows = [{"setting": it.name, "now": it.old, "then": it.new} for it in plan.losses]
+        table = Table(["setting", "now", "then"], rows)
+        return Question(table, f"This may delete records of {resource.name}. Continue?")
+
+    change = session.change(
+        lambda admin: plan_changes(admin, resource, changes, partitions),
+        question,
+        lambda admin, plan: apply_changes(admin, plan, validate_only=session.dry_run),
+        has_broker_dry_run=True,
+    )
+    return change.result
+
+
+def config_rows(
+    session: Session, outcome: "ConfigOutcome", changes: "ConfigChanges"
+) -> list[dict[str, Any]]:
+    """Return a row per changed setting."""
+    from kctl.admin.config_plan import explain_invalid
     from kctl.protocol.error_codes import ErrorCode
 
-    await _check_broker(admin, resource)
-    if not session.dry_run:
-        [current] = await admin.configs.describe([resource])
-        lost = [] if current.error else losses(current, changes)
-        if lost:
-            plan = [{"setting": it.name, "now": it.old, "then": it.new} for it in lost]
-            question = f"This may delete records of {resource.name}. Go on?"
-            if not session.confirm(Table(["setting", "now", "then"], plan), question):
-                return None
-    [result] = await admin.configs.alter({resource: changes}, validate_only=session.dry_run)
-    error: object = result.error
-    if result.error is not None and result.error.code == ErrorCode.INVALID_CONFIG:
-        error = explain(result.error, [name for name, _, _ in changes.operations()])
+    if outcome.configs is None:
+        return []
+    error: object = outcome.configs.error
+    if outcome.configs.error is not None and outcome.configs.error.code == ErrorCode.INVALID_CONFIG:
+        error = explain_invalid(
+            outcome.configs.error, [name for name, _, _ in changes.operations()]
+        )
     status = "would alter" if session.dry_run else "altered"
     return [
         row("setting", name, status, error, operation=what.name.lower(), value=value)
         for name, what, value in changes.operations()
     ]
-
-
-def explain(error: object, names: list[str]) -> str:
-    """The broker's words about a setting, with the name that was probably meant."""
-    from kctl.broker.broker_settings import BrokerSettings
-    from kctl.broker.topic_configs import TOPIC_CONFIGS
-
-    known = [*TOPIC_CONFIGS, *BrokerSettings.KEYS]
-    for name in names:
-        if name not in known and name in str(error) and (hint := did_you_mean(name, known)):
-            return f"{error} ({hint})"
-    return str(error)
 
 
 def _document(entry: "ConfigEntry") -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Where to connect and how: the options every remote command shares, made into one value.
+"""Resolves where and how to connect, from the options that all remote commands share.
 
-What the command line says wins over the environment, that over the profile, that over the file of
-`--command-config`, that over localhost:9092. Keys are those of Apache Kafka's clients.
+The command line takes precedence over the environment, the environment over the profile, the
+profile over the file of `--command-config`, and that file over localhost:9092. Keys are those of
+Apache Kafka's clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kctl.cli.profile.guard import ClusterGuard, take_guard
+from kctl.cli.profile.secrets import check_file_is_private, resolve_secrets
 from kctl.cli.text_files import read_text
 from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
@@ -18,58 +21,75 @@ DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "KCTL_PROFILE"
+EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """The words of the command line, not yet understood."""
+    """The connection options of a command line, unparsed."""
 
     bootstrap_server: str | None = None
     properties: Sequence[str] = ()
     profile: str | None = None
     command_config: str | None = None
     timeout: str | None = None
+    expect_cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectSettings:
-    """What they mean together."""
+    """Where and how to connect."""
 
     bootstrap_servers: list[tuple[str, int]]
     timeout_ms: int
-    # Apache's client settings, but for bootstrap.servers.
+    # Client settings of Apache Kafka, without bootstrap.servers.
     properties: dict[str, str] = field(default_factory=dict)
+    # What the profile and --expect-cluster allow.
+    guard: ClusterGuard = field(default_factory=ClusterGuard)
 
 
 def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectSettings:
-    """Read the profile and the properties file and put everything together.
+    """Return the settings that the options, the environment, the profile and the file result in.
 
-    UsageError for a file that is not there, a profile that is not in it, nonsense in either.
+    Raise UsageError for a missing or malformed file or profile, and for an invalid option.
     """
+    # A local import: it is needed for -X only.
+    from kctl.configs.client_configs import check_client_config
+
     properties: dict[str, str] = {}
     if options.command_config:
         properties.update(_read_properties(options.command_config))
-    profile = _read_profile(options.profile or environment.get(PROFILE_VARIABLE), environment)
+    name, profile = _read_profile(options.profile or environment.get(PROFILE_VARIABLE), environment)
+    guard = take_guard(profile, name, options.expect_cluster, environment.get(EXPECT_VARIABLE))
     properties.update(profile)
     if environment.get(BOOTSTRAP_VARIABLE):
         properties["bootstrap.servers"] = environment[BOOTSTRAP_VARIABLE]
     for pair in options.properties:
         key, value = parse_pair(pair, "-X")
+        check_client_config(key, "-X")
         properties[key] = value
     if options.bootstrap_server is not None:
-        # An empty one too, to be refused: `-b "$UNSET" topic delete` must not mean localhost.
+        # An empty value is kept and rejected: `-b "$UNSET" topic delete` must not use localhost.
         properties["bootstrap.servers"] = options.bootstrap_server
     servers = properties.pop("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
     timeout = options.timeout or properties.pop("timeout", None)
     properties.pop("timeout", None)
     timeout_ms = parse_duration_ms(timeout) if timeout else DEFAULT_TIMEOUT_MS
     if timeout_ms <= 0:
-        raise UsageError("--timeout must be more than nothing", hint="e.g. --timeout 10s")
-    return ConnectSettings(parse_servers(servers), timeout_ms, properties)
+        raise UsageError("--timeout must be greater than 0", hint="e.g. --timeout 10s")
+    return ConnectSettings(parse_servers(servers), timeout_ms, properties, guard)
+
+
+def unused_properties(options: ConnectOptions) -> list[str]:
+    """Return a line about each `-X` that has no effect."""
+    from kctl.configs.client_configs import without_effect
+
+    names = dict.fromkeys(parse_pair(pair, "-X")[0] for pair in options.properties)
+    return [text for name in names if (text := without_effect(name)) is not None]
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
-    """`key=value` of a repeated option."""
+    """Split `key=value`, a value of `option`; raise UsageError for anything else."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"{option} takes key=value, not {text!r}")
@@ -77,26 +97,26 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Several `key=value`; a later one wins."""
+    """Parse several `key=value`; the last value of a key is used."""
     return dict(parse_pair(text, option) for text in texts)
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
-    """Where profiles are kept: `$XDG_CONFIG_HOME/kctl/config.toml`, by default in ~/.config."""
+    """Return the path of the profiles, config.toml in `$XDG_CONFIG_HOME/kctl` or ~/.config/kctl."""
     base = environment.get("XDG_CONFIG_HOME")
     directory = Path(base) if base else Path(environment.get("HOME", "~")).expanduser() / ".config"
     return directory / "kctl" / "config.toml"
 
 
 def _read_properties(path: str) -> dict[str, str]:
-    # Only here: it brings the broker's whole table of settings.
-    from kctl.broker.config import parse_properties
+    # A local import: it loads the table of all broker configs.
+    from kctl.configs.broker_config import parse_properties
 
     return parse_properties(read_text(path))
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The file of profiles; UsageError if it cannot be understood."""
+    """Return the parsed file of profiles; raise UsageError if it cannot be read or parsed."""
     import tomllib
 
     try:
@@ -107,31 +127,36 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
 
 
-def _read_profile(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+def _read_profile(
+    name: str | None, environment: Mapping[str, str]
+) -> tuple[str | None, dict[str, str]]:
+    """Return the name of the profile in use and its settings; (None, {}) without a profile."""
     path = config_file(environment)
     document = read_config(path) if path.exists() else {}
     profiles = document.get("profiles", {})
     name = name or document.get("default_profile")
     if name is None:
-        return {}
+        return None, {}
     if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
         known = ", ".join(sorted(profiles)) if isinstance(profiles, dict) else ""
         raise UsageError(
             f"No profile {name} in {path}",
-            hint=f"there are: {known}" if known else f"add a table [profiles.{name}] to it",
+            hint=f"known profiles: {known}" if known else f"kctl profile add {name} -b HOST:PORT",
         )
-    return _flatten(profiles[name])
+    settings = flatten_profile(profiles[name])
+    check_file_is_private(path, settings)
+    return name, resolve_secrets(settings, environment)
 
 
-def _flatten(profile: Mapping[str, object]) -> dict[str, str]:
-    """A profile's keys as Kafka spells them: `bootstrap_servers` and nested tables too."""
+def flatten_profile(profile: Mapping[str, object]) -> dict[str, str]:
+    """Return a profile with Kafka's spelling of its keys: joins nested keys with dots."""
     flat: dict[str, str] = {}
     for given, value in profile.items():
         is_bootstrap = given in ("bootstrap_server", "bootstrap_servers", "bootstrap-server")
         key = "bootstrap.servers" if is_bootstrap else given
         if isinstance(value, dict):
             prefix = "" if key == "properties" else f"{key}."
-            flat.update({prefix + inner: text for inner, text in _flatten(value).items()})
+            flat.update({prefix + inner: text for inner, text in flatten_profile(value).items()})
         elif isinstance(value, list):
             flat[key] = ",".join(map(str, value))
         elif isinstance(value, bool):

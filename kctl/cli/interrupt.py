@@ -1,11 +1,12 @@
-"""Interrupt: a first Ctrl-C (or SIGTERM) asks a command to stop in good order, a second makes it.
+"""Interrupt: the first Ctrl-C or SIGTERM stops a command cleanly, the second one at once.
 
-The task is cancelled at its next await, so that its `finally` can still commit and leave a group.
+The first signal cancels the task at its next await, so that its `finally` blocks can still commit
+offsets and leave a group.
 """
 
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.runtime.future import CancelledError
 
@@ -13,31 +14,34 @@ if TYPE_CHECKING:
     from kctl.runtime.future import Task
     from kctl.runtime.real.loop import RealScheduler
 
+T = TypeVar("T")
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Takes signals for one task."""
+    """Handles the signals for one task."""
 
     def __init__(self, scheduler: "RealScheduler") -> None:
-        # 128 and the signal's number, once one came.
+        # 128 plus the number of the received signal; 0 without one.
         self.status = 0
         self._scheduler = scheduler
         self._task: Task[Any] | None = None
 
     def guard(self, task: "Task[Any]") -> None:
-        """From now on, signals cancel `task`."""
+        """Cancel `task` when a signal arrives."""
         self._task = task
         for number in _SIGNALS:
             self._scheduler.on_signal(number, lambda number=number: self._stop(number))
 
-    def run(self, work: Callable[[], object]) -> None:
-        """Run `work`; that it was interrupted is no error."""
+    def run(self, work: Callable[[], T]) -> T | None:
+        """Run `work` and return its result, or None if a signal cancelled it."""
         try:
-            work()
+            return work()
         except CancelledError:
             if not self.status:
                 raise
+            return None
 
     def _stop(self, number: int) -> None:
         if self.status:

@@ -1,6 +1,6 @@
-"""What commands about several items share: patterns, one row an item, near misses."""
+"""Helpers for commands on several items: one row per item, and the exit status of all."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.failures import DONE, FAILED
@@ -10,42 +10,16 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.cli.session import Session
 
-_GLOB = frozenset("*?[")
-
-
-def is_pattern(text: str) -> bool:
-    """Whether `text` is a glob; no topic's name can contain its characters."""
-    return not _GLOB.isdisjoint(text)
-
-
-def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Those of `names` that equal or match one of `patterns`; all if there are none."""
-    from fnmatch import fnmatchcase
-
-    return [
-        name
-        for name in names
-        if not patterns or any(name == p or fnmatchcase(name, p) for p in patterns)
-    ]
-
 
 def counted(number: int, noun: str) -> str:
-    """`1 topic`, `2 topics`."""
+    """Return the number with its noun: `1 topic`, `2 topics`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint if something like `name` is among `known`."""
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"did you mean {near[0]}?" if near else None
 
 
 def row(
     key: str, name: object, status: str, error: object = None, **more: object
 ) -> dict[str, Any]:
-    """One item's answer: `{key: name, ..., status, error}`."""
+    """Return the result of one item as a row: `{key: name, ..., status, error}`."""
     text = None if error is None else str(error)
     return {key: name, **more, "status": "failed" if text else status, "error": text}
 
@@ -57,26 +31,25 @@ def show_results(
     *,
     hidden: Sequence[str] = (),
 ) -> int:
-    """Print one row an item, without the `hidden` columns, and return the exit status: 1 if any
-    failed."""
-    broken = [item for item in rows if item["error"]]
+    """Print a row per item without the `hidden` columns; return the exit status."""
+    failed = [item for item in rows if item["error"]]
     shown = rows
     if session.output.format is OutputFormat.NAME:
-        # Names go to the next program: only of what was done.
+        # Names are the input of other programs: only those of successful items.
         shown = [item for item in rows if not item["error"]]
-        for item in broken:
+        for item in failed:
             session.output.say(f"error: {item[key]}: {item['error']}")
     if not rows and session.output.format is OutputFormat.TABLE:
         return DONE
     columns = [name for name in (rows[0] if rows else [key, "status"]) if name not in hidden]
-    if not broken and "error" in columns:
+    if not failed and "error" in columns:
         columns.remove("error")
     session.output.show(shown, columns, name=key)
-    return FAILED if broken else DONE
+    return FAILED if failed else DONE
 
 
 def positive(number: int | None, option: str) -> int | None:
-    """`number` if it is above zero or not given."""
+    """Return `number`; raise UsageError for `option` if it is below 1."""
     if number is not None and number < 1:
         raise UsageError(f"{option} must be at least 1, not {number}")
     return number

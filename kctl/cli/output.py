@@ -1,8 +1,8 @@
-"""Output: the only place that writes data to stdout; words and progress go to stderr.
+"""Output: the only module that writes data to stdout. Messages and progress go to stderr.
 
-Data is a list of documents (plain dicts with stable snake_case keys). JSON, YAML and ndjson show
-documents whole; table and csv show chosen columns of them; `name` shows one key a line. An empty
-result is a result: it prints an empty list, a lone header, or nothing.
+Data is a list of documents: plain dicts with stable snake_case keys. JSON, YAML and ndjson show
+whole documents, table and csv selected columns, `name` the value of one key per line. An empty
+result prints an empty list, a header without rows, or nothing.
 """
 
 import os
@@ -10,14 +10,20 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from shutil import get_terminal_size
 from typing import BinaryIO, TextIO
+
+from kctl.cli.pipes import write_message
+from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
+from kctl.cli.terminal_text import bytes_for_terminal, for_terminal
 
 Document = Mapping[str, object]
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class OutputFormat(StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     TABLE = "table"
     JSON = "json"
@@ -29,7 +35,7 @@ class OutputFormat(StrEnum):
 
 @dataclass(slots=True)
 class Table:
-    """Rows to show under one heading; cells are looked up in each row by the column's name."""
+    """Rows under one heading; a column's name is the key of its cells in each row."""
 
     columns: Sequence[str]
     rows: Sequence[Document]
@@ -37,22 +43,39 @@ class Table:
 
 
 class Output:
-    """One command's stdout and stderr."""
+    """The stdout and stderr of one command."""
 
     def __init__(
         self,
         output_format: OutputFormat = OutputFormat.TABLE,
         *,
         data: BinaryIO | None = None,
-        words: TextIO | None = None,
+        messages: TextIO | None = None,
         color: bool | None = None,
+        is_terminal: bool | None = None,
+        width: int | None = None,
     ) -> None:
+        """Print in `output_format`. `data` and `messages` take the place of stdout and stderr.
+
+        `color` and `is_terminal` are found out unless given: to a terminal, unsafe characters are
+        escaped. Tables wrap their cells to fit `width` columns: by default those of the terminal,
+        or any number if the stream that they go to is not one.
+        """
         self.format = output_format
+        if is_terminal is None:
+            is_terminal = data is None and sys.stdout.isatty()
+        self._is_terminal = is_terminal
         self._data = data if data is not None else sys.stdout.buffer
-        self._words = words if words is not None else sys.stderr
+        self._messages = messages if messages is not None else sys.stderr
         if color is None:
             color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._color = color
+        if width is None and data is None and is_terminal:
+            width = terminal_width()
+        self.width = width
+        self._plan_width = width
+        if width is None and messages is None and sys.stderr.isatty():
+            self._plan_width = terminal_width()
 
     def show(
         self,
@@ -62,8 +85,11 @@ class Output:
         name: str,
         tables: Sequence[Table] | None = None,
     ) -> None:
-        """Print `documents`; `tables` (all with the same columns) where their rows differ from
-        the documents, `name` is the key that names a document."""
+        """Print `documents` in the chosen format.
+
+        `name` is the key that names a document. Table and csv show `columns` of the documents, or
+        `tables`, which all have the same columns, if their rows are not the documents.
+        """
         if tables is None:
             tables = [Table(columns, documents)]
         if self.format is OutputFormat.JSON:
@@ -73,7 +99,7 @@ class Output:
         elif self.format is OutputFormat.YAML:
             self.write(_yaml(list(documents)))
         elif self.format is OutputFormat.NAME:
-            names = dict.fromkeys(_cell(document[name]) for document in documents)
+            names = dict.fromkeys(cell_text(document[name]) for document in documents)
             self.write("".join(f"{text}\n" for text in names))
         elif self.format is OutputFormat.CSV:
             self.write(_csv(tables))
@@ -81,7 +107,7 @@ class Output:
             self._show_tables(tables)
 
     def show_one(self, document: Document, tables: Sequence[Table], *, name: str) -> None:
-        """Print a single thing: an object, not a list, in JSON and YAML."""
+        """Print a single document, which JSON and YAML show as an object instead of a list."""
         if self.format is OutputFormat.JSON:
             self.write(_json(document, indent=2) + "\n")
         elif self.format is OutputFormat.YAML:
@@ -90,40 +116,61 @@ class Output:
             self.show([document], name=name, tables=tables)
 
     def write(self, data: str | bytes) -> None:
-        """Data as it is, at once."""
+        """Write `data` and flush; to a terminal, with unsafe characters escaped."""
         self.write_buffered(data)
         self.flush()
 
     def write_buffered(self, data: str | bytes | memoryview) -> None:
-        """Data as it is, when the buffer is full or at `flush`: for streams of records."""
+        """Write `data` to the buffer; a full buffer and `flush` pass it on."""
+        if self._is_terminal:
+            data = for_terminal(data) if isinstance(data, str) else bytes_for_terminal(data)
+        self._write_unescaped(data)
+
+    def write_styled(self, text: str) -> None:
+        """Write kctl's own text, which may contain styles, and flush."""
+        self._write_unescaped(text)
+        self.flush()
+
+    def clear_screen(self) -> None:
+        """Clear the terminal; write nothing if stdout is not one."""
+        if self._is_terminal:
+            self._write_unescaped(_CLEAR_SCREEN)
+
+    def _write_unescaped(self, data: str | bytes | memoryview) -> None:
         self._data.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Pass the buffer to the operating system."""
         self._data.flush()
 
-    def say(self, words: str) -> None:
-        """A line for the person, never for the next program."""
-        print(words, file=self._words, flush=True)
+    def say(self, message: str) -> None:
+        """Print `message` as a line on stderr; it is lost if stderr has no reader."""
+        write_message(self._messages, f"{message}\n")
 
     def plan(self, table: Table) -> None:
-        """What is about to happen, shown before the question."""
-        self.say("\n".join(table_lines(table)))
+        """Print on stderr what is about to be done."""
+        self.say("\n".join(table_lines(table.columns, table.rows, self._plan_width)))
 
     def _show_tables(self, tables: Iterable[Table]) -> None:
         blocks = []
         for table in tables:
-            lines = table_lines(table)
-            if self._color and lines:
-                lines[0] = f"{_BOLD}{lines[0]}{_PLAIN}"
-            if table.heading:
-                lines.insert(0, table.heading)
-            blocks.append("".join(f"{line}\n" for line in lines))
-        self.write("\n".join(blocks))
+            header, body = header_and_body(table.columns, table.rows, self.width)
+            if self._color:
+                header = [f"{_BOLD}{line}{_PLAIN}" for line in header]
+            heading = for_terminal(table.heading)
+            above = wrapped_text(heading, self.width) if heading else []
+            blocks.append("".join(f"{line}\n" for line in [*above, *header, *body]))
+        self._write_unescaped("\n".join(blocks))
+        self.flush()
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal; $COLUMNS overrides it."""
+    return get_terminal_size().columns
 
 
 class DocumentStream:
-    """Documents one at a time, in any format but a table, for what has no end."""
+    """Prints documents one at a time; ndjson takes the place of tables."""
 
     def __init__(self, output: Output, columns: Sequence[str], name: str) -> None:
         self._output = output
@@ -132,7 +179,7 @@ class DocumentStream:
         self._is_first = True
 
     def add(self, document: Document) -> None:
-        """Print one; it leaves with the next flush."""
+        """Write `document` to the buffer of the output."""
         kind = self._output.format
         if kind is OutputFormat.JSON:
             text = ("[\n" if self._is_first else ",\n") + _json(document)
@@ -141,62 +188,20 @@ class DocumentStream:
         elif kind is OutputFormat.CSV:
             text = _csv([Table(self._columns, [document])], with_header=self._is_first)
         elif kind is OutputFormat.NAME:
-            text = f"{_cell(document[self._name])}\n"
+            text = f"{cell_text(document[self._name])}\n"
         else:
             text = _json(document) + "\n"
         self._is_first = False
         self._output.write_buffered(text)
 
     def close(self) -> None:
-        """End a JSON list."""
+        """Complete the output: closes the list of JSON."""
         if self._output.format is OutputFormat.JSON:
             self._output.write("[]\n" if self._is_first else "\n]\n")
 
 
-def table_lines(table: Table) -> list[str]:
-    """Heading row and rows, aligned."""
-    if not table.columns:
-        return []
-    header = [column.upper().replace("_", "-") for column in table.columns]
-    raw = [[row.get(column) for column in table.columns] for row in table.rows]
-    cells = [[_cell(value) for value in row] for row in raw]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-    numeric = [
-        any(_is_number(row[i]) for row in raw)
-        and all(_is_number(row[i]) or row[i] is None for row in raw)
-        for i in range(len(header))
-    ]
-    return [_line(row, widths, numeric) for row in [header, *cells]]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    padded = (
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, numeric, strict=True)
-    )
-    return "  ".join(padded).rstrip()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _cell(value: object) -> str:
-    """One value as a person reads it: lists with commas, nothing as a dash."""
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return ",".join(f"{key}={_cell(item)}" for key, item in value.items()) or "-"
-    if isinstance(value, list | tuple):
-        return ",".join(_cell(item) for item in value) or "-"
-    # A control character in a name must not move the cursor of who reads the table.
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
-
-
 def _csv_cell(value: object) -> str:
-    return "" if value is None else str(value) if isinstance(value, str) else _cell(value)
+    return "" if value is None else str(value) if isinstance(value, str) else cell_text(value)
 
 
 def _json(value: object, indent: int | None = None) -> str:
@@ -212,7 +217,7 @@ def _yaml(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Only dicts and lists below: what a YAML writer knows."""
+    """Convert nested mappings and sequences to dicts and lists, the types that PyYAML accepts."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,33 +1,42 @@
-"""The grammar of positions and ranges in a partition: `START`, `START..END`, `..END`, `START..`.
+"""Parses positions and ranges in a partition: `START`, `START..END`, `..END`, `START..`.
 
 A position is an offset `N`, the last N records `-N`, a time `@2026-01-31T08:00` or `@-1h`, or
-`earliest` or `latest` (also `beginning` and `end`). The end of a range is exclusive.
+`earliest` or `latest` (also `beginning` and `end`). Brokers of Kafka 3.0 and later also find
+`max-timestamp`, those with tiered storage `earliest-local` and `latest-tiered`. The end of a range
+is exclusive.
 """
 
 import re
 
-from kctl.admin.offsets import Position, PositionKind
-from kctl.cli.units import parse_instant_ms
+from kctl.cli.units import option_instant_ms
 from kctl.errors import UsageError
+from kctl.model import Position, PositionKind
 
-_WORDS = {
+_NAMED_POSITIONS = {
     "earliest": PositionKind.EARLIEST,
     "beginning": PositionKind.EARLIEST,
     "latest": PositionKind.LATEST,
     "end": PositionKind.LATEST,
+    "max-timestamp": PositionKind.MAX_TIMESTAMP,
+    "earliest-local": PositionKind.EARLIEST_LOCAL,
+    "latest-tiered": PositionKind.LATEST_TIERED,
 }
+# Offsets are 64-bit.
+OFFSET_MAX = (1 << 63) - 1
 _HINT = "e.g. 42, -10, @2026-01-31, @-1h, earliest, latest, 100..200, @-1h..@-30m"
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """One position; UsageError if it is none."""
+    """Parse a position; raise UsageError if it is invalid."""
     cleaned = text.strip()
-    if cleaned in _WORDS:
-        return Position(_WORDS[cleaned])
+    if cleaned in _NAMED_POSITIONS:
+        return Position(_NAMED_POSITIONS[cleaned])
     if cleaned.startswith("@"):
-        return Position(PositionKind.TIME, parse_instant_ms(cleaned[1:], now_ms))
+        return Position(PositionKind.TIME, option_instant_ms(cleaned[1:], now_ms))
     if re.fullmatch(r"-?\d+", cleaned):
         number = int(cleaned)
+        if abs(number) > OFFSET_MAX:
+            raise UsageError(f"Not an offset: {text}", hint=f"offsets are at most {OFFSET_MAX}")
         if cleaned.startswith("-"):
             return Position(PositionKind.TAIL, -number)
         return Position(PositionKind.OFFSET, number)
@@ -35,9 +44,35 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def parse_range(text: str, now_ms: int) -> tuple[Position, Position | None]:
-    """Start and end; no end (None) means: go on for ever. `..END` starts at the earliest."""
+    """Parse a range to start and end, None if absent. `..END` starts at the earliest offset."""
     start, dots, end = text.partition("..")
     if not dots:
         return parse_position(text, now_ms), None
     first = parse_position(start, now_ms) if start.strip() else Position(PositionKind.EARLIEST)
-    return first, parse_position(end, now_ms) if end.strip() else None
+    last = parse_position(end, now_ms) if end.strip() else None
+    if last is not None and _is_before(last, first):
+        raise UsageError(f"The range {text} ends before it starts", hint=_HINT)
+    return first, last
+
+
+def check_offline(bounds: tuple[Position, Position | None]) -> None:
+    """Raise UsageError if a bound of a range is a position that only a broker can find."""
+    names = {kind: name for name, kind in _NAMED_POSITIONS.items()}
+    for position in bounds:
+        if position is not None and position.kind.needs_broker:
+            raise UsageError(
+                f"Only a broker can find {names[position.kind]}", hint="give an offset or a time"
+            )
+
+
+def _is_before(end: Position, start: Position) -> bool:
+    """Return whether `end` is before `start` in every partition."""
+    if end.kind is PositionKind.EARLIEST:
+        return start.kind is not PositionKind.EARLIEST
+    if start.kind is PositionKind.LATEST:
+        return end.kind is not PositionKind.LATEST
+    if end.kind is not start.kind or end.kind.needs_broker:
+        return False
+    if end.kind is PositionKind.TAIL:
+        return end.value > start.value
+    return end.value < start.value

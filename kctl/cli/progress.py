@@ -1,22 +1,23 @@
-"""A bar on the terminal that says how far a long job is; nothing where nobody looks."""
+"""Draws the progress of a long job on the terminal; draws nothing if stderr is no terminal."""
 
 import sys
 
+from kctl.cli.pipes import write_message
 from kctl.runtime.real.clock import RealClock
 
 _WIDTH = 30
 _MIB = 1024 * 1024
-# Before that nobody knows.
+# The rate is unknown before this time.
 _PACE_SECONDS_MIN = 1
 
 
 class ProgressBar:
-    """Drawn on stderr while it is a terminal, with rate and time left; `close` wipes it away."""
+    """A progress bar on stderr with rate and remaining time; `close` erases it."""
 
     def __init__(
         self, total_bytes: int, *, is_shown: bool | None = None, unit: str | None = None
     ) -> None:
-        """With `unit` it counts those, and not bytes."""
+        """Start a bar of `total_bytes`, or of as many `unit` if that is given."""
         self._unit = unit
         self._total = max(1, total_bytes)
         self._is_shown = sys.stderr.isatty() if is_shown is None else is_shown
@@ -25,21 +26,20 @@ class ProgressBar:
         self._begun_ms = self._clock.monotonic_ms()
 
     def resize(self, total_bytes: int) -> None:
-        """There is more to do than was known, or less."""
+        """Change the total."""
         self._total = max(1, total_bytes)
 
-    def update(self, done_bytes: int, words: str = "") -> None:
-        """So much is done; `words` follow, or how fast it goes."""
+    def update(self, done_bytes: int, note: str = "") -> None:
+        """Draw the progress, followed by `note` or by the rate and the remaining time."""
         share = min(1.0, done_bytes / self._total)
         full = round(share * _WIDTH)
         unit, each = (self._unit, 1) if self._unit else ("MiB", _MIB)
         text = (
             f"{'█' * full}{'·' * (_WIDTH - full)} {share:4.0%}  {done_bytes / each:,.0f} of "
-            f"{self._total / each:,.0f} {unit}{words or self._pace(done_bytes, unit, each)}"
+            f"{self._total / each:,.0f} {unit}{note or self._pace(done_bytes, unit, each)}"
         ).ljust(len(self._drawn))
         if self._is_shown and text != self._drawn:
-            sys.stderr.write(f"\r{text}")
-            sys.stderr.flush()
+            write_message(sys.stderr, f"\r{text}")
             self._drawn = text
 
     def _pace(self, done: int, unit: str, each: int) -> str:
@@ -50,8 +50,7 @@ class ProgressBar:
         return f", {done / seconds / each:,.0f} {unit}/s, {left // 60}:{left % 60:02} left"
 
     def close(self) -> None:
-        """The terminal's line is free again."""
+        """Erase the bar."""
         if self._drawn:
-            sys.stderr.write(f"\r{' ' * len(self._drawn)}\r")
-            sys.stderr.flush()
+            write_message(sys.stderr, f"\r{' ' * len(self._drawn)}\r")
             self._drawn = ""

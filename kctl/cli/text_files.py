@@ -1,4 +1,4 @@
-"""Text files that a user names."""
+"""Reads text files that the command line names."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from kctl.errors import UsageError
 
 
 def read_text(path: str) -> str:
-    """The file's text; UsageError if it cannot be read."""
+    """Return the text of a file; raise UsageError if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

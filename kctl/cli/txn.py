@@ -1,21 +1,26 @@
-"""kctl txn: list, describe, hanging, abort."""
+"""kctl txn: lists, describes and aborts transactions, and finds hanging ones."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kctl.cli.command import DANGEROUS, READS, remote_command
+from kctl.cli.declaration.command import (
+    DANGEROUS,
+    INT32_NUMBER,
+    NUMBER,
+    READS,
+    remote_command,
+)
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import did_you_mean, is_pattern, matching, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
-from kctl.cli.session import Session
-from kctl.errors import KctlError, UsageError
+from kctl.cli.session import Question, Session
+from kctl.cli.units import format_instant
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.transaction_abort import AbortPlan
     from kctl.admin.transactions import OpenTransaction, TransactionDescription
-    from kctl.model import TopicPartition
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -27,7 +32,9 @@ _OPEN_COLUMNS = (
     "topic", "partition", "producer_id", "producer_epoch", "first_offset", "started",
 )  # fmt: skip
 
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only in it.")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="Only in this topic.")
+]
 
 
 @remote_command(app, "list", READS)
@@ -38,18 +45,20 @@ def list_transactions(
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only those in it: Ongoing, Empty, ..."),
+        typer.Option("--state", metavar="STATE", help="Only in this state: Ongoing, Empty, ..."),
     ] = None,
 ) -> int:
-    """List transactional ids and where their transactions stand.
+    """List transactional ids and the states of their transactions.
 
-    Kafka 2.7 has no request for it: the coordinators' topic, __transaction_state, is read.
+    Kafka 2.7 has no request for this: the command reads the topic __transaction_state.
 
     \b
     Examples:
       kctl txn list
       kctl txn list 'import-*' --state Ongoing
     """
+    from kctl.admin.selection import matching
+
     found = session.run(lambda admin: admin.transactions.list_transactions())
     wanted = set(matching([it.transactional_id for it in found], patterns or []))
     states = {name.lower() for name in state or ()}
@@ -67,13 +76,15 @@ def describe(
     session: Session,
     names: Annotated[list[str], typer.Argument(metavar="ID", help="Transactional ids or globs.")],
 ) -> int:
-    """Show transactions with the partitions that they write to.
+    """Show transactions and the partitions that they write to.
 
     \b
     Examples:
       kctl txn describe nightly-import
       kctl txn describe 'copier-*' -o json
     """
+    from kctl.admin.selection import did_you_mean, is_pattern, matching
+
     found = session.run(lambda admin: admin.transactions.list_transactions())
     known = [it.transactional_id for it in found]
     missing = [name for name in names if not is_pattern(name) and name not in known]
@@ -91,10 +102,10 @@ def describe(
 
 @remote_command(app, "hanging", READS)
 def hanging(session: Session, topic: TopicOption = None) -> int:
-    """Find transactions that are open in a partition while no coordinator knows of them.
+    """Find transactions that are open in a partition but unknown to their coordinator.
 
-    Nobody is going to end them, and readers of committed data wait for ever. All partitions whose
-    last stable offset is behind their end are read from there on.
+    Such a transaction never ends, and consumers with read_committed cannot read past it. The
+    command reads every partition whose last stable offset is before its end from that offset.
 
     \b
     Examples:
@@ -102,11 +113,10 @@ def hanging(session: Session, topic: TopicOption = None) -> int:
       kctl txn hanging --topic orders -o ndjson
     """
 
-    async def work(admin: "AdminClient") -> "list[OpenTransaction]":
-        found = await admin.transactions.open_transactions(await _partitions(admin, topic))
-        return [it for it in found if it.transactional_id is None]
+    from kctl.admin.transaction_abort import hanging_transactions
 
-    documents = [_open_document(it) for it in session.run(work)]
+    found = session.run(lambda admin: hanging_transactions(admin, topic))
+    documents = [_open_document(it) for it in found]
     session.output.show(documents, _OPEN_COLUMNS, name="partition")
     return DONE
 
@@ -119,19 +129,26 @@ def abort(
     ] = None,
     topic: TopicOption = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", help="With --topic.")
+        int | None,
+        typer.Option("--partition", "-p", metavar="N", help="The partition of --topic."),
+        INT32_NUMBER,
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="N", help="Only that producer's.")
+        int | None,
+        typer.Option("--producer-id", metavar="N", help="Only transactions of this producer."),
+        NUMBER,
     ] = None,
     coordinator_epoch: Annotated[
-        int, typer.Option("--coordinator-epoch", metavar="N", help="Of the markers written.")
+        int,
+        typer.Option("--coordinator-epoch", metavar="N", help="Epoch in the markers."),
+        INT32_NUMBER,
     ] = 0,
 ) -> int:
-    """Abort the open transactions of transactional ids, or what hangs in a partition.
+    """Abort the open transactions of transactional ids, or hanging ones in a partition.
 
-    A producer with such an id is fenced: it can write nothing more. What hangs has no id; --topic
-    and --partition tell where it is (`kctl txn hanging`), and the missing marker is written there.
+    The current producer of a transactional id is fenced: its further writes fail. A hanging
+    transaction has no id: --topic and --partition select it (see `kctl txn hanging`), and the
+    command writes the missing marker to the partition.
 
     \b
     Examples:
@@ -139,103 +156,64 @@ def abort(
       kctl txn abort --topic orders --partition 0 --producer-id 4001 --yes
     """
     if bool(names) == (topic is not None):
-        raise UsageError("Say what to abort: transactional ids, or --topic and --partition")
+        raise UsageError("Give either transactional ids, or --topic and --partition")
     if topic is None:
         if partition is not None or producer_id is not None:
-            raise UsageError("--partition and --producer-id go with --topic")
+            raise UsageError("--partition and --producer-id need --topic")
         return _abort_ids(session, list(dict.fromkeys(names or [])))
     if partition is None:
-        raise UsageError("--topic needs --partition", hint="kctl txn hanging shows where")
+        raise UsageError("--topic needs --partition", hint="kctl txn hanging lists partitions")
     return _abort_hanging(session, topic, partition, producer_id, coordinator_epoch)
 
 
 def _abort_ids(session: Session, names: list[str]) -> int:
-    async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
-        known = {it.transactional_id: it for it in await admin.transactions.list_transactions()}
-        rows = []
-        present = []
-        for name in names:
-            if name in known:
-                present.append(known[name])
-            else:
-                # Asking for it would make it.
-                rows.append(row("transactional_id", name, "", "no such transactional id"))
-        plan = Table(_COLUMNS, [_document(it) for it in present])
-        if session.dry_run:
-            return rows + [
-                row("transactional_id", it.transactional_id, "would abort") for it in present
-            ]
-        if present and not session.confirm(plan, "Abort what is open, and fence the producers?"):
-            return None
-        for it in present:
-            error = None
-            try:
-                await admin.transactions.fence(it.transactional_id)
-            except KctlError as failure:
-                error = failure
-            status = "aborted" if it.is_open else "fenced"
-            rows.append(row("transactional_id", it.transactional_id, status, error))
-        return rows
+    from kctl.admin.transaction_abort import abort as abort_planned
+    from kctl.admin.transaction_abort import plan_abort
 
-    rows = session.run(work)
-    return DONE if rows is None else show_results(session, rows, "transactional_id")
+    def question(plan: "AbortPlan") -> Question | None:
+        if not plan.transactions:
+            return None
+        table = Table(_COLUMNS, [_document(it) for it in plan.transactions])
+        return Question(table, "Abort open transactions and fence the producers?")
+
+    change = session.change(lambda admin: plan_abort(admin, names), question, abort_planned)
+    if change.is_declined:
+        return DONE
+    rows = [_id_row(name, "", "no such transactional id") for name in change.plan.missing]
+    if change.result is None:
+        rows += [_id_row(it.transactional_id, "would abort") for it in change.plan.transactions]
+    for it in change.result or ():
+        status = "aborted" if it.transaction.is_open else "fenced"
+        rows.append(_id_row(it.transaction.transactional_id, status, it.error))
+    return show_results(session, rows, "transactional_id")
 
 
 def _abort_hanging(
     session: Session, topic: str, number: int, producer_id: int | None, coordinator_epoch: int
 ) -> int:
-    async def work(admin: "AdminClient") -> list[dict[str, Any]] | None:
-        partitions = [it for it in await _partitions(admin, topic) if it.partition == number]
-        if not partitions:
-            raise KctlError(f"{topic} has no partition {number}")
-        found = [
-            it
-            for it in await admin.transactions.open_transactions(partitions)
-            if producer_id in (None, it.producer_id)
-        ]
-        _refuse_known(found)
-        if not found:
-            session.output.say(f"note: nothing hangs in {topic}-{number}")
-        plan = Table(_OPEN_COLUMNS, [_open_document(it) for it in found])
-        if session.dry_run:
-            return [_open_row(it, "would abort") for it in found]
-        if found and not session.confirm(plan, "Write abort markers?"):
-            return None
-        rows = []
-        for it in found:
-            error = None
-            try:
-                await admin.transactions.abort_hanging(it, coordinator_epoch)
-            except KctlError as failure:
-                error = failure
-            rows.append(_open_row(it, "aborted", error))
-        return rows
-
-    rows = session.run(work)
-    return DONE if rows is None else show_results(session, rows, "partition")
-
-
-def _refuse_known(found: "Sequence[OpenTransaction]") -> None:
-    for it in found:
-        if it.transactional_id is not None:
-            raise KctlError(
-                f"The transaction of producer {it.producer_id} in {it.partition} does not hang: "
-                f"it belongs to transactional id {it.transactional_id}",
-                hint=f"kctl txn abort {it.transactional_id}, or name another --producer-id",
-            )
-
-
-async def _partitions(admin: "AdminClient", topic: str | None) -> "list[TopicPartition]":
+    from kctl.admin.transaction_abort import abort_hanging, plan_abort_hanging
     from kctl.model import TopicPartition
 
-    names = [topic] if topic is not None else [it.name for it in await admin.topics.list_topics()]
-    partitions = []
-    for described in await admin.topics.describe(names):
-        if described.error is not None:
-            known = [it.name for it in await admin.topics.list_topics()]
-            raise KctlError(f"No topic {described.name}", hint=did_you_mean(described.name, known))
-        partitions += [TopicPartition(described.name, it.partition) for it in described.partitions]
-    return partitions
+    def question(found: "list[OpenTransaction]") -> Question | None:
+        if not found:
+            return None
+        table = Table(_OPEN_COLUMNS, [_open_document(it) for it in found])
+        return Question(table, "Write abort markers?")
+
+    partition = TopicPartition(topic, number)
+    change = session.change(
+        lambda admin: plan_abort_hanging(admin, partition, producer_id),
+        question,
+        lambda admin, found: abort_hanging(admin, found, coordinator_epoch),
+    )
+    if change.is_declined:
+        return DONE
+    if not change.plan:
+        session.output.say(f"note: no hanging transaction in {partition}")
+    rows = [_open_row(it.transaction, "aborted", it.error) for it in change.result or ()]
+    if change.result is None:
+        rows = [_open_row(it, "would abort") for it in change.plan]
+    return show_results(session, rows, "partition")
 
 
 def _document(it: "TransactionDescription") -> dict[str, Any]:
@@ -276,11 +254,13 @@ def _open_document(it: "OpenTransaction") -> dict[str, Any]:
     }
 
 
+def _id_row(name: str, status: str, error: object = None) -> dict[str, Any]:
+    return row("transactional_id", name, status, error)
+
+
 def _open_row(it: "OpenTransaction", status: str, error: object = None) -> dict[str, Any]:
     return row("partition", it.partition, status, error, producer_id=it.producer_id)
 
 
 def _time(wall_ms: int) -> str:
-    from kctl.cli.units import format_instant
-
     return format_instant(wall_ms)

@@ -1,8 +1,10 @@
-"""Durations, instants and sizes as people type and read them."""
+"""Parses and formats durations, instants and sizes."""
 
 import re
+import sys
 from datetime import UTC, datetime
 
+from kctl.cli.pipes import write_message
 from kctl.errors import UsageError
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -11,14 +13,14 @@ _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
     r"(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
 )
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?(?:/s)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)(\.\d+)?\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
 _SIZE_UNITS = ("", "k", "m", "g", "t")
 # Bare digits of at least this length are milliseconds since the epoch, not a year.
 _EPOCH_DIGITS_MIN = 9
 
 
 def parse_duration_ms(text: str) -> int:
-    """`500ms`, `10s`, `1h30m`, `2d`, ISO 8601's `PT1H30M`; a bare number is seconds."""
+    """Parse `500ms`, `10s`, `1h30m`, `2d`, ISO 8601's `PT1H30M`; a bare number is in seconds."""
     cleaned = text.strip()
     if re.fullmatch(r"\d+(?:\.\d+)?", cleaned):
         return round(float(cleaned) * 1000)
@@ -38,8 +40,11 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_instant_ms(text: str, now_ms: int) -> int:
-    """`2026-01-31`, `2026-01-31T08:00:00[.123][Z|+02:00]`, `-1h` (ago), `now`, or milliseconds
-    since the epoch. Without a zone it is UTC, as for Kafka's own tools."""
+    """Parse an instant to ms since the epoch; raise UsageError if it is invalid.
+
+    The forms are `2026-01-31`, `2026-01-31T08:00:00[.123][Z|+02:00]`, `-1h` (ago), `now`, and
+    milliseconds since the epoch. Without a zone it is in UTC, as in Apache Kafka's tools.
+    """
     cleaned = text.strip()
     if cleaned == "now":
         return now_ms
@@ -58,8 +63,30 @@ def parse_instant_ms(text: str, now_ms: int) -> int:
     return round(instant.timestamp() * 1000)
 
 
+def option_instant_ms(text: str, now_ms: int) -> int:
+    """Parse an instant that a user typed, as `parse_instant_ms`.
+
+    On a terminal, state how a time without a zone is understood.
+    """
+    instant_ms = parse_instant_ms(text, now_ms)
+    if _has_no_zone(text) and sys.stderr.isatty():
+        note = f"{text} has no zone: it is taken as UTC, {format_instant(instant_ms)}"
+        write_message(sys.stderr, f"note: {note}\n")
+    return instant_ms
+
+
+def _has_no_zone(text: str) -> bool:
+    cleaned = text.strip()
+    if cleaned.isdigit() and len(cleaned) >= _EPOCH_DIGITS_MIN:
+        return False
+    try:
+        return datetime.fromisoformat(cleaned).tzinfo is None
+    except ValueError:  # now, -1h
+        return False
+
+
 def format_instant(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds; for a timestamp beyond the calendar, the number."""
+    """Format as ISO 8601 in UTC with milliseconds; beyond the year 9999, as the number."""
     try:
         instant = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -67,18 +94,26 @@ def format_instant(timestamp_ms: int) -> str:
     return instant.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
 
 
-def parse_bytes(text: str) -> int:
-    """`1500`, `50MB`, `1.5GiB`; a rate may end in `/s`."""
+def parse_size(text: str) -> int:
+    """Parse a number of bytes: `1500`, `100k`, `50MB`, `1.5GiB`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"Not a number of bytes: {text}", hint="e.g. 1048576, 50MB, 1.5GiB")
-    number, unit, is_binary = found.groups()
-    base = 1024 if is_binary else 1000
-    return round(float(number) * float(base ** _SIZE_UNITS.index(unit.lower())))
+        raise UsageError(f"Not a size: {text}", hint="e.g. 1048576, 50MB, 1.5GiB")
+    whole, fraction, unit, is_binary = found.groups("")
+    scale: int = (1024 if is_binary else 1000) ** _SIZE_UNITS.index(unit.lower())
+    return int(whole) * scale + (round(float(fraction) * scale) if fraction else 0)
+
+
+def parse_rate(text: str) -> int:
+    """Parse a rate in bytes/s, `50MB` or `50MB/s`; raise UsageError for 0, which never ends."""
+    rate = parse_size(re.sub("/s$", "", text.strip(), flags=re.IGNORECASE))
+    if rate < 1:
+        raise UsageError(f"A rate of {text} copies nothing", hint="e.g. 50MB; omit it for no limit")
+    return rate
 
 
 def format_bytes(count: int) -> str:
-    """`1.5 GiB`: three digits at most but for bytes."""
+    """Format as `1.5 GiB`, with three significant digits."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -88,7 +123,7 @@ def format_bytes(count: int) -> str:
 
 
 def format_duration(duration_ms: int) -> str:
-    """`800ms`, `12s`, `3m20s`, `2h05m`, `3d04h`."""
+    """Format as `800ms`, `12s`, `3m20s`, `2h05m` or `3d04h`."""
     seconds = duration_ms // 1000
     if seconds < 1:
         return f"{duration_ms}ms"

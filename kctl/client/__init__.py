@@ -1,1 +1,1 @@
-"""A small Kafka client: what admin commands and brokers use to talk to brokers."""
+"""A Kafka client: connections, routing, producer, consumer, group member, offsets."""

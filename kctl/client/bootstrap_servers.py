@@ -1,4 +1,4 @@
-"""The addresses of brokers as Apache Kafka's clients take them: `host:port,host:port`."""
+"""Parses the addresses of brokers in the form of Apache Kafka's clients: `host:port,host:port`."""
 
 from kctl.errors import UsageError
 
@@ -7,7 +7,8 @@ _PORTS = range(1, 65536)
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """`host[:port],...`; the port is 9092 if not given. IPv6 addresses in brackets."""
+    """Return (host, port) of each item of `host[:port],...`. The default port is 9092; IPv6
+    addresses are in brackets."""
     servers = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         address = item.split("://", 1)[-1]

@@ -1,14 +1,18 @@
-"""BrokerChannel: one connection to one broker; handshake, pipelining, time limits.
+"""BrokerChannel: one connection to one broker, with handshake, pipelining and time limits.
 
-States: CONNECTING (the socket, then ApiVersions) -> READY -> CLOSED, or CONNECTING -> CLOSED.
-Requests are sent in the order of `send` and answered in that order (`protocol.connection` sees
-to it). An answer that is late closes the channel, as nothing behind it could be read: what was
-under way fails with UnreachableError, and whether the broker did it is not known.
+States: CONNECTING (the socket, then ApiVersions, then SASL) -> READY -> CLOSED, or CONNECTING ->
+CLOSED; READY -> REAUTHENTICATING -> READY where sessions end (KIP-368). The
+broker answers requests in the order in which they were sent (`protocol.connection` checks it). A
+response that is late closes the channel, as later responses cannot overtake it: requests in flight
+fail with UnreachableError, and it is unknown whether the broker carried them out.
 
-Versions are negotiated with the broker's ApiVersions (KIP-35): v3 first, and where the broker is
-too old for that (it says UNSUPPORTED_VERSION in v0's form) again with a version it has.
+Versions are negotiated with ApiVersions (KIP-35): first with v3, and if the broker does not support
+it (it answers UNSUPPORTED_VERSION in the form of v0), again with a version that it supports.
 
-Kafka 2.7: org.apache.kafka.clients.NetworkClient, ApiVersions; KIP-35, KIP-511
+Re-authentication begins after 85 to 95 % of the session's lifetime: requests wait until those in
+flight are answered and the client is authenticated again.
+
+Kafka 2.7: org.apache.kafka.clients.NetworkClient, ApiVersions; KIP-35, KIP-368, KIP-511
 """
 
 from collections import deque
@@ -18,8 +22,11 @@ from enum import Enum
 from typing import Any
 
 from kctl import __version__
+from kctl.client.foreign_protocols import foreign_protocol, hint_for
+from kctl.client.read_only import check_reads_only
+from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
-from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.connection import ClientConnection
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -31,39 +38,58 @@ from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 
 DEFAULT_TIMEOUT_MS = 30_000
-# Answers may be as big as a fetch asks for, and then some.
+# A response is about as big as the fetch that asks for it.
 RESPONSE_BYTES_MAX = 1 << 30
+# Until the channel is ready: responses to ApiVersions and SASL (CVE-2026-10142). The first bytes of
+# another protocol look like a larger size.
+NEGOTIATION_BYTES_MAX = 1 << 20
+# When a session is renewed, in percent of its lifetime.
+REAUTHENTICATE_FROM_PERCENT = 85
+REAUTHENTICATE_RANGE_PERCENT = 11
 IN_FLIGHT_MAX = 1_000
 SOFTWARE_NAME = "kctl"
 
 
 class ChannelState(Enum):
-    """How far a channel is in its life."""
+    """The states of a channel."""
 
     CONNECTING = "connecting"
     READY = "ready"
+    REAUTHENTICATING = "reauthenticating"
     CLOSED = "closed"
 
 
 NEXT_STATES = {
     ChannelState.CONNECTING: {ChannelState.READY, ChannelState.CLOSED},
-    ChannelState.READY: {ChannelState.CLOSED},
+    ChannelState.READY: {ChannelState.REAUTHENTICATING, ChannelState.CLOSED},
+    ChannelState.REAUTHENTICATING: {ChannelState.READY, ChannelState.CLOSED},
     ChannelState.CLOSED: set[ChannelState](),
 }
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
-    api: ApiKey
+    api: Api
     future: Future[Any]
     # Monotonic milliseconds.
     deadline_ms: int
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A request that waits for re-authentication."""
+
+    message: Message
+    api: Api
+    version: int
+    deadline_ms: int
+    future: Future[Any]
+
+
 class BrokerChannel:
-    """A connection to the broker at `host:port`; `connect` first."""
+    """A connection to the broker at `host:port`; call `connect` first."""
 
     def __init__(
         self,
@@ -74,13 +100,23 @@ class BrokerChannel:
         client_id: str = "kctl",
         request_timeout_ms: int = DEFAULT_TIMEOUT_MS,
         in_flight_max: int = IN_FLIGHT_MAX,
+        security: ClientSecurity = NO_SECURITY,
+        reads_only: bool = False,
     ) -> None:
         self.host = host
         self.port = port
         self.state = ChannelState.CONNECTING
         self._runtime = runtime
-        self._connection = ClientConnection(client_id, frame_bytes_max=RESPONSE_BYTES_MAX)
-        # Where the next bytes of answers go (Receiver).
+        self._connection = ClientConnection(client_id, frame_bytes_max=NEGOTIATION_BYTES_MAX)
+        self._security = security
+        # Whether requests that could change something are refused.
+        self._reads_only = reads_only
+        self._login_timer: Timer | None = None
+        self._is_logging_in = False
+        self._waiting: list[_Waiting] = []
+        # Whether a request has been answered since the channel became ready.
+        self._has_been_answered = False
+        # Where the next bytes of responses go (Receiver).
         self.get_buffer = self._connection.get_buffer
         self._request_timeout_ms = request_timeout_ms
         self._in_flight_max = in_flight_max
@@ -89,65 +125,82 @@ class BrokerChannel:
         # In the order sent.
         self._pending: deque[_Pending] = deque()
         self._timer: Timer | None = None
-        # When it rings, in monotonic milliseconds.
+        # When the timer fires, in monotonic milliseconds.
         self._timer_ms = 0
         self._closing_error: KctlError | None = None
         self._on_closed: Callable[[BrokerChannel], object] | None = None
 
     @property
     def name(self) -> str:
-        """`host:port`, for messages."""
+        """Return `host:port`, for messages."""
         return f"{self.host}:{self.port}"
 
     @property
+    def is_usable(self) -> bool:
+        """Return whether requests are accepted, if only to wait for a re-authentication."""
+        return self.state is ChannelState.READY or self.state is ChannelState.REAUTHENTICATING
+
+    @property
     def in_flight(self) -> int:
-        """Requests that wait for their answers."""
+        """Return the number of requests that wait for their responses."""
         return len(self._pending)
 
     async def connect(self, timeout_ms: int | None = None) -> None:
-        """Open the connection and learn the broker's versions; UnreachableError."""
+        """Open the connection and negotiate versions; raise UnreachableError."""
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._runtime.clock.monotonic_ms() + limit_ms
         try:
-            await self._runtime.network.connect(self.host, self.port, self._attach, limit_ms)
+            await self._runtime.network.connect(
+                self.host, self.port, self._attach, limit_ms, tls=self._security.tls
+            )
             await self._negotiate(deadline_ms)
+            lifetime_ms = 0
+            if self._security.login is not None:
+                lifetime_ms = await self._log_in(deadline_ms)
             if self._closing_error is not None:
-                # Lost right behind the last answer, before it was this coroutine's turn.
+                # The connection was lost after ApiVersions, before this coroutine ran again.
                 raise self._closing_error
         except KctlError as error:
             self._close(error)
             raise
-        self._move_to(ChannelState.READY)
+        self._become_ready(lifetime_ms)
 
     async def send(
         self, message: Message, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The answer to `message`; UnreachableError or TimedOutError if none comes."""
+        """Send `message` and return the response; raise UnreachableError or TimedOutError."""
         return await self.request(message, version, timeout_ms)
 
     def request(
         self, message: Message, version: int | None = None, timeout_ms: int | None = None
     ) -> Future[Any]:
-        """Send `message` now; its answer through the Future. A Produce with acks 0 has none:
-        its Future is done at once, with None."""
+        """Send `message` now and return a Future of its response. A Produce request with acks=0 has
+        no response: its Future is done at once, with None."""
         api = _api_of(message)
-        if self.state is not ChannelState.READY:
+        if self._reads_only:
+            check_reads_only(message)
+        if not self.is_usable:
             return self._failed()
         if version is None:
             version = self.version_of(api)
-        if len(self._pending) >= self._in_flight_max:
-            raise UsageError(f"{self._in_flight_max} requests to {self.name} are under way")
+        if len(self._pending) + len(self._waiting) >= self._in_flight_max:
+            raise UsageError(f"{self._in_flight_max} requests to {self.name} are in flight")
         deadline_ms = self._runtime.clock.monotonic_ms() + (
             self._request_timeout_ms if timeout_ms is None else timeout_ms
         )
+        if self.state is ChannelState.REAUTHENTICATING:
+            future: Future[Any] = self._runtime.scheduler.future()
+            self._waiting.append(_Waiting(message, api, version, deadline_ms, future))
+            return future
         return self._post(message, api, version, deadline_ms)
 
-    def version_of(self, api: ApiKey) -> int:
-        """The newest version of `api` that both sides speak; ApiError if there is none."""
+    def version_of(self, api: Api) -> int:
+        """Return the highest version of `api` that both sides support; raise ApiError if there is
+        none."""
         return self._versions.pick(api)
 
-    def has_api(self, api: ApiKey, version: int = 0) -> bool:
-        """Whether broker and we share `version` of `api` or a later one."""
+    def has_api(self, api: Api, version: int = 0) -> bool:
+        """Return whether both sides support `version` of `api` or a later one."""
         return self._versions.has(api, version)
 
     def when_closed(self, callback: "Callable[[BrokerChannel], object]") -> None:
@@ -155,26 +208,40 @@ class BrokerChannel:
         self._on_closed = callback
 
     def close(self) -> None:
-        """Close in good order; requests under way fail."""
+        """Close the channel; requests in flight fail."""
         self._close(UnreachableError(f"the connection to {self.name} was closed"))
 
     # Receiver
 
     def buffer_updated(self, count: int) -> None:
-        """Take in answers."""
+        """Handle received bytes."""
         connection = self._connection
         connection.buffer_updated(count)
         try:
             while (event := connection.next_event()) is not None:
+                self._has_been_answered = self.is_usable
                 self._pending.popleft().future.set_result(event.body)
+            if self.state is ChannelState.REAUTHENTICATING:
+                self._log_in_when_idle()
         except CorruptDataError as error:
-            self._close(UnreachableError(f"{self.name} does not speak Kafka's protocol: {error}"))
+            self._close(self._not_kafka(error))
         connection.release()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail what is under way."""
+        """Fail the requests in flight."""
+        if isinstance(error, KctlError):
+            # TLS knows the cause.
+            self._close(error)
+            return
+        protocol = foreign_protocol(self._connection.frames.first_bytes)
+        if protocol is not None and self.state is ChannelState.CONNECTING:
+            self._close(self._foreign(protocol))
+            return
         reason = getattr(error, "strerror", None) or (str(error) if error else "closed by the peer")
-        self._close(UnreachableError(f"lost the connection to {self.name}: {reason}"))
+        hint = None
+        if self.is_usable and not self._has_been_answered and self._security.login is None:
+            hint = "does the listener require authentication? set security.protocol and sasl.*"
+        self._close(UnreachableError(f"lost the connection to {self.name}: {reason}", hint=hint))
 
     # Inside
 
@@ -183,6 +250,18 @@ class BrokerChannel:
         if self.state is ChannelState.CLOSED:
             transport.abort()
         return self
+
+    def _not_kafka(self, error: CorruptDataError) -> UnreachableError:
+        """Return the error for a peer whose bytes are not a response."""
+        protocol = foreign_protocol(self._connection.frames.first_bytes)
+        if self.state is not ChannelState.CONNECTING or protocol is None:
+            return UnreachableError(f"{self.name} does not speak Kafka's protocol: {error}")
+        return self._foreign(protocol)
+
+    def _foreign(self, protocol: str) -> UnreachableError:
+        return UnreachableError(
+            f"{self.name} speaks {protocol}, not Kafka's protocol", hint=hint_for(protocol)
+        )
 
     async def _negotiate(self, deadline_ms: int) -> None:
         request = ApiVersionsRequest(
@@ -197,12 +276,68 @@ class BrokerChannel:
             raise ApiError(response.error_code)
         self._versions = NegotiatedVersions(response.api_keys, f"the broker at {self.name}")
 
-    def _post(self, message: Message, api: ApiKey, version: int, deadline_ms: int) -> Future[Any]:
+    # Authentication
+
+    async def _log_in(self, deadline_ms: int) -> int:
+        """Authenticate; return the session's lifetime in milliseconds, 0 for no end."""
+        from kctl.client.sasl_login import log_in
+
+        def send(message: Message) -> Future[Any]:
+            api = _api_of(message)
+            return self._post(message, api, self.version_of(api), deadline_ms)
+
+        return await log_in(self._runtime, self._security, send, self.name)
+
+    def _become_ready(self, lifetime_ms: int) -> None:
+        self._move_to(ChannelState.READY)
+        self._connection.frames.frame_bytes_max = RESPONSE_BYTES_MAX
+        if lifetime_ms:
+            jitter = self._runtime.entropy.random_below(REAUTHENTICATE_RANGE_PERCENT)
+            percent = REAUTHENTICATE_FROM_PERCENT + jitter
+            self._login_timer = self._runtime.scheduler.call_later(
+                lifetime_ms * percent // 100, self._renew_session
+            )
+        waiting, self._waiting = self._waiting, []
+        for it in waiting:
+            self._post(it.message, it.api, it.version, it.deadline_ms, it.future)
+
+    def _renew_session(self) -> None:
+        self._login_timer = None
+        self._move_to(ChannelState.REAUTHENTICATING)
+        self._log_in_when_idle()
+
+    def _log_in_when_idle(self) -> None:
+        """Begin the exchange once all requests sent before it are answered."""
+        if not self._pending and not self._is_logging_in:
+            self._is_logging_in = True
+            self._runtime.scheduler.spawn(self._log_in_again(), "re-authentication")
+
+    async def _log_in_again(self) -> None:
+        deadline_ms = self._runtime.clock.monotonic_ms() + self._request_timeout_ms
+        try:
+            lifetime_ms = await self._log_in(deadline_ms)
+        except KctlError as error:
+            self._close(error)
+            return
+        finally:
+            self._is_logging_in = False
+        if self.state is ChannelState.REAUTHENTICATING:
+            self._become_ready(lifetime_ms)
+
+    def _post(
+        self,
+        message: Message,
+        api: Api,
+        version: int,
+        deadline_ms: int,
+        future: Future[Any] | None = None,
+    ) -> Future[Any]:
         if self._transport is None or self.state is ChannelState.CLOSED:
             return self._failed()
         is_answered = api is not ApiKey.PRODUCE or getattr(message, "acks", 1) != 0
         _, parts = self._connection.send_request(message, version, is_answered=is_answered)
-        future: Future[Any] = self._runtime.scheduler.future()
+        if future is None:
+            future = self._runtime.scheduler.future()
         if is_answered:
             self._pending.append(_Pending(api, future, deadline_ms))
             self._set_timer(deadline_ms)
@@ -248,23 +383,31 @@ class BrokerChannel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+            self._login_timer = None
         pending, self._pending = self._pending, deque()
-        for waiting in pending:
-            waiting.future.set_error(error)
+        waiting, self._waiting = self._waiting, []
+        for future in [*(it.future for it in pending), *(it.future for it in waiting)]:
+            future.set_error(error)
         if self._transport is not None:
-            self._transport.close()
+            # Requests without a response (acks=0) are still sent; others have failed already.
+            if pending:
+                self._transport.abort()
+            else:
+                self._transport.close()
         if self._on_closed is not None:
             self._on_closed(self)
 
 
 def _fallback_version(response: ApiVersionsResponse) -> int:
-    for told in response.api_keys:
-        if told.api_key == ApiKey.API_VERSIONS:
-            return min(told.max_version, ApiKey.API_VERSIONS.max_version)
+    for supported in response.api_keys:
+        if supported.api_key == ApiKey.API_VERSIONS:
+            return min(supported.max_version, ApiKey.API_VERSIONS.max_version)
     return 0
 
 
-def _api_of(message: Message) -> ApiKey:
+def _api_of(message: Message) -> Api:
     if message.api is None:
-        raise UsageError(f"{type(message).__name__} is no request")
+        raise UsageError(f"{type(message).__name__} is not a request")
     return message.api

@@ -1,7 +1,7 @@
-"""ClusterView: brokers, controller, topics and leaders as Metadata responses last told. Pure.
+"""ClusterView: brokers, controller, topics and leaders from Metadata responses. No I/O.
 
-Invariants: a partition's leader epoch never goes back, so an old broker's picture does not
-replace a newer one (KIP-320); a topic the cluster does not know is not here.
+Invariants: the leader epoch of a partition never decreases, so outdated metadata of one broker does
+not replace newer metadata (KIP-320); topics that the cluster does not know are not in the view.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ UNKNOWN_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where clients reach a broker."""
+    """The address at which clients reach a broker."""
 
     broker_id: int
     host: str
@@ -30,7 +30,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition; leader -1: none."""
+    """A partition; leader -1 if it has none."""
 
     leader: int
     leader_epoch: int
@@ -42,7 +42,7 @@ class PartitionView:
 
 @dataclass(slots=True)
 class TopicView:
-    """One topic; `error_code` says why partitions may be missing."""
+    """A topic; `error_code` says why partitions may be missing."""
 
     name: str
     is_internal: bool
@@ -51,19 +51,19 @@ class TopicView:
 
 
 class ClusterView:
-    """What is known of the cluster."""
+    """What is known about the cluster."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerAddress] = {}
         self.cluster_id: str | None = None
-        # -1: not known.
+        # -1 if not known.
         self.controller_id = NO_LEADER
         self.topics: dict[str, TopicView] = {}
-        # Errors of topics that were asked for and are not among `topics`.
+        # Errors of requested topics that are not in `topics`.
         self.topic_errors: dict[str, int] = {}
 
     def update(self, response: MetadataResponse) -> None:
-        """Learn from `response`; topics that it does not mention stay."""
+        """Merge a response into the view; topics that it does not contain stay."""
         self.brokers = {
             broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
@@ -74,31 +74,33 @@ class ClusterView:
             self._update_topic(topic)
 
     def leader(self, partition: TopicPartition) -> BrokerAddress | None:
-        """Who leads `partition`, if that is known."""
+        """Return the leader of `partition`, or None if it is not known."""
         view = self.partition(partition)
         return None if view is None else self.brokers.get(view.leader)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The epoch of that leader, -1 if not known."""
+        """Return the epoch of the known leader, or -1."""
         view = self.partition(partition)
         return UNKNOWN_EPOCH if view is None else view.leader_epoch
 
     def partition(self, partition: TopicPartition) -> PartitionView | None:
-        """What is known of `partition`."""
+        """Return what is known about `partition`."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def partitions_of(self, topic: str) -> list[int]:
-        """Numbers of the partitions of `topic`, in order; none if it is not known."""
+        """Return the numbers of the partitions of `topic` in order, none if the topic is not
+        known."""
         view = self.topics.get(topic)
         return [] if view is None else sorted(view.partitions)
 
     def controller(self) -> BrokerAddress | None:
-        """The controller, if it is known."""
+        """Return the controller, or None if it is not known."""
         return self.brokers.get(self.controller_id)
 
     def error_of(self, partition: TopicPartition) -> int:
-        """Why `partition` has no leader to send to; NONE if it has one."""
+        """Return the error code that explains why `partition` has no usable leader; NONE if it has
+        one."""
         topic = self.topics.get(partition.topic)
         if topic is None:
             unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -111,7 +113,7 @@ class ClusterView:
         return view.error_code or int(ErrorCode.LEADER_NOT_AVAILABLE)
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Let go of `topics`: what is known of them proved wrong."""
+        """Remove `topics`, whose metadata proved wrong."""
         for topic in topics:
             self.topics.pop(topic, None)
             self.topic_errors.pop(topic, None)
@@ -124,21 +126,21 @@ class ClusterView:
         self.topic_errors.pop(topic.name, None)
         old = self.topics.get(topic.name)
         view = TopicView(topic.name, topic.is_internal, topic.error_code)
-        for told in topic.partitions:
-            number = told.partition_index
+        for received in topic.partitions:
+            number = received.partition_index
             before = old.partitions.get(number) if old else None
             newest = before.leader_epoch if before else UNKNOWN_EPOCH
-            is_stale = UNKNOWN_EPOCH < told.leader_epoch < newest
-            view.partitions[number] = before if before and is_stale else _partition_view(told)
+            is_stale = UNKNOWN_EPOCH < received.leader_epoch < newest
+            view.partitions[number] = before if before and is_stale else _partition_view(received)
         self.topics[topic.name] = view
 
 
-def _partition_view(told: MetadataResponsePartition) -> PartitionView:
+def _partition_view(received: MetadataResponsePartition) -> PartitionView:
     return PartitionView(
-        leader=told.leader_id,
-        leader_epoch=told.leader_epoch,
-        replicas=tuple(told.replica_nodes),
-        isr=tuple(told.isr_nodes),
-        offline_replicas=tuple(told.offline_replicas),
-        error_code=told.error_code,
+        leader=received.leader_id,
+        leader_epoch=received.leader_epoch,
+        replicas=tuple(received.replica_nodes),
+        isr=tuple(received.isr_nodes),
+        offline_replicas=tuple(received.offline_replicas),
+        error_code=received.error_code,
     )

@@ -1,7 +1,7 @@
-"""RetryPolicy: whether to ask again, and how long to wait first. Pure: chance is passed in.
+"""RetryPolicy: whether to retry a request, and after what delay. Pure: randomness is an argument.
 
-The wait doubles from one attempt to the next up to a maximum; the last fifth of it is drawn, so
-that clients who failed together do not return together (KIP-144).
+The delay doubles with every attempt up to a maximum; the last fifth of it is random, so that
+clients that failed together do not return together (KIP-144).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from kctl.protocol.schema import Struct
 
 JITTER_PERCENT = 20
 
-# Somebody else is the controller now, or nobody is yet.
+# The broker is not the controller; another is, or none is yet.
 WRONG_CONTROLLER = frozenset({ErrorCode.NOT_CONTROLLER})
-# Somebody else coordinates the group or transaction, or is about to.
+# The broker does not coordinate the group or transaction, or is still loading it.
 WRONG_COORDINATOR = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -23,7 +23,7 @@ WRONG_COORDINATOR = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-# Our picture of who leads the partition is old, or the partition is just changing hands.
+# The known leader is outdated, or the leader is changing.
 WRONG_LEADER = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -42,26 +42,27 @@ WRONG_LEADER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How patient a client is; `attempts_max` is a backstop behind the caller's deadline."""
+    """The limits of retries; `attempts_max` is a safety net in addition to the caller's
+    deadline."""
 
     backoff_ms: int = 100
     backoff_ms_max: int = 1_000
     attempts_max: int = 1_000
 
     def wait_ms(self, attempt: int, random_below: Callable[[int], int]) -> int:
-        """Milliseconds to wait after `attempt` failures (1: the first)."""
+        """Return the delay in milliseconds after `attempt` failures (1: the first)."""
         doublings = min(max(attempt - 1, 0), 30)
         wait_ms = min(self.backoff_ms << doublings, self.backoff_ms_max)
         jitter_ms = wait_ms * JITTER_PERCENT // 100
         return wait_ms - random_below(jitter_ms + 1)
 
     def is_worth_a_retry(self, code: int, attempt: int) -> bool:
-        """Whether asking again after `attempt` failures may help against `code`."""
+        """Return whether a retry after `attempt` failures may succeed, given error `code`."""
         return attempt < self.attempts_max and ErrorCode(code).retriable
 
 
 def error_codes(message: Any) -> Iterator[int]:
-    """Every error code in a response other than NONE, the outermost first."""
+    """Yield every error code in a response other than NONE, the outermost first."""
     code = getattr(message, "error_code", 0)
     if code:
         yield code
@@ -73,5 +74,5 @@ def error_codes(message: Any) -> Iterator[int]:
 
 
 def first_error_among(message: Any, codes: frozenset[ErrorCode]) -> ErrorCode | None:
-    """The first error code of a response that is one of `codes`."""
+    """Return the first error code of a response that is one of `codes`."""
     return next((ErrorCode(code) for code in error_codes(message) if code in codes), None)

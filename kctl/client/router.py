@@ -1,12 +1,12 @@
-"""Router: sends a request to whoever must answer it, and finds out who that is.
+"""Router: finds the broker that must answer a request, sends the request, and retries.
 
-Any broker, a given broker, the controller, a partition's leader, a group's or transaction's
-coordinator. It keeps one BrokerChannel per address and one ClusterView; when an answer says that
-the picture is old (NOT_CONTROLLER, NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER, ...), or a broker is
-gone, it looks again and asks again by RetryPolicy until the call's deadline.
+The target is any broker, a given broker, the controller, a partition's leader, or the coordinator
+of a group or transaction. The router keeps one BrokerChannel per address and one ClusterView. If a
+response shows that metadata is outdated (NOT_CONTROLLER, NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER,
+...), or a broker is gone, it refreshes metadata and retries by RetryPolicy until the deadline.
 
-A request whose connection broke may have been carried out; it is sent again all the same, as
-Kafka's own admin client does. Whoever must not repeat uses a BrokerChannel.
+A request whose connection broke may have been carried out; it is retried nevertheless, as Kafka's
+admin client does. Callers that must not repeat a request use a BrokerChannel.
 
 Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, org.apache.kafka.clients.Metadata
 """
@@ -14,7 +14,7 @@ Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, org.apache.kafka.cli
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.client.broker_channel import BrokerChannel
 from kctl.client.cluster_view import BrokerAddress, ClusterView
 from kctl.client.retry import (
     WRONG_CONTROLLER,
@@ -23,9 +23,10 @@ from kctl.client.retry import (
     RetryPolicy,
     first_error_among,
 )
+from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.model import TopicPartition
-from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -39,12 +40,12 @@ Address = tuple[str, int]
 GROUP = 0
 TRANSACTION = 1
 DEFAULT_TIMEOUT_MS = 30_000
-# A dead broker among the addresses must not eat the whole deadline.
+# An unreachable broker among the bootstrap servers must not use up the whole deadline.
 CONNECT_MS_MIN = 1_000
-# Rounds in which a topic that no broker knows may still appear (it may be just being created).
+# Rounds in which an unknown topic may still appear, as it may be being created.
 UNKNOWN_TOPIC_ROUNDS = 4
-# Answers of wrong leaders after which the picture of a topic is thrown away rather than brought up
-# to date: the topic may have been deleted and made anew, with leader epochs that start over.
+# Responses of wrong leaders after which a topic's metadata is discarded, not merged: the topic may
+# have been deleted and recreated, with leader epochs that start again.
 WRONG_LEADERS_MAX = 3
 
 
@@ -59,28 +60,32 @@ class Router:
         client_id: str = "kctl",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         retry: RetryPolicy | None = None,
+        security: ClientSecurity = NO_SECURITY,
+        reads_only: bool = False,
     ) -> None:
         self.runtime = runtime
         self.view = ClusterView()
-        # What a call may take in all, unless it says otherwise.
+        # The deadline of a call that does not set one.
         self.timeout_ms = timeout_ms
         self._bootstrap_servers = list(bootstrap_servers)
         self._client_id = client_id
+        self._security = security
+        self._reads_only = reads_only
         self._retry = retry or RetryPolicy()
         self._channels: dict[Address, BrokerChannel] = {}
         self._opening: dict[Address, Task[BrokerChannel]] = {}
         self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
-        # Topic -> answers of wrong leaders in a row.
+        # Topic -> consecutive responses of wrong leaders.
         self._wrong_leaders: dict[str, int] = {}
         self._was_connected = False
         self._is_closed = False
 
-    # What callers ask for
+    # Requests
 
     async def send_to_any(
         self, message: Message, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Ask the broker that is easiest to reach."""
+        """Send a request to the first broker that can be reached; return the response."""
 
         async def once(deadline_ms: int, _attempt: int) -> Any:
             channel = await self._any_channel(deadline_ms)
@@ -95,14 +100,15 @@ class Router:
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Ask broker `broker_id`; UnreachableError if the cluster has no such broker."""
+        """Send a request to broker `broker_id`; raise UnreachableError if the cluster has no such
+        broker."""
 
         async def once(deadline_ms: int, attempt: int) -> Any:
             if attempt > 1 or broker_id not in self.view.brokers:
                 await self._refresh([], deadline_ms)
             address = self.view.brokers.get(broker_id)
             if address is None:
-                raise UnreachableError(f"broker {broker_id} is not part of the cluster now")
+                raise UnreachableError(f"broker {broker_id} is not in the cluster")
             channel = await self._channel(address, deadline_ms)
             return await channel.send(message, version, self._left_ms(deadline_ms))
 
@@ -111,14 +117,14 @@ class Router:
     async def send_to_controller(
         self, message: Message, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Ask the controller, whoever that is by now."""
+        """Send a request to the current controller."""
 
         async def once(deadline_ms: int, attempt: int) -> Any:
             if attempt > 1 or self.view.controller() is None:
                 await self._refresh([], deadline_ms)
             address = self.view.controller()
             if address is None:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
             channel = await self._channel(address, deadline_ms)
             response = await channel.send(message, version, self._left_ms(deadline_ms))
             return _checked(response, WRONG_CONTROLLER)
@@ -133,7 +139,7 @@ class Router:
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Ask the coordinator of group or transactional id `key`."""
+        """Send a request to the coordinator of group or transactional id `key`."""
 
         async def once(deadline_ms: int, attempt: int) -> Any:
             if attempt > 1:
@@ -152,7 +158,7 @@ class Router:
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Ask the leader of `partition`; `message` concerns nothing else."""
+        """Send a request that concerns only `partition` to its leader."""
 
         async def once(deadline_ms: int, attempt: int) -> Any:
             address = await self._leader(partition, deadline_ms, attempt)
@@ -173,9 +179,11 @@ class Router:
         read: Callable[[Any], Iterable[tuple[TopicPartition, int, T]]],
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, T | KctlError]:
-        """Send `build(partitions of one leader)` to every leader at once. `read` finds
-        (partition, error code, value) in a response. Each partition ends with its value, or with
-        the error that was still there when the deadline came."""
+        """Send `build(partitions of one leader)` to every leader at once.
+
+        `read` yields (partition, error code, value) for each partition of a response. Return, per
+        partition, its value, or the error that remained at the deadline.
+        """
         outcomes: dict[TopicPartition, T | KctlError] = dict.fromkeys(
             partitions, UnreachableError("not asked")
         )
@@ -215,7 +223,7 @@ class Router:
         allow_auto_topic_creation: bool = False,
         timeout_ms: int | None = None,
     ) -> ClusterView:
-        """Ask for `topics` (None: all of them) and the brokers; returns `view`."""
+        """Request metadata of `topics` (None: all) and of the brokers; return the updated view."""
         wanted = None if topics is None else list(topics)
 
         async def once(deadline_ms: int, _attempt: int) -> None:
@@ -227,15 +235,15 @@ class Router:
     async def coordinator_of(
         self, key: str, key_type: int = GROUP, timeout_ms: int | None = None
     ) -> BrokerAddress:
-        """The broker that coordinates group or transactional id `key`."""
+        """Return the broker that coordinates group or transactional id `key`."""
 
         async def once(deadline_ms: int, _attempt: int) -> BrokerAddress:
             return await self._coordinator(key, key_type, deadline_ms)
 
         return await self._persist(once, timeout_ms)
 
-    async def max_version(self, api: ApiKey, timeout_ms: int | None = None) -> int:
-        """The newest version of `api` that a broker and we both speak; -1 if none."""
+    async def max_version(self, api: Api, timeout_ms: int | None = None) -> int:
+        """Return the highest version of `api` that a broker and kctl support; -1 if none."""
 
         async def once(deadline_ms: int, _attempt: int) -> int:
             channel = await self._any_channel(deadline_ms)
@@ -246,32 +254,37 @@ class Router:
     async def channel_to(
         self, address: BrokerAddress, timeout_ms: int | None = None
     ) -> BrokerChannel:
-        """The open channel to `address`, for those who send on their own."""
+        """Return the open channel to `address`, for callers that send requests themselves."""
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         return await self._channel(address, self.runtime.clock.monotonic_ms() + limit_ms)
 
     def close(self) -> None:
-        """Close every connection; what is under way fails."""
+        """Close every connection; requests in flight fail."""
         self._is_closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close()
 
-    # Persistence
+    # Retries
 
     async def _persist(self, once: Callable[[int, int], Awaitable[T]], timeout_ms: int | None) -> T:
-        """`once(deadline_ms, attempt)` until it succeeds, fails for good, or time is up."""
+        """Call `once(deadline_ms, attempt)` until it succeeds, fails permanently, or the deadline
+        passes."""
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.runtime.clock.monotonic_ms() + limit_ms
         attempt = 0
+        # The last failure that is not merely the end of the time: it says why time ran out.
+        reason: KctlError | None = None
         while True:
             attempt += 1
             try:
                 return await once(deadline_ms, attempt)
             except (ApiError, UnreachableError) as error:
+                if reason is None or not isinstance(error, TimedOutError):
+                    reason = error
                 wait_ms = self._retry.wait_ms(attempt, self.runtime.entropy.random_below)
                 if self._left_ms(deadline_ms) <= wait_ms and _is_curable(error):
-                    raise _out_of_time(error, limit_ms) from error
+                    raise _out_of_time(reason, limit_ms) from error
                 if not self._may_retry(error, attempt):
                     raise
                 await sleep(self.runtime.scheduler, wait_ms)
@@ -281,13 +294,13 @@ class Router:
             return False
         if isinstance(error, ApiError):
             return self._retry.is_worth_a_retry(error.code, attempt)
-        # Where nobody ever answered, the address is wrong more often than the broker is slow.
+        # If no broker ever answered, a wrong address is more likely than a slow broker.
         return self._was_connected and attempt < self._retry.attempts_max
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(deadline_ms - self.runtime.clock.monotonic_ms(), 1)
 
-    # Who answers
+    # Finding brokers
 
     async def _leader(
         self, partition: TopicPartition, deadline_ms: int, attempt: int
@@ -304,8 +317,8 @@ class Router:
         return address
 
     def _note(self, topic: str, code: int | None) -> None:
-        """What the leader that is known of a partition of the topic answered, or that none is
-        known. Calls with little patience are heard together."""
+        """Count wrong leaders of a topic (`code` is the response of a known leader, or that none is
+        known), over all calls: short calls do not live long enough to reach the limit alone."""
         if code not in WRONG_LEADER:
             self._wrong_leaders.pop(topic, None)
             return
@@ -368,7 +381,7 @@ class Router:
         channel = await self._any_channel(deadline_ms)
         version = channel.version_of(ApiKey.METADATA)
         if version < 4 and not allow_auto_topic_creation and topics:
-            topics = None  # An old broker would create what it is asked for.
+            topics = None  # Before Metadata v4 a request for a topic creates it.
         request = MetadataRequest(allow_auto_topic_creation=allow_auto_topic_creation)
         if topics is not None:
             request.topics = [MetadataRequestTopic(name=name) for name in topics]
@@ -382,11 +395,12 @@ class Router:
 
     async def _any_channel(self, deadline_ms: int) -> BrokerChannel:
         for channel in self._channels.values():
-            if channel.state is ChannelState.READY:
+            if channel.is_usable:
                 return channel
         addresses = [(it.host, it.port) for it in self.view.brokers.values()]
         addresses = list(dict.fromkeys(addresses + self._bootstrap_servers))
         reasons = []
+        hint = "is the broker running, and is the address one of its listeners?"
         timed_out = False
         for index, address in enumerate(addresses):
             share_ms = self._left_ms(deadline_ms) // (len(addresses) - index)
@@ -395,15 +409,13 @@ class Router:
             except UnreachableError as error:
                 timed_out = timed_out or isinstance(error, TimedOutError)
                 reasons.append(str(error))
+                hint = error.hint or hint
         family = TimedOutError if timed_out else UnreachableError
-        raise family(
-            "; ".join(reasons) or "no bootstrap server was given",
-            hint="is the broker running, and is the address one of its listeners?",
-        )
+        raise family("; ".join(reasons) or "no bootstrap server was given", hint=hint)
 
     async def _channel(self, address: BrokerAddress, deadline_ms: int) -> BrokerChannel:
         channel = self._channels.get((address.host, address.port))
-        if channel is not None and channel.state is ChannelState.READY:
+        if channel is not None and channel.is_usable:
             return channel
         try:
             return await self._open((address.host, address.port), self._left_ms(deadline_ms))
@@ -413,7 +425,7 @@ class Router:
 
     async def _open(self, address: Address, timeout_ms: int) -> BrokerChannel:
         channel = self._channels.get(address)
-        if channel is not None and channel.state is ChannelState.READY:
+        if channel is not None and channel.is_usable:
             return channel
         opening = self._opening.get(address)
         if opening is None:
@@ -430,6 +442,8 @@ class Router:
             address[1],
             client_id=self._client_id,
             request_timeout_ms=self.timeout_ms,
+            security=self._security,
+            reads_only=self._reads_only,
         )
         try:
             await channel.connect(timeout_ms)
@@ -450,7 +464,7 @@ class Router:
 
 
 class _Incurable(ApiError):
-    """An error whose code is retriable, but that was given its chances."""
+    """An error with a retriable code that has been retried often enough."""
 
 
 def _is_curable(error: KctlError) -> bool:
@@ -468,7 +482,7 @@ def _may_get_better(outcome: object, attempt: int) -> bool:
 
 
 def _checked(response: Any, codes: frozenset[ErrorCode]) -> Any:
-    """The response, unless it says that the wrong broker was asked."""
+    """Return the response, or raise if it shows that the wrong broker was asked."""
     code = first_error_among(response, codes)
     if code is not None:
         raise ApiError(code)

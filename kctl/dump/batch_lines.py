@@ -1,4 +1,5 @@
-"""The lines of many batches at once: what `batch_line` of kafka_format and text_format say of each.
+"""The lines of many batches at once: what `batch_line` of kafka_format and text_format print for
+each.
 
 Columns are those of `BatchColumns`, all of v2 or all of v0 and v1.
 """
@@ -36,7 +37,8 @@ _CODEC_WORDS = [f"{name.lower():<6} ".encode() for name in CODECS]
 
 
 def type_names(batches: BatchColumns, indexes: Int64s | None = None) -> Column:
-    """What timestamps are, with a colon; of the batches' records, if these have `indexes`."""
+    """Return the types of timestamps, with a colon; of the batches' records, if these have
+    `indexes`."""
     kinds = batches.timestamp_types + 1
     if indexes is None or (kinds == kinds[0]).all():
         return chosen(kinds, _TYPE_NAMES)
@@ -44,7 +46,7 @@ def type_names(batches: BatchColumns, indexes: Int64s | None = None) -> Column:
 
 
 def kafka_batch_lines(batches: BatchColumns, buffer: memoryview, position: int) -> Column:
-    """An array with an element per batch; `position` is the buffer's in the file."""
+    """Return kafka-dump-log's line of each batch; `position` is the buffer's in the file."""
     is_new = int(batches.magics[0]) == CURRENT_MAGIC
     line = _kafka_head(batches) if is_new else Line(b"offset: ", numbers(batches.last_offsets))
     line.add(b" position: ", numbers(batches.positions + position), b" ", type_names(batches))
@@ -70,7 +72,7 @@ def _kafka_head(batches: BatchColumns) -> Line:
 
 
 def text_batch_lines(batches: BatchColumns, position: int) -> Column:
-    """The same, aligned for people."""
+    """Return the line of each batch, aligned for people."""
     count = len(batches)
     is_new = int(batches.magics[0]) == CURRENT_MAGIC
     is_compressed = batches.compression_types != 0
@@ -92,7 +94,7 @@ def text_batch_lines(batches: BatchColumns, position: int) -> Column:
 
 
 def _marks(batches: BatchColumns) -> list[Column]:
-    """What is not true of every batch; behind a space more than one mark is from the next."""
+    """Return the properties that not every batch has, separated by spaces."""
     has_epoch = batches.leader_epochs >= 0
     has_producer = batches.producer_ids >= 0
     has_sequence = batches.base_sequences >= 0
@@ -115,7 +117,7 @@ def _last_sequences(batches: BatchColumns) -> Int64s:
 
 
 def sequences(batches: BatchColumns, deltas: Int64s, indexes: Int64s | None = None) -> Int64s:
-    """Sequences so far behind those of their batches; they wrap to 0."""
+    """Return sequences at these distances from those of their batches; they wrap to 0."""
     first = batches.base_sequences
     if (first == NO_SEQUENCE).all():
         return first

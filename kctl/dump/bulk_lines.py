@@ -1,12 +1,12 @@
-"""The lines of many batches and records laid out in vectors: what kafka_format and text_format
-print one at a time, without an object per batch or record.
+"""The lines of many batches and records, formatted in vectors: the lines that kafka_format and
+text_format print one at a time, without an object per batch or record.
 
 A window of the file is decoded into columns, each column becomes text at once, and one join makes
-all lines: a batch's line is part of what its first record's line begins with. Control records, and
-windows where v2 meets older formats, are done one at a time by the very functions of those modules.
-Lines end where a window has damage: that is told by `log_dump`, one batch at a time.
+all lines: a batch's line is part of the prefix of its first record's line. Control records, and
+windows where v2 meets older formats, are formatted one at a time by the functions of those modules.
+Lines end where a window has damage: `log_dump` reports it, one batch at a time.
 
-numpy and pyarrow are loaded with this module: only for files that are worth it.
+numpy and pyarrow are loaded with this module: only for files that are large enough.
 """
 
 from collections.abc import Generator, Iterator
@@ -25,7 +25,7 @@ from kctl.dump.batch_lines import (
 from kctl.dump.control_records import decode_control_record
 from kctl.dump.kafka_format import Contents, batch_line
 from kctl.dump.kafka_format import record_line as kafka_record_line
-from kctl.dump.resync import BATCH_BYTES_MAX
+from kctl.dump.legacy_messages import dumped_messages
 from kctl.dump.text_columns import (
     Column,
     Line,
@@ -57,29 +57,32 @@ from kctl.records.record_batch import (
     increment_sequence,
 )
 from kctl.storage.file_records import FileRecords
+from kctl.verify.resync import BATCH_BYTES_MAX
 
-# Text of larger windows leaves the caches, and its pages are made anew each time.
+# Text of larger windows leaves the caches, and its pages are allocated each time.
 WINDOW_BYTES = 4 * 1024 * 1024
 
 
 class KafkaLines:
-    """The very text of kafka-dump-log 2.7.2."""
+    """The exact text of kafka-dump-log 2.7.2."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def batch(self, item: DumpedBatch) -> str:
+        """Return the line of one batch."""
         return batch_line(item)
 
     def record(self, item: DumpedRecord) -> str:
+        """Return the line of one record."""
         return kafka_record_line(item, self._contents)
 
     def batches(self, batches: BatchColumns, buffer: memoryview, position: int) -> Column:
-        """An array with an element per batch."""
+        """Return the line of each batch."""
         return kafka_batch_lines(batches, buffer, position)
 
     def records(self, columns: RecordColumns) -> Line:
-        """The lines of the records, without their ends."""
+        """Return the lines of the records, without line ends."""
         batches, indexes = columns.batches, columns.batch_indexes
         line = Line(b"| offset: ", numbers(columns.offsets), b" ", type_names(batches, indexes))
         line.add(numbers(columns.timestamps), b" keysize: ", numbers(columns.key_lengths))
@@ -104,17 +107,19 @@ class TextLines:
         self._with_data = with_data
 
     def batch(self, item: DumpedBatch) -> str:
+        """Return the line of one batch."""
         return text_batch_line(item)
 
     def record(self, item: DumpedRecord) -> str:
+        """Return the line of one record."""
         return text_record_line(item, with_data=self._with_data)
 
     def batches(self, batches: BatchColumns, _buffer: memoryview, position: int) -> Column:
-        """An array with an element per batch."""
+        """Return the line of each batch."""
         return text_batch_lines(batches, position)
 
     def records(self, columns: RecordColumns) -> Line:
-        """The lines of the records, without their ends."""
+        """Return the lines of the records, without line ends."""
         line = Line(b"    ", *padded(numbers(columns.offsets), 13), b" ", times(columns.timestamps))
         is_append = columns.batches.timestamp_types == LOG_APPEND_TIME
         if is_append.any():
@@ -142,8 +147,8 @@ _STYLES: dict[BulkStyle, Style] = {
 def dump_lines(
     records: FileRecords, position: int, next_offset: int, bulk: BulkStyle, *, with_records: bool
 ) -> Generator[DumpedText, None, tuple[int, int]]:
-    """Lines from the batch at `position` up to the first window with damage; where that batch
-    begins with which the lines end, and the offset that should be there."""
+    """Yield lines from the batch at `position` up to the first window with damage; return the
+    position of the batch after them, and the offset expected there."""
     style = _STYLES[bulk]
     buffer = memoryview(bytearray(min(WINDOW_BYTES, records.size - position)))
     while position < records.size:
@@ -165,7 +170,7 @@ def dump_lines(
             size = _size_at_start(window)
             if not len(buffer) < size <= min(BATCH_BYTES_MAX, records.size - position):
                 break
-            # One batch is bigger than the window.
+            # One batch is larger than the window.
             buffer = memoryview(bytearray(size))
         position += used
     return position, next_offset
@@ -174,7 +179,7 @@ def dump_lines(
 def _decoded(
     window: memoryview, next_offset: int, *, with_records: bool
 ) -> Iterator[RecordColumns | ScannedBatches]:
-    """Whole batches and damages; a batch that the window cuts is left."""
+    """Yield whole batches and damages; a batch that the window truncates is left out."""
     if not with_records:
         return scan_batches(window, is_complete=False, expected_offset=next_offset)
     return decode_chunks(
@@ -184,7 +189,7 @@ def _decoded(
 
 
 def _size_at_start(window: memoryview) -> int:
-    """As the batch there says; 0: it says nothing."""
+    """Return the size of the batch at the start; 0 if it is unknown."""
     try:
         found = locate(window, 0)
     except CorruptDataError:
@@ -195,7 +200,7 @@ def _size_at_start(window: memoryview) -> int:
 def _texts(
     style: Style, found: RecordColumns | ScannedBatches, window: memoryview, position: int
 ) -> Iterator[bytes | memoryview]:
-    """All lines of batches without damage."""
+    """Yield all lines of batches without damage."""
     batches = found.batches
     if not len(batches):
         return
@@ -231,8 +236,8 @@ def _texts_of_records(
 def _heads(
     style: Style, columns: RecordColumns, window: memoryview, position: int
 ) -> tuple[Column, bytes, RecordColumns]:
-    """What goes before the first record of each batch that has any, what goes behind all, and
-    the records that have lines of their own."""
+    """Return what precedes the first record of each batch that has any, what follows all, and the
+    records that have their own lines."""
     batches = columns.batches
     lines = style.batches(batches, window, position)
     is_control = batches.is_control
@@ -255,10 +260,8 @@ def _heads(
 
 
 def _one_by_one(style: Style, batch: Batch) -> str:
-    """The lines of a batch's records."""
+    """Return the lines of a batch's records."""
     if not isinstance(batch, RecordBatch):
-        from kctl.dump.log_dump import dumped_messages
-
         return "".join(map(style.record, dumped_messages(batch)))
     found = []
     for record in batch.records():
@@ -271,13 +274,13 @@ def _one_by_one(style: Style, batch: Batch) -> str:
 
 
 def _message_checks(columns: RecordColumns) -> list[Column]:
-    """Checksums of v0 and v1 messages, and whether they are right."""
+    """Return checksums of v0 and v1 messages, and whether they are valid."""
     payload = memoryview(columns.payload)
     is_timed = columns.batches.magics[columns.batch_indexes] == 1
     starts = columns.key_starts - np.where(is_timed, 30, 22)
     cells: Any = np.ndarray((len(payload) - 3,), ">u4", buffer=payload, strides=(1,))
     stored = cells[starts + LOG_OVERHEAD].astype(np.int64)
-    # Those that are batches of their own have been checked.
+    # Messages that are batches themselves have been checked.
     is_inner = (columns.batches.compression_types != 0)[columns.batch_indexes]
     begins = (starts + MAGIC_OFFSET)[is_inner].tolist()
     ends = (columns.value_starts + np.maximum(columns.value_lengths, 0))[is_inner].tolist()
@@ -288,7 +291,7 @@ def _message_checks(columns: RecordColumns) -> list[Column]:
 
 
 def _header_names(columns: RecordColumns) -> Column:
-    """Of each record, with commas between."""
+    """Return the header names of each record, separated by commas."""
     if not columns.header_counts.any():
         return b""
     headers = columns.to_arrow(("headers",)).column(0)
@@ -297,7 +300,7 @@ def _header_names(columns: RecordColumns) -> Column:
 
 
 def _header_pairs(columns: RecordColumns) -> Column:
-    """Of each record, names and values."""
+    """Return the header names and values of each record."""
     if not columns.header_counts.any():
         return b""
     pairs = columns.to_arrow(("headers",)).column(0).flatten()
@@ -310,7 +313,7 @@ def _header_pairs(columns: RecordColumns) -> Column:
 
 
 def _joined_of_each(columns: RecordColumns, texts: Column, separator: bytes) -> Column:
-    """The texts of each record's headers in one."""
+    """Return the texts of each record's headers, joined."""
     offsets = np.zeros(len(columns) + 1, np.int32)
     np.cumsum(columns.header_counts, out=offsets[1:])
     lists = pa.ListArray.from_arrays(pa.array(offsets), texts)

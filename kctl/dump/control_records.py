@@ -1,9 +1,10 @@
-"""What a control record says, whichever Kafka wrote it.
+"""Decodes control records of any Kafka version.
 
 Kafka 2.7: org.apache.kafka.common.record.ControlRecordType; KIP-98
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from kctl.records.control import (
     ControlRecordType,
@@ -19,12 +20,18 @@ class ControlRecord:
     """A marker, or a control record that a later Kafka wrote."""
 
     type_id: int
-    # Of a transaction's end; None for other types.
+    # Of the end of a transaction; None for other types.
     coordinator_epoch: int | None
+    # Of a control record of KRaft: its type, the prefix of its fields in a dump, and its fields.
+    kraft_name: str | None = None
+    label: str = ""
+    fields: dict[str, Any] | None = None
 
     @property
     def type_name(self) -> str:
-        """ABORT, COMMIT, LEADER_CHANGE or UNKNOWN."""
+        """Return ABORT, COMMIT, another type of Kafka 2.7 or of KRaft, or UNKNOWN."""
+        if self.kraft_name is not None:
+            return self.kraft_name
         try:
             return ControlRecordType(self.type_id).name
         except ValueError:
@@ -32,7 +39,7 @@ class ControlRecord:
 
 
 def decode_control_record(record: Record) -> ControlRecord:
-    """A record of a control batch; CorruptDataError if it is none."""
+    """Decode a record of a control batch; raise CorruptDataError if it is invalid."""
     type_id = control_type_id(record.key)
     kind = control_record_type(record.key)
     if kind not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):

@@ -1,4 +1,4 @@
-"""The records of internal topics in kafka-dump-log's words, and in documents for JSON.
+"""The records of internal topics as kafka-dump-log prints them, and as documents for JSON.
 
 Kafka 2.7: GroupMetadataManager.formatRecordKeyAndValue, TransactionLog.formatRecordKeyAndValue
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.decoders import CommittedOffset, Decoded, StoredGroup, StoredTransaction
+from kctl.dump.later_records import LaterRecord
 from kctl.dump.scala_order import in_hash_order, string_hash, topic_partition_hash
 from kctl.errors import CorruptDataError
 from kctl.protocol.internal.consumer_offsets import GroupMetadataValue, MemberMetadata
@@ -33,8 +34,11 @@ TRANSACTION_STATES = (
 )
 
 
-def decoded_texts(decoded: Decoded) -> tuple[str, str]:
-    """Key and payload of an internal topic's record, in Kafka's words."""
+def decoded_texts(decoded: Decoded) -> tuple[str | None, str | None]:
+    """Return key and payload of an internal topic's record as Kafka prints them;
+    None: not printed."""
+    if isinstance(decoded, LaterRecord):
+        return decoded.texts()
     if isinstance(decoded, CommittedOffset):
         key = decoded.key
         name = f"offset_commit::group={key.group},partition={key.topic}-{key.partition}"
@@ -80,7 +84,7 @@ def _member(member: MemberMetadata, protocol_type: str) -> str:
 
 
 def _hex(data: bytes | memoryview) -> str:
-    """As a number: leading zeros are lost."""
+    """Return the bytes as a number: leading zeros are lost."""
     return f"{int.from_bytes(data, 'big'):X}" if len(data) else ""
 
 
@@ -103,14 +107,17 @@ def _transaction(value: TransactionLogValue) -> str:
 
 
 def decoded_document(decoded: Decoded) -> Document:
-    """The same with every field; what a tombstone lacks is null or absent."""
+    """Return the record with every field; fields that a tombstone lacks are null or absent."""
     if isinstance(decoded, ControlRecord):
         return {
             "type": "control",
             "control_type": decoded.type_name,
             "control_type_id": decoded.type_id,
             "coordinator_epoch": decoded.coordinator_epoch,
+            **({} if decoded.fields is None else {"fields": decoded.fields}),
         }
+    if isinstance(decoded, LaterRecord):
+        return decoded.document()
     if isinstance(decoded, CommittedOffset):
         key, value = decoded.key, decoded.value
         return {
@@ -166,7 +173,7 @@ def _member_document(member: MemberMetadata, protocol_type: str) -> Document:
     try:
         assignment = decode_blob(ConsumerProtocolAssignment, member.assignment)
     except CorruptDataError:
-        return found  # The bytes are there as they are.
+        return found  # The bytes stay as they are.
     found["assigned_partitions"] = [
         f"{topic.topic}-{partition}"
         for topic in assignment.assigned_partitions

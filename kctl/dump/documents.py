@@ -1,7 +1,7 @@
 """The values of a dump as plain documents for JSON: stable snake_case keys, bytes unambiguous.
 
-Every document has a `type`. Bytes that are UTF-8 stand as text under `key`, `value`, others in
-base64 under `key_base64`, `value_base64`; a null is null. Timestamps are milliseconds.
+Every document has a `type`. Bytes that are UTF-8 are text under `key`, `value`, others are base64
+under `key_base64`, `value_base64`; a null is null. Timestamps are milliseconds.
 """
 
 import base64
@@ -21,6 +21,7 @@ from kctl.dump.values import (
     DumpItem,
     TrailingBytes,
 )
+from kctl.records.compression import CODEC_NAMES
 from kctl.records.record_batch import RecordBatch
 from kctl.storage.checkpoint import EpochEntry
 from kctl.storage.meta_properties import MetaProperties
@@ -31,12 +32,10 @@ from kctl.storage.transaction_index import AbortedTransaction
 
 Document = dict[str, Any]
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
 
 def document(item: DumpItem, *, with_data: bool, shapes: Shapes | None = None) -> Document:
-    """The document of one value; keys, values and headers of records only `with_data`. What
-    `shapes` names stands under `key` and `value` in that shape."""
+    """Return the document of one value; keys, values and headers of records only `with_data`.
+    `shapes` determine the form of `key` and `value`."""
     if isinstance(item, DumpedRecord):
         found = _record(item, with_data=with_data)
         if with_data and shapes is not None:
@@ -65,7 +64,7 @@ def _batch(item: DumpedBatch) -> Document:
         "size": batch.size,
         "magic": batch.magic,
         "last_offset": batch.last_offset,
-        "compression_type": _CODECS[codec] if codec < len(_CODECS) else str(codec),
+        "compression_type": CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else str(codec),
         "timestamp_type": TIMESTAMP_TYPES[batch.timestamp_type],
         "max_timestamp": batch.max_timestamp,
         "crc": batch.crc,
@@ -133,7 +132,7 @@ def _old_message(item: DumpedOldMessage) -> Document:
         "position": item.position,
         "offset": item.offset,
         "magic": item.magic,
-        "compression_type": _CODECS[item.compression_type],
+        "compression_type": CODEC_NAMES[item.compression_type],
         "crc": item.crc,
         "is_valid": item.is_valid,
         "depth": item.depth,
@@ -172,13 +171,15 @@ def _damage(item: DumpDamage) -> Document:
 def _meta_properties(item: MetaProperties) -> Document:
     return {
         "type": "meta_properties",
+        "version": item.version,
         "broker_id": item.broker_id,
         "cluster_id": item.cluster_id,
+        "directory_id": item.directory_id,
     }
 
 
 def _fields(name: str) -> Callable[[Any], Document]:
-    """A maker for entries that are named tuples."""
+    """Return a function that makes documents of named tuples."""
     return lambda item: {"type": name, **item._asdict()}
 
 

@@ -1,7 +1,7 @@
-"""Dumps files of a log directory without a broker: picks the dumper by the file's name.
+"""Dumps files of a log directory without a broker: chooses the dumper by the file's name.
 
-Nothing is locked, changed or created: the directory may belong to a running broker, of which the
-dump then shows a moment. A file that cannot be read is reported as damage, and the others follow.
+Nothing is locked, changed or created: the directory may belong to a running broker, whose momentary
+state the dump then shows. A file that cannot be read is reported as damage, and the others follow.
 
 Kafka 2.7: kafka.tools.DumpLogSegments (`main`)
 """
@@ -23,9 +23,12 @@ from kctl.errors import CorruptDataError, UsageError
 from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.file_records import FileRecords
+from kctl.storage.log_directory import log_directory_hint
 
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decode
+
+__all__ = ["dump", "dump_file", "find_files"]
 
 # In the order in which a directory's files are dumped.
 _BY_SUFFIX = {
@@ -45,26 +48,46 @@ _BY_NAME = {
     layout.CLEANER_OFFSET_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
 }
 _KIND_ORDER = {kind: place for place, kind in enumerate(FileKind)}
-# A file on its way in or out is read as what it is or was.
-_PASSING_SUFFIXES = (layout.DELETED_SUFFIX, layout.CLEANED_SUFFIX, layout.SWAP_SUFFIX)
 _INTERNAL_TOPICS = {
     "__consumer_offsets": Decoder.OFFSETS,
     "__transaction_state": Decoder.TRANSACTIONS,
+    "__cluster_metadata": Decoder.CLUSTER_METADATA,
+    "__share_group_state": Decoder.SHARE_GROUPS,
 }
 
 
 def dump(disk: Disk, paths: Iterable[str], options: DumpOptions) -> Iterator[DumpItem]:
-    """Dump each of `paths`: a file, a partition's directory or a whole log directory.
+    """Yield the contents of each of `paths`: a file, a partition's directory or a log directory.
 
-    UsageError, before anything is read, if one of them is not there or is none of these.
+    Raise UsageError, before anything is read, for a path that does not exist or is none of these.
     """
-    files = [file for path in paths for file in find_files(disk, path)]
-    for path in files:
-        yield from dump_file(disk, path, options)
+    found = [(path, find_files(disk, path)) for path in paths]
+    for path, files in found:
+        for file in files:
+            yield from dump_file(disk, file, options)
+        if disk.is_directory(path):
+            yield from _partitions_without_log(files)
+
+
+def _partitions_without_log(files: list[str]) -> Iterator[DumpDamage]:
+    """Report each partition that has index files, but no .log."""
+    has_log: dict[str, bool] = {}
+    for file in files:
+        directory, _, name = file.rpartition("/")
+        found = classify(file)
+        if found is not None and layout.parse_file_name(name) is not None:
+            is_log = found[0] in (FileKind.LOG, FileKind.OLD_LOG)
+            has_log[directory] = has_log.get(directory, False) or is_log
+    for directory, is_there in has_log.items():
+        if not is_there:
+            yield DumpDamage(directory, None, "the partition has indexes, but no .log")
 
 
 def find_files(disk: Disk, path: str) -> list[str]:
-    """The files that can be dumped at or below `path`, segments in order of their offsets."""
+    """Return the files at or below `path` that can be dumped, segments in order of their offsets.
+
+    Raise UsageError if `path` does not exist or contains no file of a log directory.
+    """
     if not disk.exists(path):
         raise UsageError(f"{path}: no such file or directory")
     if not disk.is_directory(path):
@@ -78,16 +101,9 @@ def find_files(disk: Disk, path: str) -> list[str]:
     found = _files_in(disk, path)
     if not found and layout.parse_directory_name(_name(path)) is None:
         raise UsageError(
-            f"{path}: holds no files of a log directory", hint=log_directory_hint(disk, path)
+            f"{path}: contains no files of a log directory", hint=log_directory_hint(disk, path)
         )
     return found
-
-
-def log_directory_hint(disk: Disk, path: str) -> str | None:
-    """Where the log directory is, if `path` is what `kctl serve --data-dir` was given."""
-    below = f"{path.rstrip('/')}/logs"
-    is_one = disk.exists(below) and disk.is_directory(below) and _files_in(disk, below)
-    return f"did you mean {below}?" if is_one else None
 
 
 def _files_in(disk: Disk, directory: str) -> list[str]:
@@ -107,22 +123,26 @@ def _files_in(disk: Disk, directory: str) -> list[str]:
 
 
 def classify(path: str) -> tuple[FileKind, int | None] | None:
-    """What kind of file it is, and its base offset; None if it is none that can be dumped."""
+    """Return the kind of file, and its base offset; None if it cannot be dumped."""
     name = _name(path)
     if name in _BY_NAME:
         return _BY_NAME[name], None
+    snapshot = layout.parse_metadata_snapshot_name(name)
+    if snapshot is not None:
+        return FileKind.METADATA_SNAPSHOT, snapshot[0]
     parsed = layout.parse_file_name(name)
     if parsed is None:
         return None
     offset, suffix = parsed
-    for passing in _PASSING_SUFFIXES:
+    # A file that is being added or deleted is read as the file it will become or was.
+    for passing in layout.PASSING_SUFFIXES:
         suffix = suffix.removesuffix(passing)
     kind = _BY_SUFFIX.get(suffix)
     return None if kind is None else (kind, offset)
 
 
 def dump_file(disk: Disk, path: str, options: DumpOptions) -> Iterator[DumpItem]:
-    """One file, which `classify` knows."""
+    """Yield the contents of one file that `classify` recognizes."""
     found = classify(path)
     if found is None:
         raise UsageError(f"{path}: not a file that can be dumped")
@@ -137,7 +157,9 @@ def dump_file(disk: Disk, path: str, options: DumpOptions) -> Iterator[DumpItem]
 def _contents(
     disk: Disk, path: str, kind: FileKind, base_offset: int, options: DumpOptions
 ) -> Iterator[DumpItem]:
-    if kind is FileKind.LOG:
+    if kind in (FileKind.LOG, FileKind.METADATA_SNAPSHOT):
+        # The batches of a snapshot begin with offset 0, whatever its name says.
+        base_offset = base_offset if kind is FileKind.LOG else 0
         records = FileRecords.open(disk, path)
         try:
             decode = decoder_for(path, options.decoder) if options.with_records else None
@@ -169,17 +191,26 @@ def _contents(
 
 
 def decoder_for(path: str, decoder: Decoder) -> "Decode | None":
-    """What reads the records of the .log at `path`; None: nothing does."""
+    """Return the decoder for the records of the .log at `path`, or None."""
+    if decoder is Decoder.AUTO and classify(path) == (FileKind.METADATA_SNAPSHOT, 0):
+        decoder = Decoder.CLUSTER_METADATA
     if decoder is Decoder.AUTO:
         directory = layout.parse_directory_name(_name(path.rpartition("/")[0]))
         topic = directory.topic_partition.topic if directory else ""
         decoder = _INTERNAL_TOPICS.get(topic, Decoder.NONE)
     if decoder is Decoder.NONE:
         return None
-    # The codec of messages is loaded only where it is needed: a short dump is done before that.
+    # The codec of messages is loaded only where it is needed: a short dump finishes sooner.
     from kctl.dump.decoders import decode_group_record, decode_transaction_record
+    from kctl.dump.later_records import decode_metadata_record, decode_share_group_record
 
-    return decode_group_record if decoder is Decoder.OFFSETS else decode_transaction_record
+    decoders: dict[Decoder, Decode] = {
+        Decoder.OFFSETS: decode_group_record,
+        Decoder.TRANSACTIONS: decode_transaction_record,
+        Decoder.CLUSTER_METADATA: decode_metadata_record,
+        Decoder.SHARE_GROUPS: decode_share_group_record,
+    }
+    return decoders[decoder]
 
 
 def _name(path: str) -> str:

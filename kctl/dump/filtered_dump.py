@@ -1,4 +1,4 @@
-"""A dump of what a filter wants: segments are chosen by their names, places in them by the indexes.
+"""A dump of the records that a filter selects: segments by their names, positions by the indexes.
 
 Only .log files are read; a batch is decompressed only if its header does not rule it out.
 
@@ -30,11 +30,14 @@ from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 FilterFor = Callable[[str], RecordFilter]
 
+__all__ = ["filtered_dump", "limited"]
+
 
 def filtered_dump(
     disk: Disk, paths: Iterable[str], options: DumpOptions, filter_for: FilterFor
 ) -> Iterator[DumpItem]:
-    """What the filter of each directory wants of the .log files at or below `paths`."""
+    """Yield the items that the filter of each directory selects from the .log files at or below
+    `paths`."""
     files = [file for path in paths for file in find_files(disk, path) if file.endswith(LOG_SUFFIX)]
     filters: dict[str, RecordFilter] = {}
     for path in files:
@@ -45,7 +48,7 @@ def filtered_dump(
 
 
 def limited(items: Iterable[DumpItem], limit: int, *, of_records: bool) -> Iterator[DumpItem]:
-    """Up to `limit` records, or batches if there are no records."""
+    """Yield `items` up to `limit` records, or up to `limit` batches without `of_records`."""
     kind = DumpedRecord if of_records else DumpedBatch
     left = limit
     for item in items:
@@ -102,7 +105,8 @@ def _wants(batch: Batch, wanted: RecordFilter, aborted: list[AbortedTransaction]
 def _chosen(
     items: Iterable[DumpItem], wanted: RecordFilter, aborted: list[AbortedTransaction]
 ) -> Iterator[DumpItem]:
-    """Wanted records, each behind its batch; a batch without any is not shown if records decide."""
+    """Yield selected records, each after its batch; a batch without any is not shown if records
+    decide."""
     waiting: DumpedBatch | None = None
     for item in items:
         if isinstance(item, DumpedBatch):
@@ -125,7 +129,7 @@ def _chosen(
 
 
 def _aborted(disk: Disk, directory: str) -> list[AbortedTransaction]:
-    """All that the directory's transaction indexes know; one that is damaged knows none."""
+    """Return the entries of the directory's transaction indexes; a damaged index has none."""
     found: list[AbortedTransaction] = []
     for base in segment_base_offsets(disk, directory):
         path = f"{directory}/{file_name(base, TXN_INDEX_SUFFIX)}"

@@ -1,8 +1,8 @@
-"""Which records of a log are wanted: by offset, time, key, header, producer, transaction, group.
+"""Filters the records of a log: by offset, time, key, header, producer, transaction, group.
 
-A filter is asked twice: about a batch, by its header alone, so that most are never decompressed;
-then about each record. What needs the whole log (which transactions were aborted) is looked up
-before and given as ranges.
+A filter is applied twice: to a batch, by its header alone, so that most are never decompressed;
+then to each record. Facts that need the whole log (which transactions were aborted) are computed
+before and passed as ranges.
 """
 
 import re
@@ -17,17 +17,19 @@ from kctl.storage.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decoded
 
+__all__ = ["RecordFilter"]
+
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What is wanted; a field that is None or empty asks for nothing."""
+    """The records to dump; a field that is None or empty does not restrict them."""
 
-    # Inclusive, and exclusive.
+    # The start is inclusive, the end exclusive.
     start_offset: int = 0
     end_offset: int | None = None
     keys: tuple[bytes, ...] = ()
     key_pattern: re.Pattern[bytes] | None = None
-    # Names, with values if they matter.
+    # Names, each with a value or None for any value.
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int | None = None
     producer_id: int | None = None
@@ -38,31 +40,31 @@ class RecordFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is wanted."""
+        """Return whether the filter accepts every record."""
         return self == RecordFilter()
 
     @property
     def looks_into_records(self) -> bool:
-        """Whether headers of batches do not suffice."""
+        """Return whether the filter needs records, not only batch headers."""
         return bool(
             self.keys or self.key_pattern or self.headers or self.group or self.transactional_id
         )
 
     def within(self, start_offset: int, end_offset: int) -> "RecordFilter":
-        """The same, but only of these offsets: for who follows a log."""
+        """Return a copy for these offsets only, for following a log; `end_offset` is exclusive."""
         end = end_offset if self.end_offset is None else min(end_offset, self.end_offset)
         return replace(self, start_offset=max(start_offset, self.start_offset), end_offset=end)
 
     def is_behind(self, batch: Batch) -> bool:
-        """Whether this batch, and so all that follow, lies behind the range."""
+        """Return whether this batch and all later ones are after the range."""
         if self.end_offset is None:
             return False
         first = batch.last_offset if batch.magic < 2 else batch.base_offset
-        # A wrapper's first offset stands inside: it is behind only if what was before it is.
+        # A wrapper's first offset is inside: it is after the range only if its predecessor is.
         return first >= self.end_offset and not (batch.magic < 2 and batch.compression_type)
 
     def wants_batch(self, batch: Batch) -> bool:
-        """Whether the batch may hold a wanted record."""
+        """Return whether the batch may hold a wanted record."""
         if batch.last_offset < self.start_offset or self.is_behind(batch):
             return False
         if self.leader_epoch is not None and batch.partition_leader_epoch != self.leader_epoch:
@@ -72,7 +74,7 @@ class RecordFilter:
         return batch.is_control or not self.only_control
 
     def wants_record(self, record: Record, decoded: "Decoded | None" = None) -> bool:
-        """Whether a record of a wanted batch is wanted."""
+        """Return whether a record of a wanted batch is wanted."""
         if record.offset < self.start_offset:
             return False
         if self.end_offset is not None and record.offset >= self.end_offset:
@@ -110,7 +112,7 @@ class RecordFilter:
 
 
 def is_aborted(batch: Batch, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Whether the batch belongs to one of these transactions, their markers included."""
+    """Return whether the batch belongs to one of these transactions, their markers included."""
     return batch.is_transactional and any(
         it.producer_id == batch.producer_id
         and it.first_offset <= batch.last_offset

@@ -1,6 +1,6 @@
 """An annotated hexdump of batches: the fields of the header with their bytes, then the records.
 
-For looking at damage: nothing is decompressed or believed, a wrong checksum is said.
+For the inspection of damage: nothing is decompressed or trusted, a wrong checksum is marked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from kctl.dump.values import DumpedBatch, DumpedFile, DumpItem, TrailingBytes
 from kctl.records.record_batch import RecordBatch
 
 _ROW_BYTES = 16
-# Name and size of the fields, in their order.
+# Name and size of the fields, in order.
 _V2_FIELDS = (
     ("baseOffset", 8), ("batchLength", 4), ("partitionLeaderEpoch", 4), ("magic", 1), ("crc", 4),
     ("attributes", 2), ("lastOffsetDelta", 4), ("baseTimestamp", 8), ("maxTimestamp", 8),
@@ -21,14 +21,14 @@ _UNSIGNED = ("crc", "attributes")
 
 
 def hex_lines(items: Iterable[DumpItem]) -> Iterator[str]:
-    """The lines, each with its end; what is no batch is passed over."""
+    """Yield the lines, each with its end; items other than batches are skipped."""
     for item in items:
         if isinstance(item, DumpedFile):
             yield f"{item.path}  ({item.size} bytes)\n"
         elif isinstance(item, DumpedBatch):
             yield from _batch(item)
         elif isinstance(item, TrailingBytes):
-            yield f"{item.position:08x}  {item.length} bytes that are no batch\n"
+            yield f"{item.position:08x}  {item.length} bytes that are not a batch\n"
 
 
 def _batch(item: DumpedBatch) -> Iterator[str]:

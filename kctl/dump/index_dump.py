@@ -1,4 +1,4 @@
-"""Dumps .index, .timeindex and .txnindex: their entries as they stand in the file.
+"""Dumps .index, .timeindex and .txnindex: their entries in the order of the file.
 
 Kafka 2.7: kafka.tools.DumpLogSegments.dumpIndex, dumpTimeIndex, dumpTxnIndex
 """
@@ -13,17 +13,17 @@ from kctl.storage.transaction_index import TransactionIndex
 
 
 def dump_offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[DumpItem]:
-    """The entries; CorruptDataError if they make no sense."""
+    """Yield the entries; CorruptDataError if they are invalid."""
     yield from _dump(OffsetIndex(disk, path, base_offset), disk.size(path))
 
 
 def dump_time_index(disk: Disk, path: str, base_offset: int) -> Iterator[DumpItem]:
-    """The entries; CorruptDataError if they make no sense."""
+    """Yield the entries; CorruptDataError if they are invalid."""
     yield from _dump(TimeIndex(disk, path, base_offset), disk.size(path))
 
 
 def dump_transaction_index(disk: Disk, path: str, base_offset: int) -> Iterator[DumpItem]:
-    """The aborted transactions; CorruptDataError if they make no sense."""
+    """Yield the aborted transactions; CorruptDataError if they are invalid."""
     yield from TransactionIndex(disk, path, base_offset).entries()
 
 

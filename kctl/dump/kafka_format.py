@@ -22,6 +22,7 @@ from kctl.dump.values import (
 )
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import SEQUENCE_MAX, RecordBatch
+from kctl.storage.layout import parse_metadata_snapshot_name
 from kctl.storage.offset_index import OffsetPosition
 from kctl.storage.producer_snapshot import ProducerSnapshotEntry
 from kctl.storage.time_index import TimestampOffset
@@ -32,6 +33,7 @@ CODECS = ("NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD", "5", "6", "7")
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _KNOWN_KINDS = {
     FileKind.LOG,
+    FileKind.METADATA_SNAPSHOT,
     FileKind.OFFSET_INDEX,
     FileKind.TIME_INDEX,
     FileKind.TRANSACTION_INDEX,
@@ -40,7 +42,7 @@ _KNOWN_KINDS = {
 
 
 class Contents(Enum):
-    """What of keys and values is printed."""
+    """How keys and values are printed."""
 
     NOTHING = "nothing"
     AS_TEXT = "as text"
@@ -50,7 +52,7 @@ class Contents(Enum):
 def kafka_lines(
     items: Iterable[DumpItem], contents: Contents
 ) -> Iterator[str | bytes | memoryview]:
-    """The lines, each with its end, that kafka-dump-log would print."""
+    """Yield the lines, each with its end, that kafka-dump-log would print."""
     file: DumpedFile | None = None
     entries = 0
     for item in items:
@@ -76,6 +78,9 @@ def _file_lines(file: DumpedFile) -> Iterator[str]:
         yield f"Dumping {file.path}\n"
     if file.kind is FileKind.LOG:
         yield f"Starting offset: {file.base_offset}\n"
+    elif file.kind is FileKind.METADATA_SNAPSHOT:
+        end_offset, epoch = parse_metadata_snapshot_name(file.path.rpartition("/")[2]) or (0, 0)
+        yield f"Snapshot end offset: {end_offset}, epoch: {epoch}\n"
 
 
 def _trailing_lines(file: DumpedFile, trailing: TrailingBytes, entries: int) -> Iterator[str]:
@@ -83,7 +88,7 @@ def _trailing_lines(file: DumpedFile, trailing: TrailingBytes, entries: int) -> 
         name = file.path.rpartition("/")[2]
         yield f"Found {trailing.length} invalid bytes at the end of {name}\n"
     elif trailing.is_padding and not entries:
-        # A padded index: its first entry of NULs is taken for a real one.
+        # A padded index: its first entry of NULs counts as a real one.
         if file.kind is FileKind.OFFSET_INDEX:
             yield f"offset: {file.base_offset} position: 0\n"
         else:
@@ -124,7 +129,7 @@ def _producer_line(entry: ProducerSnapshotEntry) -> str:
 
 
 def batch_line(item: DumpedBatch) -> str:
-    """A batch's line."""
+    """Return a batch's line."""
     batch = item.batch
     if isinstance(batch, RecordBatch):
         head = (
@@ -147,7 +152,7 @@ def batch_line(item: DumpedBatch) -> str:
 
 
 def record_line(item: DumpedRecord, contents: Contents) -> str:
-    """A record's line."""
+    """Return a record's line."""
     record = item.record
     line = (
         f"| offset: {record.offset} {_timestamp(item.batch, record.timestamp)} "
@@ -164,7 +169,8 @@ def record_line(item: DumpedRecord, contents: Contents) -> str:
         from kctl.dump.decoded_format import decoded_texts
 
         key, payload = decoded_texts(item.decoded)
-        line += f" key: {key} payload: {payload}"
+        line += "" if key is None else f" key: {key}"
+        line += "" if payload is None else f" payload: {payload}"
     elif contents is Contents.AS_TEXT:
         line += _text(" key: ", record.key) + _text(" payload: ", record.value)
     return line + "\n"
@@ -187,8 +193,8 @@ def _text(name: str, data: bytes | None) -> str:
 
 
 def java_text(data: bytes) -> str:
-    """The string that Java makes of bytes that should be UTF-8: as Python, but for what would be
-    half of a surrogate pair, which it replaces whole."""
+    """Return the string that Java makes of bytes that should be UTF-8: as Python, except for half a
+    surrogate pair, which it replaces whole."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -196,6 +202,10 @@ def java_text(data: bytes) -> str:
 
 
 def _control(control: ControlRecord) -> str:
+    if control.fields is not None:
+        from kctl.dump.later_records import compact_json
+
+        return f" {control.label} {compact_json(control.fields)}"
     if control.coordinator_epoch is None:
         return f" controlType: {control.type_name}({control.type_id})"
     return f" endTxnMarker: {control.type_name} coordinatorEpoch: {control.coordinator_epoch}"

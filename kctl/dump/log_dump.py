@@ -1,7 +1,7 @@
-"""Dumps .log files: batches, and if asked their records, over damage where it can.
+"""Dumps .log files: batches, and optionally their records, skipping damage where possible.
 
-After a place that is no batch the dump goes on at the next one that has a right checksum, wherever
-it begins. A batch whose checksum is wrong is shown all the same, with what can be read of it.
+After bytes that are no batch the dump continues at the next batch with a valid checksum, wherever
+it begins. A batch with a wrong checksum is still shown, with its readable parts.
 
 Kafka 2.7: kafka.tools.DumpLogSegments.dumpLog
 """
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.dump.control_records import decode_control_record
+from kctl.dump.legacy_messages import dumped_messages
 from kctl.dump.values import (
     BulkStyle,
     DumpDamage,
@@ -20,6 +21,7 @@ from kctl.dump.values import (
     TrailingBytes,
 )
 from kctl.errors import CorruptDataError
+from kctl.records.bulk import can_decode_in_bulk
 from kctl.records.legacy import LegacyBatch
 from kctl.records.memory_records import Batch
 from kctl.records.record import Record
@@ -30,13 +32,13 @@ from kctl.storage.file_records import FileRecords
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decode, Decoded
 
-# What is shown of a batch at a position.
+# Returns the items of a batch at a position.
 Show = Callable[[int, Batch], Iterator[DumpItem]]
 
 _PADDING_STEP_BYTES = 1024 * 1024
-# From this size on it pays to load numpy.
+# From this size on loading numpy pays off.
 _BULK_BYTES = 512 * 1024
-# Behind damage this much is dumped one batch at a time, then lines are laid out in bulk again.
+# After damage this much is dumped one batch at a time, before lines are formatted in bulk again.
 _SLOW_BYTES = 1024 * 1024
 
 
@@ -50,10 +52,12 @@ def dump_log(
     position: int = 0,
     wants: Callable[[Batch], bool] | None = None,
 ) -> Iterator[DumpItem]:
-    """Every batch of the file in order, each followed by its records if they are wanted;
-    `decode` tells what a record says that is not a control record. With `bulk`, a big file comes
-    as lines where it has no damage. `position` is where a batch begins; of batches that `wants`
-    does not want the records are left out."""
+    """Yield every batch of the file in order, each followed by its records if requested.
+
+    `decode` decodes records other than control records. With `bulk`, a large file is returned as
+    lines where it has no damage. `position` is where a batch begins; records are left out of
+    batches that `wants` rejects.
+    """
     next_offset = base_offset
 
     def show(at: int, batch: Batch) -> Iterator[DumpItem]:
@@ -62,7 +66,8 @@ def dump_log(
 
     while position < records.size:
         end = records.size
-        if bulk is not None and decode is None and records.size - position >= _BULK_BYTES:
+        is_large = records.size - position >= _BULK_BYTES
+        if bulk is not None and decode is None and is_large and can_decode_in_bulk():
             from kctl.dump.bulk_lines import dump_lines
 
             position, next_offset = yield from dump_lines(
@@ -75,8 +80,8 @@ def dump_log(
 def _dump_stretch(
     records: FileRecords, position: int, end: int, next_offset: int, show: Show
 ) -> Generator[DumpItem, None, tuple[int, int]]:
-    """Batches that begin before `end`, over damage; where the next begins, or the file's end, and
-    what its offset should be."""
+    """Yield batches that begin before `end`, skipping damage; return where the next begins, or the
+    file's end, and its expected offset."""
     while position < end:
         damage = None
         try:
@@ -96,8 +101,8 @@ def _dump_stretch(
         found = find_valid_batch(records, position + 1, next_offset)
         if found is None and damage is None:
             yield TrailingBytes(position, records.size - position, is_padding=False)
-            damage = DumpDamage(records.path, position, "the last batch is cut")
-        yield damage or DumpDamage(records.path, position, "a batch that ends behind the file")
+            damage = DumpDamage(records.path, position, "the last batch is truncated")
+        yield damage or DumpDamage(records.path, position, "a batch that ends beyond the file")
         position = records.size if found is None else found[0]
     return position, next_offset
 
@@ -118,7 +123,7 @@ def _dump_batch(
     try:
         if isinstance(batch, RecordBatch):
             for record in batch.records():
-                decoder = decode_control_record if batch.is_control else decode
+                decoder = _control_decoder(decode) if batch.is_control else decode
                 decoded, damage = _decode(path, position, record, decoder)
                 yield DumpedRecord(batch, record, _sequence(batch, record), decoded=decoded)
                 if damage is not None:
@@ -129,6 +134,16 @@ def _dump_batch(
         yield DumpDamage.of(path, position, error)
 
 
+def _control_decoder(decode: "Decode | None") -> "Decode":
+    """Return the decoder for control records of a log whose other records `decode` reads."""
+    if decode is not None:
+        from kctl.dump.later_records import decode_kraft_control_record, decode_metadata_record
+
+        if decode is decode_metadata_record:
+            return decode_kraft_control_record
+    return decode_control_record
+
+
 def _dump_messages(
     path: str, position: int, batch: LegacyBatch, decode: "Decode | None"
 ) -> Iterator[DumpItem]:
@@ -137,14 +152,6 @@ def _dump_messages(
         yield replace(item, decoded=decoded)
         if damage is not None:
             yield damage
-
-
-def dumped_messages(batch: LegacyBatch) -> Iterator[DumpedRecord]:
-    """The messages of a v0 or v1 batch."""
-    for message in batch.messages():
-        key, value = message.key_and_value()
-        record = Record(message.offset, message.timestamp, key, value)
-        yield DumpedRecord(batch, record, NO_SEQUENCE, message)
 
 
 def _decode(
@@ -165,7 +172,7 @@ def _sequence(batch: RecordBatch, record: Record) -> int:
 
 
 def _is_padding(records: FileRecords, position: int) -> bool:
-    """Whether the file holds nothing but NULs from `position` on."""
+    """Return whether the file contains only NULs from `position` on."""
     while position < records.size:
         data = records.file.pread(min(_PADDING_STEP_BYTES, records.size - position), position)
         if not data or data.count(0) != len(data):

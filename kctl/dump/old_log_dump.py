@@ -46,8 +46,10 @@ class _OldMessage:
 
 
 def dump_old_log(disk: Disk, path: str, base_offset: int) -> Iterator[DumpItem]:
-    """Every message in order, those inside others behind them; goes on behind damage at the next
-    message whose checksum is right."""
+    """Yield every message in order, nested ones after the message that contains them.
+
+    After damage the dump continues at the next message with a valid checksum.
+    """
     file = disk.open(path, read_only=True)
     size = file.size()
     position = 0
@@ -110,7 +112,7 @@ def _message_at(file: DiskFile, position: int, size: int) -> _OldMessage:
 
 def _parse(data: bytes, at: int) -> _OldMessage:
     if len(data) - at < _SIZE.size + _HEAD_BYTES[0]:
-        raise CorruptDataError("the last message is cut")
+        raise CorruptDataError("the last message is truncated")
     length = _SIZE.unpack_from(data, at)[0]
     start = at + _SIZE.size
     end = start + length

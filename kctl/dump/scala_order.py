@@ -1,8 +1,8 @@
-"""The order in which Scala 2.13's mutable hash maps and sets hand out their elements.
+"""The order in which Scala 2.13's mutable hash maps and sets iterate over their elements.
 
 kafka-dump-log prints group members and a transaction's partitions in that order, so its text can
-only be met by knowing it: a table of a power of two, doubled as it fills to three quarters, an
-element's place given by its mixed hash code, elements of one place by rising hash code.
+only be reproduced with it: a table of a power of two, doubled as it fills to three quarters, an
+element's place given by its mixed hash code, elements of one place by ascending hash code.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadata.allMemberMetadata,
 kafka.coordinator.transaction.TransactionMetadata.topicPartitions
@@ -17,7 +17,7 @@ _SMALLEST_TABLE = 16
 
 
 def in_hash_order(elements: Iterable[T], hash_code: Callable[[T], int]) -> list[T]:
-    """`elements` as a Scala collection of them would be walked."""
+    """Return `elements` in the iteration order of a Scala collection."""
     items = list(elements)
     size = _SMALLEST_TABLE
     while len(items) >= size * 3 // 4:
@@ -33,7 +33,7 @@ def in_hash_order(elements: Iterable[T], hash_code: Callable[[T], int]) -> list[
 
 
 def string_hash(text: str) -> int:
-    """Java's String.hashCode, as an unsigned number."""
+    """Return Java's String.hashCode, as an unsigned number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for i in range(0, len(units), 2):
@@ -42,5 +42,5 @@ def string_hash(text: str) -> int:
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """TopicPartition.hashCode, as an unsigned number."""
+    """Return TopicPartition.hashCode, as an unsigned number."""
     return (31 * (31 + partition) + string_hash(topic)) & 0xFFFFFFFF

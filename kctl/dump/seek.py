@@ -1,7 +1,7 @@
-"""Finds offsets and times in a partition's directory by its indexes, as a broker would.
+"""Finds offsets and times in a partition's directory by its indexes, as a broker does.
 
-An index only says where to begin to look, so one that is missing or damaged costs time and never
-truth: the search then begins at the segment's start.
+An index only shows where to begin the search, so a missing or damaged one costs time and never
+correctness: the search then begins at the segment's start.
 
 Kafka 2.7: kafka.log.Log.fetchOffsetByTimestamp, kafka.log.LogSegment.translateOffset
 """
@@ -16,14 +16,14 @@ from kctl.storage.segment_files import SegmentFiles, segment_base_offsets
 
 
 def start_position(disk: Disk, directory: str, base_offset: int, offset: int) -> int:
-    """A position at or before the batch with `offset` in that segment."""
+    """Return a position at or before the batch with `offset` in that segment."""
     if offset <= base_offset:
         return 0
     segment = SegmentFiles.open(disk, directory, base_offset)
     try:
         position = segment.offset_index.lookup(offset).position
         header = segment.records.header_at(position)
-        # Where the index points astray, the start is always right.
+        # If the index points to a wrong position, the start is always right.
         is_right = header is not None and header.base_offset <= offset
         return position if is_right else 0
     except (CorruptDataError, StorageError):
@@ -33,7 +33,7 @@ def start_position(disk: Disk, directory: str, base_offset: int, offset: int) ->
 
 
 def end_offset(disk: Disk, directory: str) -> int:
-    """The offset behind the last batch that can be read."""
+    """Return the offset after the last readable batch."""
     for base in reversed(segment_base_offsets(disk, directory)):
         position = start_position(disk, directory, base, base + 2**31 - 1)
         headers = deque(_headers(SegmentFiles.open(disk, directory, base), position), maxlen=1)
@@ -45,7 +45,7 @@ def end_offset(disk: Disk, directory: str) -> int:
 
 
 def offset_at_time(disk: Disk, directory: str, timestamp_ms: int) -> int | None:
-    """The offset of the first record at or after that time; None if there is none."""
+    """Return the offset of the first record at or after that time; None if there is none."""
     bases = segment_base_offsets(disk, directory)
     for base in bases:
         segment = SegmentFiles.open(disk, directory, base)
@@ -61,7 +61,7 @@ def offset_at_time(disk: Disk, directory: str, timestamp_ms: int) -> int | None:
 
 
 def _is_older(segment: SegmentFiles, timestamp_ms: int) -> bool:
-    """Whether the closed segment's last time index entry says that all is older."""
+    """Return whether all records of the closed segment are older, by its last time index entry."""
     try:
         last = segment.time_index.last()
     except (CorruptDataError, StorageError):
@@ -80,7 +80,7 @@ def _position_before(segment: SegmentFiles, timestamp_ms: int) -> int:
 
 
 def _headers(segment: SegmentFiles, position: int) -> Iterator[FileBatch]:
-    """The headers up to the first damaged place."""
+    """Yield the headers up to the first damaged place."""
     try:
         yield from segment.records.headers(position)
     except CorruptDataError:

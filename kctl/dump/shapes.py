@@ -37,21 +37,22 @@ class Shapes:
 
     @property
     def is_default(self) -> bool:
+        """Return whether neither keys nor values have a shape."""
         return self == Shapes()
 
 
 def shaper(shape: Shape) -> Shaper:
-    """What makes that shape of bytes."""
+    """Return the function that converts bytes to a shape."""
     return _SHAPERS[shape]
 
 
 def reading(name: str, read: Callable[[bytes], Any]) -> Shaper:
-    """What makes of bytes whatever `read` makes of them, if it does not raise ValueError (or is
-    led too deep)."""
+    """Return a shaper that applies `read`; bytes for which it raises ValueError, or recurses too
+    deep, are shown as hex."""
 
     def shape(data: bytes) -> Any:
         try:
-            return _plain(read(data))
+            return plain(read(data))
         except (ValueError, RecursionError):
             return f"not {name}: {data.hex()}"
 
@@ -59,12 +60,12 @@ def reading(name: str, read: Callable[[bytes], Any]) -> Shaper:
 
 
 def shaped(data: bytes | None, shape: Shaper) -> Any:
-    """A value for JSON: a string, a number, whatever JSON holds; None for a null."""
+    """Return a value for JSON: a string, a number, whatever JSON holds; None for a null."""
     return None if data is None else shape(data)
 
 
 def shaped_text(data: bytes | None, shape: Shaper) -> str:
-    """The same in a line of text."""
+    """Return the same in a line of text."""
     found = shaped(data, shape)
     if found is None:
         return "null"
@@ -84,12 +85,12 @@ def _int(data: bytes) -> int | str:
     return int.from_bytes(data, "big", signed=True)
 
 
-def _plain(value: Any) -> Any:
-    """What JSON can hold: bytes in base64, times in ISO 8601, other numbers as text."""
+def plain(value: Any) -> Any:
+    """Return `value` for JSON: bytes in base64, times in ISO 8601, other numbers as text."""
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime | date | time):

@@ -1,10 +1,10 @@
-"""Text by the column: what stands in a line, for many lines at once.
+"""Columns of text: the same field of many lines at once.
 
-A Column is bytes where all lines have the same there, else an Arrow binary array with an element
-per line. Whatever is rare and odd (text that is not UTF-8, or moves a cursor) goes through the very
-functions of text_format and kafka_format, so there is one truth about how it is shown.
+A Column is bytes where all lines have the same text, else an Arrow binary array with an element per
+line. Rare cases (text that is not UTF-8, or moves a cursor) use the functions of text_format and
+kafka_format, so there is one definition of how they are shown.
 
-numpy and pyarrow are loaded with this module: only for files that are worth it.
+numpy and pyarrow are loaded with this module: only for files that are large enough.
 """
 
 from typing import Any
@@ -21,19 +21,19 @@ Column = Any
 _MS = 1000
 # The first millisecond of the year 10000, whose ISO form is longer than the others.
 _YEAR_10000_MS = 253_402_300_800_000
-# Between values that are decoded together: ASCII, so that no sequence goes on behind it.
+# Between values that are decoded together: ASCII, so that no UTF-8 sequence continues after it.
 _SEPARATOR = b"\x00\x1e\x01\x1f\x02\x1d\x00"
 
 
 class Line:
-    """Columns side by side; neighbours that are bytes are merged, as each column costs every
-    line."""
+    """Columns side by side; adjacent bytes are merged, as each column costs time for every line."""
 
     def __init__(self, *columns: Column) -> None:
         self._columns: list[Column] = []
         self.add(*columns)
 
     def add(self, *columns: Column) -> None:
+        """Append columns to the line."""
         for column in columns:
             if isinstance(column, bytes) and self._columns and isinstance(self._columns[-1], bytes):
                 self._columns[-1] += column
@@ -43,12 +43,12 @@ class Line:
     def prepend(self, choices: Column, which: Column) -> None:
         """Begin with one of `choices`, for each line by its number in `which`."""
         if self._columns and isinstance(self._columns[0], bytes):
-            # Joined to the few before there are many: a column less.
+            # Joined to the few before there are many: one column less.
             choices = Line(choices, self._columns.pop(0)).joined(len(choices))
         self._columns.insert(0, choices.take(which))
 
     def joined(self, count: int) -> Column:
-        """An array of the lines; `count` of them, if all are the same."""
+        """Return an array of the lines; `count` of them, if all are equal."""
         columns = [it for it in self._columns if it != b""]
         if all(isinstance(column, bytes) for column in columns):
             return pa.array([b"".join(columns)] * count, pa.binary())
@@ -57,18 +57,18 @@ class Line:
 
 
 def constant(text: bytes) -> Column:
-    """What all lines have, as Arrow wants it."""
+    """Return an Arrow scalar of the text that all lines have."""
     return pa.scalar(text, pa.binary())
 
 
 def text_of(lines: Column) -> memoryview:
-    """All lines in one."""
+    """Return all lines as one buffer."""
     offsets = np.frombuffer(lines.buffers()[1], np.int32, len(lines) + 1, lines.offset * 4)
     return memoryview(lines.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
 
 
 def chosen(which: Any, texts: list[bytes]) -> Column:
-    """For each line one of `texts`, by its number."""
+    """Return one of `texts` for each line, by its number."""
     first = int(which[0])
     if (which == first).all():
         return texts[first]
@@ -76,7 +76,7 @@ def chosen(which: Any, texts: list[bytes]) -> Column:
 
 
 def if_any(mask: Any, *columns: Column) -> Column:
-    """The columns where `mask` has it, else nothing."""
+    """Return the columns where `mask` is set, else nothing."""
     if not mask.any():
         return b""
     joined = Line(*columns).joined(len(mask))
@@ -91,7 +91,7 @@ _SMALL_NUMBERS = _small_numbers()
 
 
 def numbers(values: Any) -> Column:
-    """Integers in decimal."""
+    """Return integers in decimal."""
     low, high = int(values.min()), int(values.max())
     if low == high:
         return b"%d" % low
@@ -101,7 +101,7 @@ def numbers(values: Any) -> Column:
 
 
 def padded(column: Column, width: int) -> tuple[Column, ...]:
-    """Filled up with spaces; they are one part for all where all are equally long."""
+    """Return the column filled up with spaces, as one part if all texts have the same length."""
     if isinstance(column, bytes):
         return (column.ljust(width),)
     if not _is_ascii(column):
@@ -114,19 +114,19 @@ def padded(column: Column, width: int) -> tuple[Column, ...]:
 
 
 def padded_left(column: Column, width: int) -> Column:
-    """ASCII behind as many spaces as it takes."""
+    """Return ASCII text right-aligned in `width`."""
     if isinstance(column, bytes):
         return column.rjust(width)
     return pc.ascii_lpad(column.cast(pa.string()), width).cast(pa.binary())
 
 
 def trimmed(lines: Column) -> Column:
-    """ASCII without the spaces at its end."""
+    """Return ASCII text without trailing spaces."""
     return pc.ascii_rtrim(lines.cast(pa.string()), " ").cast(pa.binary())
 
 
 def times(timestamps: Any) -> Column:
-    """ISO 8601 and padded, as text_format has it; each second is written once."""
+    """Return ISO 8601 times, padded, as in text_format; each second is formatted once."""
     if timestamps.min() < 0 or timestamps.max() >= _YEAR_10000_MS:
         return pa.array([f"{iso(it):<24}".encode() for it in timestamps.tolist()], pa.binary())
     seconds = timestamps // _MS
@@ -146,14 +146,14 @@ _TAILS = pa.array([f".{ms:03d}Z".encode() for ms in range(_MS)], pa.binary())
 
 
 def named(name: bytes, data: Column) -> tuple[Column, ...]:
-    """A name and what it names; nothing for a null."""
+    """Return a name and its values; nothing for a null."""
     if not data.null_count:
         return name, data
     return (pc.fill_null(pc.binary_join_element_wise(constant(name), data, constant(b"")), b""),)
 
 
 def sizes(lengths: Any) -> tuple[Column, ...]:
-    """In bytes, with the unit; a length of -1 is a null."""
+    """Return sizes in bytes, with the unit; a length of -1 is a null."""
     is_null = lengths < 0
     if not is_null.any():
         return numbers(lengths), b" B"
@@ -162,10 +162,10 @@ def sizes(lengths: Any) -> tuple[Column, ...]:
 
 
 def java(data: Column) -> Column:
-    """What Java makes of bytes that should be UTF-8."""
+    """Return the strings that Java makes of bytes that should be UTF-8."""
     if _is_utf8(data):
         return data
-    # All at once, with what belongs to no value between them.
+    # All at once, separated by bytes that belong to no value.
     whole = _SEPARATOR.join(data.fill_null(b"").to_pylist())
     texts = java_text(whole).encode().split(_SEPARATOR)
     if len(texts) != len(data):
@@ -177,7 +177,7 @@ def java(data: Column) -> Column:
 
 
 def shown_texts(data: Column) -> Column:
-    """As text_format shows keys and values."""
+    """Return keys and values as text_format shows them."""
     which = _odd_ones(data)
     if len(which):
         texts = [shown(it).encode() for it in data.take(pa.array(which)).to_pylist()]
@@ -188,7 +188,7 @@ def shown_texts(data: Column) -> Column:
 
 
 def _odd_ones(data: Column) -> Any:
-    """Which are not shown as the text they are; a null is not among them."""
+    """Return which values are not shown as their text; nulls are not among them."""
     every, lengths = _bytes_of(data)
     is_odd = lengths == 0
     if data.null_count:
@@ -201,7 +201,7 @@ def _odd_ones(data: Column) -> Any:
 
 
 def _bytes_of(data: Column) -> tuple[Any, Any]:
-    """All bytes of a column, and the length of each element."""
+    """Return all bytes of a column, and the length of each element."""
     _, offset_buffer, byte_buffer = data.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(data) + 1, data.offset * 4)
     every = np.frombuffer(byte_buffer or b"", np.uint8)[int(offsets[0]) : int(offsets[-1])]

@@ -1,7 +1,7 @@
 """The values of a dump as aligned lines for people.
 
-One line a batch, record or entry, streamed: columns have fixed widths and give way to what is
-wider. Control characters are escaped, so that a record cannot move the reader's cursor.
+One line per batch, record or entry, streamed: columns have fixed widths and make room for wider
+values. Control characters are escaped, so that a record cannot move the reader's cursor.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def text_lines(
     items: Iterable[DumpItem], *, with_data: bool, shapes: Shapes | None = None
 ) -> Iterator[str | bytes | memoryview]:
-    """The lines, each with its end; keys, values and headers only `with_data`."""
+    """Yield the lines, each with its end; keys, values and headers only `with_data`."""
     is_first = True
     for item in items:
         if isinstance(item, DumpedFile):
@@ -56,7 +56,7 @@ def _file(file: DumpedFile) -> str:
 
 
 def batch_line(item: DumpedBatch) -> str:
-    """A batch's line."""
+    """Return a batch's line."""
     batch = item.batch
     if isinstance(batch, RecordBatch):
         offsets = f"{batch.base_offset}..{batch.last_offset}"
@@ -73,7 +73,7 @@ def batch_line(item: DumpedBatch) -> str:
 
 
 def _marks(item: DumpedBatch, batch: Batch) -> Iterator[str]:
-    """What is not true of every batch."""
+    """Yield the properties that not every batch has."""
     if isinstance(batch, RecordBatch):
         if batch.partition_leader_epoch >= 0:
             yield f"epoch {batch.partition_leader_epoch}"
@@ -90,20 +90,24 @@ def _marks(item: DumpedBatch, batch: Batch) -> Iterator[str]:
 
 
 def record_line(item: DumpedRecord, *, with_data: bool, shapes: Shapes | None = None) -> str:
-    """A record's line."""
+    """Return a record's line."""
     record = item.record
     head = f"    {record.offset:<13} {_time(item.batch, record.timestamp)}"
     if isinstance(item.decoded, ControlRecord):
         epoch = item.decoded.coordinator_epoch
         suffix = "" if epoch is None else f" by coordinator epoch {epoch}"
+        if item.decoded.fields is not None:
+            from kctl.dump.later_records import compact_json
+
+            suffix = f"  {_escaped(compact_json(item.decoded.fields))}"
         return f"{head}  {item.decoded.type_name}{suffix}\n"
     if not with_data:
         return f"{head}  key {_size(record.key)}  value {_size(record.value)}\n"
     if item.decoded is not None and (shapes is None or shapes.is_default):
         from kctl.dump.decoded_format import decoded_texts
 
-        key, value = decoded_texts(item.decoded)
-        return f"{head}  {_escaped(key)}  {_escaped(value)}\n"
+        texts = [_escaped(text) for text in decoded_texts(item.decoded) if text is not None]
+        return f"{'  '.join([head, *texts])}\n"
     names = (f"  {_escaped(name)}={shown(value)}" for name, value in record.headers)
     key, value = shown(record.key), shown(record.value)
     if shapes is not None:
@@ -122,7 +126,7 @@ def _entry(item: DumpItem) -> str:
     if isinstance(item, CheckpointedOffset):
         return f"{item.topic_partition!s:<40} {item.offset}"
     if isinstance(item, TrailingBytes):
-        what = "padding" if item.is_padding else "bytes that are no whole batch"
+        what = "padding" if item.is_padding else "bytes that are not a whole batch"
         return f"at {item.position}: {item.length} bytes, {what}"
     fields = document(item, with_data=True)
     del fields["type"]
@@ -144,7 +148,7 @@ def _time(batch: Batch, timestamp: int) -> str:
 
 
 def iso(timestamp: int) -> str:
-    """ISO 8601 in UTC; in words what is no time."""
+    """Return the time in ISO 8601, UTC; a description if it is not a time."""
     if timestamp < 0:
         return "no timestamp" if timestamp == -1 else str(timestamp)
     try:
@@ -159,7 +163,7 @@ def _size(data: bytes | None) -> str:
 
 
 def shown(data: bytes | None) -> str:
-    """Bytes as text that moves no cursor."""
+    """Return bytes as text that moves no cursor."""
     if data is None:
         return "null"
     try:

@@ -1,4 +1,4 @@
-"""What a dump consists of: one small value per batch, record, entry or damaged place.
+"""The values of a dump: one per batch, record, index entry or damaged place.
 
 Dumpers yield these in the order of the file; `documents`, `kafka_format` and `text_format` turn
 them into something to print. A DumpedFile opens each file's run of values.
@@ -24,12 +24,28 @@ from kctl.storage.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decoded
 
+__all__ = [
+    "CheckpointedOffset",
+    "Decoder",
+    "DumpDamage",
+    "DumpItem",
+    "DumpOptions",
+    "DumpedBatch",
+    "DumpedFile",
+    "DumpedOldMessage",
+    "DumpedRecord",
+    "FileKind",
+    "TrailingBytes",
+]
+
 
 class FileKind(Enum):
     """The files of a log directory that can be dumped."""
 
     LOG = "log"
     OLD_LOG = "old_log"
+    # Of KRaft: <end offset>-<epoch>.checkpoint.
+    METADATA_SNAPSHOT = "metadata_snapshot"
     OFFSET_INDEX = "offset_index"
     TIME_INDEX = "time_index"
     TRANSACTION_INDEX = "transaction_index"
@@ -40,17 +56,19 @@ class FileKind(Enum):
 
 
 class Decoder(Enum):
-    """How keys and values of a .log are understood."""
+    """How keys and values of a .log are decoded."""
 
     NONE = "none"
     # By the topic in the directory's name.
     AUTO = "auto"
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
+    CLUSTER_METADATA = "cluster metadata"
+    SHARE_GROUPS = "share groups"
 
 
 class BulkStyle(Enum):
-    """The layouts that there are vectors for."""
+    """The output formats that large files are rendered in with vector operations."""
 
     KAFKA = "kafka"
     KAFKA_WITH_DATA = "kafka with data"
@@ -60,22 +78,22 @@ class BulkStyle(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """How much of a .log is shown."""
+    """Which parts of a .log are dumped, and how."""
 
     # Records, not only batches.
     with_records: bool = False
     decoder: Decoder = Decoder.AUTO
-    # Lays out the lines of big files in vectors; None: values only.
+    # Render the lines of large files with vector operations; None: yield values only.
     bulk: BulkStyle | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedFile:
-    """What follows, up to the next of these, is in this file."""
+    """The start of a file: the values up to the next DumpedFile are from it."""
 
     path: str
     kind: FileKind
-    # What the name says; None for files that are not named for an offset.
+    # The offset in the file's name; None if its name has none.
     base_offset: int | None
     size: int
 
@@ -103,7 +121,7 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DumpedOldMessage:
-    """A message of Kafka 0.7; `depth` 0: it stands in the file, else inside the one before."""
+    """A message of Kafka 0.7; with `depth` 1 or more it is inside the previous message."""
 
     position: int
     offset: int
@@ -117,14 +135,14 @@ class DumpedOldMessage:
 
 @dataclass(frozen=True, slots=True)
 class DumpedText:
-    """Lines of batches and records that are laid out already."""
+    """Rendered lines of batches and records."""
 
     text: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedOffset:
-    """A line of a checkpoint of partitions."""
+    """A partition's line in a checkpoint of offsets."""
 
     topic_partition: TopicPartition
     offset: int
@@ -132,7 +150,7 @@ class CheckpointedOffset:
 
 @dataclass(frozen=True, slots=True)
 class TrailingBytes:
-    """Bytes behind the last whole batch or entry; NULs are room that was made in advance."""
+    """Bytes after the last whole batch or entry; with `is_padding` they are preallocated NULs."""
 
     position: int
     length: int
@@ -141,21 +159,21 @@ class TrailingBytes:
 
 @dataclass(frozen=True, slots=True)
 class DumpDamage:
-    """A place that could not be read; the dump goes on behind it where it can."""
+    """A part of a file that cannot be read; the dump continues after it if possible."""
 
     path: str
-    # Bytes; None where the file as a whole is meant.
+    # In bytes; None if the whole file is damaged.
     position: int | None
     reason: str
 
     def __str__(self) -> str:
-        """File, position and reason in one line."""
+        """Return path, position and reason in one line."""
         place = "" if self.position is None else f": at byte {self.position}"
         return f"{self.path}{place}: {self.reason}"
 
     @classmethod
     def of(cls, path: str, position: int | None, error: Exception) -> "DumpDamage":
-        """What `error` says, without the place that its own words may begin with."""
+        """Return the damage for `error`, whose message may repeat the path and position."""
         reason = str(error)
         if reason.startswith(path):
             reason = reason[len(path) :].lstrip(": ")

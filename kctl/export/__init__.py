@@ -1,1 +1,1 @@
-"""Records out of segment files and brokers into tables. Spark only in `export.spark*`."""
+"""Exports records of segment files and live brokers to tables. Only `export.spark` uses Spark."""

@@ -1,10 +1,10 @@
-"""Avro values: a schema's columns, and a decoder that asks fastavro for each value.
+"""Avro values: the columns of a schema, and a decoder that reads each value with fastavro.
 
-Confluent's five bytes before a value (a NUL and the schema's number in a registry) tell the one
-that it was written by, if the registry's are known; it is then resolved to the one given, as
-Avro defines it. Otherwise they are skipped if they are there, and the schema is the one given.
-Logical types that have a column of their own are date, timestamp-millis, timestamp-micros and
-decimal; of others the plain value is kept.
+Confluent's serializer puts five bytes before a value: a NUL and the id of the writer's schema in a
+registry. If the registry's schemas are given, the value is read with its writer's schema and
+resolved to the reader's, as Avro specifies. Otherwise the five bytes are skipped, if present, and
+the value is read with the given schema. The logical types date, timestamp-millis, timestamp-micros
+and decimal have their own column types; values of other logical types keep their underlying type.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.errors import UsageError
+from kctl.errors import UsageError, missing_extra
 from kctl.export.decoding import Decode, decode_each
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
@@ -29,52 +29,57 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 def avro_decoder(text: str, writers: Iterable[tuple[int, str]] = ()) -> tuple[Decode, pa.DataType]:
-    """A function from binary values to (decoded values, which of them are not decoded or None),
-    and the type of what it makes; `writers` are schemas by their numbers in a registry.
+    """Return a decoder for the Avro schema `text`, and the Arrow type of the decoded column.
 
-    UsageError for a schema that is none or has no columns.
+    `writers` are (id, schema) pairs from a registry. UsageError for an invalid schema or one
+    without columns.
     """
     read, schema = _reader(text, writers)
     kind = _Columns().of(schema)
     return decode_each(read, kind, (ValueError,)), kind
 
 
-def avro_reader(text: str) -> Callable[[bytes], Any]:
-    """A function from bytes to the value, of any schema; it raises ValueError for bytes that are
-    none. UsageError for a schema that is none."""
-    return _reader(text, ())[0]
+def avro_reader(text: str, writers: Iterable[tuple[int, str]] = ()) -> Callable[[bytes], Any]:
+    """Return a function from bytes to an Avro value; it raises ValueError for bytes that are not
+    one.
+
+    `writers` are (id, schema) pairs from a registry. UsageError for an invalid schema.
+    """
+    return _reader(text, writers)[0]
 
 
 def _reader(text: str, writers: Iterable[tuple[int, str]]) -> tuple[Callable[[bytes], Any], Any]:
-    """The function, and the schema that its values have."""
-    try:
-        import fastavro  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise UsageError("Avro values need fastavro", hint="pip install 'kctl[avro]'") from None
-    try:
-        schema = _parsed(fastavro, text)
-        by_id = {number: _parsed(fastavro, writer) for number, writer in writers}
-    except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
-        raise UsageError(f"Not an Avro schema: {error}") from None
+    """Return a function from bytes to a value, and the parsed schema of these values."""
+    fastavro, schema = parsed_schema(text)
+    by_id = {number: parsed_schema(writer)[1] for number, writer in writers}
     return lambda data: _read(fastavro, schema, data, by_id), schema
 
 
-# What fastavro raises over bytes that are no such value.
+# Exceptions that fastavro raises for bytes that are not a value of the schema.
 _UNREADABLE = (
     ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, StopIteration,
     ArithmeticError, MemoryError,
 )  # fmt: skip
 
 
-def _parsed(fastavro: Any, text: str) -> Any:
-    return fastavro.parse_schema(_without_odd_types(json.loads(text)))
+def parsed_schema(text: str) -> tuple[Any, Any]:
+    """Return the module fastavro and the schema `text` as it parses it; UsageError for an invalid
+    schema."""
+    try:
+        import fastavro  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        raise missing_extra("Avro values need fastavro", "avro") from None
+    try:
+        return fastavro, fastavro.parse_schema(_without_other_logical_types(json.loads(text)))
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
+        raise UsageError(f"Not an Avro schema: {error}") from None
 
 
 def _read(fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any]) -> Any:
-    """One value, all of whose bytes it takes."""
+    """Return the value that takes up all of `data`; ValueError if there is none."""
     starts = [(0, schema)]
     if data[:1] == b"\0" and len(data) >= CONFLUENT_BYTES:
-        # Perhaps a value of its own that begins with a NUL.
+        # Without these five bytes, a value may also begin with a NUL.
         number = int.from_bytes(data[1:CONFLUENT_BYTES], "big")
         starts.insert(0, (CONFLUENT_BYTES, by_id.get(number, schema)))
     for start, writer in starts:
@@ -86,21 +91,21 @@ def _read(fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any]) -> Any
             continue
         if stream.tell() == len(data):
             return found
-    raise ValueError("no such value, or bytes are left behind it")
+    raise ValueError("not a value of the schema, or followed by other bytes")
 
 
 class _Columns:
-    """Avro types to Arrow types; named types are known once they were defined."""
+    """Maps Avro types to Arrow types; named types are known once they have been defined."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
 
     def of(self, schema: Any) -> pa.DataType:
-        """The column of a type; UsageError if there is none."""
+        """Return the Arrow type of a schema; UsageError if it has none."""
         if isinstance(schema, list):
             others = [branch for branch in schema if branch != "null"]
             if len(others) != 1:
-                raise UsageError("Of Avro's unions only those of null and one type have a column")
+                raise UsageError("Only Avro unions of null and one other type have a column")
             return self.of(others[0])
         if isinstance(schema, str):
             return self._by_name(schema)
@@ -109,7 +114,7 @@ class _Columns:
     def _by_name(self, name: str) -> pa.DataType:
         found = _PLAIN.get(name) or self._named.get(name)
         if found is None:
-            raise UsageError(f"Avro type {name} has no column: it is unknown, or holds itself")
+            raise UsageError(f"Avro type {name} has no column: it is unknown or recursive")
         return found
 
     def _complex(self, schema: dict[str, Any]) -> pa.DataType:
@@ -127,7 +132,7 @@ class _Columns:
             return self.of(kind)
         self._named[schema["name"]] = None
         if kind == "record" and not schema.get("fields"):
-            raise UsageError(f"Avro record {schema['name']} has no fields, so no columns")
+            raise UsageError(f"Avro record {schema['name']} has no fields and so no columns")
         if kind == "record":
             made = pa.struct([(it["name"], self.of(it["type"])) for it in schema["fields"]])
         else:
@@ -136,13 +141,13 @@ class _Columns:
         return made
 
 
-def _without_odd_types(schema: Any) -> Any:
-    """The schema without the logical types for which there is no column."""
+def _without_other_logical_types(schema: Any) -> Any:
+    """Return the schema without the logical types that have no column type."""
     if isinstance(schema, list):
-        return [_without_odd_types(item) for item in schema]
+        return [_without_other_logical_types(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: _without_odd_types(item) for name, item in schema.items()}
+    kept = {name: _without_other_logical_types(item) for name, item in schema.items()}
     if isinstance(kept.get("logicalType"), str) and kept["logicalType"] not in (
         *_LOGICAL,
         "decimal",

@@ -1,18 +1,21 @@
-"""decode_each: columns of values that a library decodes one at a time."""
+"""decode_each: decodes a column with a library that takes one value at a time."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-# Decodes a binary array: the decoded one, and which of its values are not decoded (or None).
+# Takes a binary array; returns the decoded array, and a mask of the values that failed, or None.
 Decode = Callable[[pa.Array], tuple[pa.Array, pa.Array | None]]
 
 
 def decode_each(
     read: Callable[[bytes], Any], kind: pa.DataType, failures: tuple[type[Exception], ...]
 ) -> Decode:
-    """Decodes with `read` into a column of `kind`; `failures` are those of single values."""
+    """Return a decoder that applies `read` to each value and makes a column of type `kind`.
+
+    A value for which `read` raises one of `failures` is marked as not decoded.
+    """
 
     def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         documents: list[Any] = []

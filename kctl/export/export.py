@@ -1,29 +1,41 @@
-"""export_logs: from segment files to a table; plans, lets tasks run, commits what they wrote.
+"""export_logs: exports segment files to a table. It plans splits, has tasks run and commits their
+files.
 
-Who runs the tasks is the caller's affair: `Runner` is a function that yields rows as they are
-done, in this process, in many, or on a Spark cluster.
+The caller decides where tasks run: a `Runner` is a function that yields a manifest row for each
+finished split, from this process, several processes or a Spark cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kctl.arrow_files.log_discovery import find_logs
+from kctl.arrow_files.partition_log import PartitionLog
 from kctl.errors import UsageError
 from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
 from kctl.export.options import ExportOptions, FieldFormat
-from kctl.export.partition_log import PartitionLog
 from kctl.export.rows import DamagedRange, SplitReader
-from kctl.export.source import find_logs
 from kctl.export.splits import EVERYTHING, Split, plan_log
 from kctl.export.values import SAMPLE_VALUES_MAX, infer_json_schema
 from kctl.model import Position
 
+__all__ = [
+    "ExportReport",
+    "ExportRequest",
+    "Plan",
+    "Runner",
+    "Task",
+    "export_logs",
+    "run_here",
+    "work",
+]
+
 
 @dataclass(slots=True)
 class ExportRequest:
-    """What is to be exported, and where to."""
+    """What to export, and where to."""
 
     sources: Sequence[str]
     out: str
@@ -31,13 +43,13 @@ class ExportRequest:
     topics: Sequence[str] = ()
     partitions: Sequence[int] = ()
     bounds: tuple[Position, Position | None] = EVERYTHING
-    # Names what this run writes; no other run may have the same.
+    # Prefix of the files that this run writes; unique among runs.
     run: str = "run"
 
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a run did; `earlier_rows` were there before."""
+    """The result of a run; `earlier_rows` were in the table before."""
 
     rows: int = 0
     files: int = 0
@@ -50,7 +62,7 @@ class ExportReport:
     damages: list[DamagedRange] = field(default_factory=list)
 
     def add(self, row: ManifestRow) -> None:
-        """A split was committed."""
+        """Count a committed split."""
         self.rows += row.rows
         self.files += len(row.files)
         self.file_bytes += sum(each.size for each in row.files)
@@ -62,7 +74,7 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What every task of a run needs to know besides its split."""
+    """What every task of a run needs in addition to its split."""
 
     options: ExportOptions
     out: str
@@ -71,7 +83,7 @@ class Task:
 
 @dataclass(slots=True)
 class Plan:
-    """The splits that are to be worked on."""
+    """The splits that a run has to export."""
 
     # Each has a `size`, in bytes of log.
     splits: Sequence[Split | LiveSplit]
@@ -81,16 +93,16 @@ class Plan:
     partitions: int = 0
 
     def task(self) -> Task:
-        """What goes to each worker once."""
+        """Return the value that each worker receives once."""
         return Task(self.options, self.out, self.run)
 
     def items(self) -> list[tuple[int, Any]]:
-        """What goes to a worker each time; the number makes the attempt's name unique."""
+        """Return the numbered splits; the number makes the name of an attempt unique."""
         return list(enumerate(self.splits))
 
     @property
     def size(self) -> int:
-        """Bytes of log."""
+        """Return the bytes of log in all splits."""
         return sum(split.size for split in self.splits)
 
 
@@ -104,10 +116,11 @@ def export_logs(
     on_plan: Callable[[Plan], object] | None = None,
     on_row: Callable[[ManifestRow], object] | None = None,
 ) -> ExportReport:
-    """Export; what earlier runs have committed to the same table is not done again.
+    """Export to a table; splits that earlier runs have committed are skipped.
 
-    UsageError for sources, topics or a table that do not fit; CorruptDataError at damage if the
-    options say so; StorageError. Whatever is raised, what was committed stays and counts.
+    UsageError for sources, topics or options that do not match the table, CorruptDataError for
+    damage if the options ask for it, StorageError. After an error, what was committed remains
+    valid.
     """
     logs = find_logs(request.sources, request.topics, request.partitions)
     request = replace(request, options=_with_schema(request, logs))
@@ -122,7 +135,7 @@ def run_plan(
     on_plan: Callable[[Plan], object] | None,
     on_row: Callable[[ManifestRow], object] | None,
 ) -> ExportReport:
-    """Let the runner work, and commit what it brings."""
+    """Run the plan's splits with `runner` and commit each row; return the report."""
     if on_plan is not None:
         on_plan(plan)
     report = ExportReport(
@@ -139,7 +152,7 @@ def run_plan(
 
 
 def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: Manifest) -> Plan:
-    """The splits that are not committed yet, the largest first."""
+    """Return the splits that are not committed yet, the largest first."""
     done = manifest.done()
     splits: list[Split] = []
     for log in logs:
@@ -153,13 +166,14 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
 
 
 def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]]) -> list[Split]:
-    """The latest records of a partition are one split, made anew when the log has changed."""
+    """Return the partition as one split, unless it was exported in exactly this state."""
     splits = plan_log(log, request.options, request.bounds)
     return [it for it in splits if (it.first_offset, it.end_offset) not in done]
 
 
 def _with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportOptions:
-    """The options with the schema of JSON values: given, the table's, or inferred."""
+    """Return the options with the schema of JSON values: the given one, the table's or an inferred
+    one."""
     options = request.options
     if not needs_sample(options):
         return options
@@ -170,12 +184,12 @@ def _with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> Export
 
 
 def needs_sample(options: ExportOptions) -> bool:
-    """Whether the schema of values is yet to be inferred."""
+    """Return whether the schema of values must be inferred from a sample."""
     return options.value_format is FieldFormat.JSON and options.value_schema is None
 
 
 def inferred_schema(values: Iterable[bytes | None]) -> str:
-    """The schema of a sample; UsageError if it has none."""
+    """Return the schema of sample values; UsageError if they hold no JSON object."""
     schema = infer_json_schema(values)
     if schema == "{}":
         raise UsageError(
@@ -186,7 +200,7 @@ def inferred_schema(values: Iterable[bytes | None]) -> str:
 
 
 def _sample(request: ExportRequest, logs: Sequence[PartitionLog]) -> Iterator[bytes | None]:
-    """Values from the begin of every partition, the same number of each."""
+    """Yield values from the start of every partition, the same number from each."""
     share = max(100, SAMPLE_VALUES_MAX // max(1, len(logs)))
     options = replace(request.options, fails_on_damage=False, latest_per_key=False)
     for log in logs[: SAMPLE_VALUES_MAX // 100]:
@@ -201,7 +215,7 @@ def _sample(request: ExportRequest, logs: Sequence[PartitionLog]) -> Iterator[by
 
 
 def run_here(plan: Plan) -> Iterator[ManifestRow]:
-    """The simplest Runner: one split after the other, in this process."""
+    """Run the splits one at a time in this process: the simplest Runner."""
     for item in plan.items():
         yield work(plan.task(), item)
 
@@ -209,7 +223,7 @@ def run_here(plan: Plan) -> Iterator[ManifestRow]:
 def work(
     task: Task, item: tuple[int, Split], progress: Callable[[int], object] = lambda _bytes: None
 ) -> ManifestRow:
-    """What a Runner does with each of `plan.items()`, wherever it likes to."""
+    """Export one of `plan.items()`; a Runner may call this in any process."""
     from kctl.export.task import write_split
 
     number, split = item

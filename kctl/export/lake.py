@@ -1,12 +1,13 @@
-"""Tables of Delta Lake and Apache Iceberg: files of an export become versions of such a table.
+"""Delta Lake and Apache Iceberg: each run adds the files it exported to such a table as one
+version.
 
-Files are written and committed to the manifest as for Parquet, by whoever works; last, the driver
-tells the lake's own library (delta-rs, pyiceberg) of those that are new, in one version.
+Tasks write files and the driver commits them to the manifest, as for Parquet. Finally the driver
+adds the new files to the lake's table through the lake's own library (delta-rs, pyiceberg).
 
-    <out>/_kctl/published/<number>.json       the files that version `number` of kctl's adds
+    <out>/_kctl/published/<number>.json       the files that kctl's version `number` adds
 
-It is written before the lake is told, and the lake remembers the number in the same commit. So
-after a death it is known which of the two have happened, and no file is added twice, even if the
+That file is written before the lake's commit, and the commit records the number. After a crash,
+both together show which of the two steps have happened, so that no file is added twice, even if the
 lake's tools have rewritten or removed it since.
 """
 
@@ -16,23 +17,22 @@ from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.errors import StorageError, UsageError
-from kctl.export.files import Files
+from kctl.arrow_files.files import Files
+from kctl.errors import StorageError, missing_extra
 from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
-from kctl.export.options import ExportOptions, TableFormat
+from kctl.export.options import HIVE_NULL, ExportOptions, TableFormat
 from kctl.export.values import make_decoder
 
 _PUBLISHED = f"{DIRECTORY}/published"
 _APP = "kctl"
 _NUMBER_PROPERTY = "kctl.published"
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class _Lake(Protocol):
-    """What differs between the two."""
+    """The operations that differ between Delta and Iceberg."""
 
     def number(self) -> int:
-        """Of the newest of kctl's versions that is in the table; 0: none."""
+        """Return the number of kctl's newest version in the table; 0 if there is none."""
         ...
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
@@ -41,7 +41,8 @@ class _Lake(Protocol):
 
 
 def check_lake(table_format: TableFormat) -> None:
-    """UsageError if its library is not there: better before the work than after it."""
+    """Raise UsageError if the format's library is not installed, so that a run fails before its
+    work."""
     if table_format is TableFormat.DELTA:
         _deltalake()
     elif table_format is TableFormat.ICEBERG:
@@ -49,9 +50,9 @@ def check_lake(table_format: TableFormat) -> None:
 
 
 def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
-    """Tell the lake of the manifest's files that it does not know; nothing for plain files.
+    """Add the manifest's new files to the lake's table; do nothing for other formats.
 
-    StorageError in the library's words.
+    StorageError with the library's message.
     """
     if not options.table_format.is_lake:
         return
@@ -59,7 +60,7 @@ def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
     kind = _Delta if options.table_format is TableFormat.DELTA else _Iceberg
     try:
         lake: _Lake = kind(out, options)
-        number = _take_up(lake, files, root, manifest)
+        number = _complete_begun_version(lake, files, root, manifest)
         known = {path for it in _versions(files, root) for path in json.loads(files.read(it))}
         new = [each for row in manifest.rows for each in row.files if each.path not in known]
         if new:
@@ -67,12 +68,12 @@ def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
             files.write(f"{root}/{_path(number + 1)}", paths.encode())
             lake.add(number + 1, new)
     except Exception as error:
-        # The libraries raise what they like.
+        # The libraries document no common exception class.
         raise StorageError(f"{out}: {type(error).__name__}: {error}") from error
 
 
-def _take_up(lake: _Lake, files: Files, root: str, manifest: Manifest) -> int:
-    """Complete the version that a run began before it died; the number of the newest one."""
+def _complete_begun_version(lake: _Lake, files: Files, root: str, manifest: Manifest) -> int:
+    """Complete the version that an interrupted run began; return the newest version's number."""
     done = lake.number()
     begun = len(_versions(files, root))
     if begun > done:
@@ -93,11 +94,11 @@ def _path(number: int) -> str:
 
 def _partition_values(path: str) -> dict[str, str | None]:
     pairs = [part.split("=", 1) for part in path.split("/")[:-1]]
-    return {name: None if value == _HIVE_NULL else value for name, value in pairs}
+    return {name: None if value == HIVE_NULL else value for name, value in pairs}
 
 
 def _schema(options: ExportOptions) -> pa.Schema:
-    """The table's columns: those of the files, then those that directories tell."""
+    """Return the table's columns: those in the files, then those in directory names."""
     plain = make_decoder(options).schema
     names = [name for name in options.partition_by if name not in plain.names]
     return pa.schema([*plain, *(pa.field(name, pa.string()) for name in names)])
@@ -107,14 +108,12 @@ def _deltalake() -> Any:
     try:
         import deltalake  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        raise UsageError(
-            "--format delta needs deltalake", hint="pip install 'kctl[delta]'"
-        ) from None
+        raise missing_extra("--format delta needs deltalake", "delta") from None
     return deltalake
 
 
 class _Delta:
-    """A Delta table at the export's directory."""
+    """A Delta table in the export's directory."""
 
     def __init__(self, out: str, options: ExportOptions) -> None:
         self._library = _deltalake()
@@ -140,10 +139,10 @@ class _Delta:
             )
             for each in files
         ]  # fmt: skip
-        told = self._library.Transaction(_APP, number)
+        version = self._library.Transaction(_APP, number)
         self._table.create_write_transaction(
             actions, "append", self._schema, list(self._options.partition_by) or None,
-            commit_properties=self._library.CommitProperties(app_transactions=[told]),
+            commit_properties=self._library.CommitProperties(app_transactions=[version]),
         )  # fmt: skip
 
     def _changed_ms(self, path: str) -> int:
@@ -152,7 +151,7 @@ class _Delta:
 
 
 def _in_microseconds(schema: pa.Schema) -> pa.Schema:
-    """The schema with the only unit that Delta has for times; readers convert what is in files."""
+    """Return the schema with timestamps in microseconds, Delta's only unit; readers convert."""
 
     def of(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_timestamp(kind):
@@ -174,15 +173,15 @@ def _iceberg_catalog() -> Any:
             InMemoryCatalog,
         )
     except ImportError:
-        raise UsageError(
-            "--format iceberg needs pyiceberg", hint="pip install 'kctl[iceberg]'"
-        ) from None
+        raise missing_extra("--format iceberg needs pyiceberg", "iceberg") from None
     return InMemoryCatalog
 
 
 class _Iceberg:
-    """An Iceberg table at the export's directory, in the layout of a Hadoop catalog: its newest
-    metadata are `metadata/v<N>.metadata.json`, and `version-hint.text` says N."""
+    """An Iceberg table in the export's directory, in the layout of a Hadoop catalog.
+
+    Its newest metadata are `metadata/v<N>.metadata.json`, where `version-hint.text` holds N.
+    """
 
     def __init__(self, out: str, options: ExportOptions) -> None:
         self._files, self._root = Files.of(out)
@@ -210,7 +209,7 @@ class _Iceberg:
         with self._table.transaction() as transaction:
             transaction.add_files([self._files.url(f"{self._root}/{each.path}") for each in files])
             transaction.set_properties({_NUMBER_PROPERTY: str(number)})
-        # What the catalog in memory has committed counts once it has its name here.
+        # The in-memory catalog's commit takes effect when its metadata file is copied here.
         written, _ = Files.of(self._table.metadata_location)
         data = written.read(Files.of(self._table.metadata_location)[1])
         self._version += 1
@@ -218,11 +217,11 @@ class _Iceberg:
         self._hint()
 
     def _partition(self, keys: Sequence[str]) -> None:
-        """By columns, of which each file has one value, or times of one day or hour."""
+        """Partition the table by the topic, and by the day or hour of the timestamp."""
         with self._table.update_spec() as update:
             if "topic" in keys:
                 update.add_identity("topic")
-            # An hour tells its day: Iceberg takes but one of them.
+            # Iceberg rejects both on one column, and an hour implies its day.
             if "hour" in keys or "date" in keys:
                 unit = "hour" if "hour" in keys else "day"
                 update.add_field("timestamp", unit, f"timestamp_{unit}")

@@ -1,19 +1,20 @@
-"""Records of live brokers, fetched over kctl's own client (ACLs and quotas apply), into tables.
+"""Exports records of live brokers, fetched through kctl's own client (ACLs and quotas apply).
 
-Record sets come as they are stored and go through the bulk decoder, never through records one by
-one. While one answer is encoded the next is on its way. A file is completed and committed when
-enough was read for it, so a run that died goes on where its last file ends.
+Record sets are decoded in bulk as they are stored, never record by record. While one response is
+encoded, the next request is in flight. A file is completed and committed when enough records have
+been read for it, so an interrupted run continues where its last file ends.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98, KIP-74
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.errors import CorruptDataError, KctlError, StorageError
+from kctl.arrow_files.files import Files
+from kctl.errors import CorruptDataError, KctlError, StorageError, UsageError
 from kctl.export.export import (
     ExportReport,
     ExportRequest,
@@ -23,14 +24,21 @@ from kctl.export.export import (
     needs_sample,
     run_plan,
 )
-from kctl.export.files import Files
 from kctl.export.lake import publish
-from kctl.export.live_plan import LiveSplit, Ranges, plan_ranges
+from kctl.export.live_plan import (
+    LiveSplit,
+    Ranges,
+    bytes_per_offset,
+    live_partitions,
+    live_ranges,
+    offset_count,
+    plan_ranges,
+)
 from kctl.export.manifest import Manifest, ManifestRow, leave_row, table_schema
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.rows import DamagedRange, LatestPerKey
 from kctl.export.task import TableSink
-from kctl.model import TopicPartition
+from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.records.columnar import Keep, RecordColumns, decode_chunks, without_control
@@ -38,15 +46,83 @@ from kctl.records.columnar_batches import BatchColumns, Mask
 from kctl.records.transactions import AbortedRange, CommittedReader
 
 if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
     from kctl.client.router import Router
 
-# Bytes asked for at once: the answers are decoded best in pieces of this size.
+__all__ = [
+    "PreparedExport",
+    "RecordsGoneError",
+    "export_live",
+    "export_live_by",
+    "export_topics",
+    "prepare_live",
+]
+
+# Bytes requested at once; responses of this size are decoded most efficiently.
 FETCH_BYTES = 8 * 1024 * 1024
 _FETCH_BYTES_MIN = 64 * 1024
 _MAX_WAIT_MS = 500
-# Answers without a record, one after the other, after which the partition is given up.
-_EMPTY_ANSWERS_MAX = 60
+# Consecutive responses without a record after which reading the partition fails.
+_EMPTY_RESPONSES_MAX = 60
 _SAMPLE_PARTITIONS_MAX = 20
+
+
+class RecordsGoneError(KctlError):
+    """The leader does not hold the next offset to read: the record was deleted or truncated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedExport:
+    """What `export_live_by` takes: offset ranges, bytes per offset, and the completed request."""
+
+    ranges: Ranges
+    per_offset: Mapping[TopicPartition, float]
+    request: ExportRequest
+
+
+async def prepare_live(admin: "AdminClient", request: ExportRequest) -> PreparedExport:
+    """Ask the brokers for what an export by other processes must know, and change nothing.
+
+    Raise UsageError if the request names no topic, NotFoundError if a name matches none.
+    """
+    ranges = await _requested_ranges(admin, request)
+    known = await with_live_schema(admin.router, ranges, request)
+    return PreparedExport(ranges, await bytes_per_offset(admin, ranges), known)
+
+
+async def export_topics(
+    admin: "AdminClient",
+    request: ExportRequest,
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
+) -> ExportReport:
+    """Export the topics and bounds of `request`, in this process.
+
+    `progress` receives the number of offsets done and of all offsets, first with 0 done. Raises
+    what `prepare_live` and `export_live` raise.
+    """
+    ranges = await _requested_ranges(admin, request)
+    total = offset_count(ranges)
+    progress(0, total)
+    return await export_live(
+        admin.router, ranges, request, progress=lambda done: progress(done, total)
+    )
+
+
+async def _requested_ranges(admin: "AdminClient", request: ExportRequest) -> Ranges:
+    """Return the offsets that the topics, partitions and bounds of `request` denote now.
+
+    Raise UsageError if the request names no topic, NotFoundError if a name matches none.
+    """
+    if not request.topics:
+        raise UsageError(
+            "Nothing to export: neither SOURCE nor --topic",
+            hint="kctl export /data --out DIR, or kctl export -b HOST:PORT --topic NAME --out DIR",
+        )
+    partitions = await live_partitions(admin, request.topics, request.partitions)
+    start, end = request.bounds
+    stop = end or Position(PositionKind.LATEST)
+    isolation = request.options.isolation
+    return await live_ranges(admin, partitions, lambda _it: start, lambda _it: stop, isolation)
 
 
 async def export_live(
@@ -56,10 +132,10 @@ async def export_live(
     on_row: Callable[[ManifestRow], object] | None = None,
     progress: Callable[[int], object] = lambda _records: None,
 ) -> ExportReport:
-    """Export the offset ranges (end exclusive) of partitions to the request's table, from here;
-    `progress` is told how many offsets are done.
+    """Export offset ranges (end exclusive) to the request's table, in this process.
 
-    Errors as `export_logs`; ApiError if a broker refuses a partition, UnreachableError.
+    `progress` receives the number of offsets done. Raises what `export_logs` raises; ApiError if a
+    broker rejects a partition, UnreachableError.
     """
     request = await with_live_schema(router, ranges, request)
     manifest = Manifest.open(request.out, request.options, request.run)
@@ -70,11 +146,11 @@ async def export_live(
     for number, split in enumerate(plan_ranges(ranges, request.options, manifest.done())):
         attempt, before = f"{request.run}-{number}", done - split.first_offset
 
-        def tell(position: int, before: int = before) -> None:
+        def report_position(position: int, before: int = before) -> None:
             progress(before + position)
 
         async for row in write_live_split(
-            router, split, request.options, request.out, attempt, tell
+            router, split, request.options, request.out, attempt, report_position
         ):
             manifest.commit([row], replaces=request.options.latest_per_key)
             report.add(row)
@@ -94,7 +170,11 @@ def export_live_by(
     on_plan: Callable[[Plan], object] | None = None,
     on_row: Callable[[ManifestRow], object] | None = None,
 ) -> ExportReport:
-    """The same, its splits (made by the size of an offset) worked on by a runner."""
+    """Export as `export_live` does, with splits that `runner` works on.
+
+    `per_offset` gives the average bytes of an offset in each partition, from which splits are
+    sized.
+    """
     manifest = Manifest.open(request.out, request.options, request.run)
     splits = plan_ranges(ranges, request.options, manifest.done(), per_offset)
     plan = Plan(splits, request.options, request.out, request.run, len(ranges))
@@ -109,9 +189,9 @@ async def write_live_split(
     attempt: str,
     progress: Callable[[int], object] = lambda _position: None,
 ) -> AsyncIterator[ManifestRow]:
-    """Fetch the split and write its files below `out`: a row for each `file_bytes` of records.
+    """Fetch a split and write its files below `out`; yield a row for each `file_bytes` of records.
 
-    Nothing is committed; `progress` is told how far it is. Errors as `export_live`.
+    Nothing is committed. `progress` receives the next offset. Raises what `export_live` raises.
     """
     wanted = await _latest(router, split, options) if options.latest_per_key else None
     reader = LiveReader(router, split, options)
@@ -144,7 +224,7 @@ async def write_live_split(
 
 
 async def _latest(router: "Router", split: LiveSplit, options: ExportOptions) -> LatestPerKey:
-    """A first pass over the split."""
+    """Read the whole split once to find the last record of each key."""
     latest = LatestPerKey()
     async for columns in LiveReader(router, split, options).chunks():
         latest.add(columns)
@@ -154,7 +234,7 @@ async def _latest(router: "Router", split: LiveSplit, options: ExportOptions) ->
 async def with_live_schema(
     router: "Router", ranges: Ranges, request: ExportRequest
 ) -> ExportRequest:
-    """The request with the schema of JSON values: given, the table's, or inferred."""
+    """Return the request with the schema of JSON values: given, the table's, or inferred."""
     if not needs_sample(request.options):
         return request
     known = table_schema(request.out)
@@ -170,9 +250,20 @@ async def with_live_schema(
 
 
 class LiveReader:
-    """Fetches one split from its partition's leader, an answer ahead."""
+    """Fetches one split from its partition's leader, one response ahead.
 
-    def __init__(self, router: "Router", split: LiveSplit, options: ExportOptions) -> None:
+    If the leader does not hold an offset, RecordsGoneError is raised, or with `skips_deleted` the
+    offset is skipped.
+    """
+
+    def __init__(
+        self,
+        router: "Router",
+        split: LiveSplit,
+        options: ExportOptions,
+        *,
+        skips_deleted: bool = False,
+    ) -> None:
         self.partition = split.topic_partition
         self.position = split.first_offset
         self.end = split.end_offset
@@ -180,13 +271,14 @@ class LiveReader:
         self.bytes_read = 0
         self._router = router
         self._options = options
+        self._skips_deleted = skips_deleted
         self._bytes = FETCH_BYTES
         self._bytes_per_offset = split.size / max(1, split.end_offset - split.first_offset)
         self._ahead: Any = None
         self._empty = 0
 
     async def chunks(self) -> AsyncIterator[RecordColumns]:
-        """All records of the split."""
+        """Yield all records of the split, and close the reader."""
         try:
             while self.position < self.end:
                 for columns in await self.next():
@@ -196,16 +288,19 @@ class LiveReader:
             self.close()
 
     def close(self) -> None:
-        """Nothing more is wanted."""
+        """Cancel the request in flight, if any."""
         if self._ahead is not None:
             self._ahead.cancel()
             self._ahead = None
 
     async def next(self) -> list[RecordColumns]:
-        """The next records; `position` is behind them."""
-        answer = await (self._ahead or self._spawn())
+        """Return the next records and move `position` past them."""
+        response = await (self._ahead or self._spawn())
         self._ahead = None
-        found = answer.responses[0].partition_responses[0]
+        found = response.responses[0].partition_responses[0]
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._skips_deleted:
+            await self._skip_deleted()
+            return []
         if found.error_code:
             raise self._refused(found.error_code)
         data = found.record_set or b""
@@ -215,8 +310,18 @@ class LiveReader:
             self._ahead = self._spawn()
         return chunks
 
+    async def _skip_deleted(self) -> None:
+        """Move to the first offset of the split that the leader holds, or to the split's end."""
+        from kctl.client.offsets import OffsetsClient
+
+        listed = (await OffsetsClient(self._router).earliest([self.partition]))[self.partition]
+        if listed.error is not None:
+            raise listed.error
+        is_ahead = listed.offset > self.position
+        self.position = min(listed.offset, self.end) if is_ahead else self.end
+
     def _spawn(self) -> Any:
-        # What lies behind the split's end would be fetched for nothing.
+        # Do not fetch far beyond the split's end.
         left = int((self.end - self.position) * self._bytes_per_offset * 1.1)
         wanted = min(self._bytes, max(left, _FETCH_BYTES_MIN)) if left else self._bytes
         request = FetchRequest(
@@ -277,19 +382,19 @@ class LiveReader:
             self._empty = 0
             return
         if len(data) and (not chunks or chunks[-1].end < len(data)):
-            # Before Fetch v3 a batch larger than asked for comes cut: ask for more next time.
+            # Before Fetch v3, a batch larger than the limit is truncated: raise the limit.
             self._bytes, self._bytes_per_offset = min(self._bytes * 2, 2**31 - 1), 0.0
         self._empty += 1
-        if self._empty >= _EMPTY_ANSWERS_MAX:
+        if self._empty >= _EMPTY_RESPONSES_MAX:
             raise KctlError(
-                f"{self.partition}: no record at offset {self.position}, though the log goes on "
-                f"to {self.end}"
+                f"{self.partition}: no record at offset {self.position}, although the log ends at "
+                f"{self.end}"
             )
 
     def _refused(self, code: int) -> KctlError:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return KctlError(
+            return RecordsGoneError(
                 f"{self.partition}: the records at offset {self.position} are gone",
-                hint="run it again: it goes on at the first that is still there",
+                hint="run it again: it continues with the first record that still exists",
             )
         return ApiError(code, f"Cannot read {self.partition}: {ErrorCode(code).text}")

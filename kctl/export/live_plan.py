@@ -1,4 +1,4 @@
-"""What of live brokers is to be exported: the offsets that a request means now, cut into splits.
+"""Plans the export of live brokers: resolves bounds to offsets and divides them into splits.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer (offsetsForTimes, endOffsets); KIP-113
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kctl.errors import KctlError
+from kctl.errors import KctlError, NotFoundError, not_found
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import gaps
 from kctl.model import Position, PositionKind, TopicPartition
@@ -17,55 +17,58 @@ from kctl.model import Position, PositionKind, TopicPartition
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
 
-# Partition to its first offset and its end, which is exclusive.
+__all__ = ["Bound", "Ranges", "bytes_per_offset", "live_partitions", "live_ranges"]
+
+# Partition to [first offset, end offset).
 Ranges = Mapping[TopicPartition, tuple[int, int]]
-# What a position means for each of the partitions.
+# The position that bounds each partition.
 Bound = Callable[[TopicPartition], Position]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSplit:
-    """A range of offsets of one partition, to be fetched by one task."""
+    """A range of offsets of one partition, which one task fetches."""
 
     topic: str
     partition: int
     first_offset: int
     # Exclusive.
     end_offset: int
-    # Bytes of log, as far as brokers tell.
+    # Bytes of log; 0 if the brokers do not report it.
     size: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose records it holds."""
+        """Return the partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 async def live_partitions(
     admin: "AdminClient", topics: Sequence[str], numbers: Iterable[int] = ()
 ) -> list[TopicPartition]:
-    """The partitions of topics (names or shell patterns); KctlError if there are none of one."""
+    """Return the partitions of topics (names or shell patterns), restricted to `numbers` if given.
+
+    Raise NotFoundError if a name or pattern matches no topic, or no topic has a partition.
+    """
     known = {it.name: it for it in await admin.topics.list_topics()}
     wanted = set(numbers)
     chosen: dict[str, None] = {}
     for topic in topics:
         names = [name for name in known if name == topic or fnmatchcase(name, topic)]
         if not names:
-            raise KctlError(f"No topic {topic}", hint=_near(topic, known))
+            raise not_found("topic", topic, known)
         chosen |= dict.fromkeys(names)
+    held = {item.partition for name in chosen for item in known[name].partitions}
+    if wanted - held:
+        raise NotFoundError(
+            f"{', '.join(chosen)} has no partition {min(wanted - held)}, only {len(held)}"
+        )
     return [
         TopicPartition(name, item.partition)
         for name in chosen
         for item in known[name].partitions
         if not wanted or item.partition in wanted
     ]
-
-
-def _near(name: str, known: Iterable[str]) -> str | None:
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"did you mean {near[0]}?" if near else None
 
 
 async def live_ranges(
@@ -75,7 +78,7 @@ async def live_ranges(
     end: Bound,
     isolation: Isolation,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The offsets that the bounds mean at this moment, within what the logs hold."""
+    """Return the offsets that the bounds denote now, limited to what the logs hold."""
     level = int(isolation is Isolation.READ_COMMITTED)
     earliest = await _resolved(admin, dict.fromkeys(partitions, _EARLIEST), level)
     latest = await _resolved(admin, dict.fromkeys(partitions, _LATEST), level)
@@ -104,8 +107,11 @@ async def _resolved(
 
 
 async def bytes_per_offset(admin: "AdminClient", ranges: Ranges) -> dict[TopicPartition, float]:
-    """How much log an offset takes on average, by the sizes of the largest replicas; nothing if
-    the brokers do not tell (they are too old, or Describe on the cluster is refused)."""
+    """Return the average bytes of log per offset, from the sizes of the largest replicas.
+
+    Empty if the brokers do not report sizes: they are too old, or Describe on the cluster is
+    denied.
+    """
     try:
         described = await admin.log_dirs.describe(topics={it.topic for it in ranges})
     except KctlError:
@@ -126,15 +132,17 @@ def plan_ranges(
     done: Mapping[tuple[str, int], list[tuple[int, int]]] | None = None,
     per_offset: Mapping[TopicPartition, float] | None = None,
 ) -> list[LiveSplit]:
-    """The splits of what is not done yet, each of about `file_bytes`; where no size is known, one
-    a partition."""
+    """Return splits of about `file_bytes` for the offsets that are not done.
+
+    A partition of unknown size is one split.
+    """
     splits: list[LiveSplit] = []
     for topic_partition, (first, end) in sorted(ranges.items()):
         topic, partition = topic_partition
         ended = (done or {}).get(topic_partition, [])
         each = (per_offset or {}).get(topic_partition, 0.0)
         if options.latest_per_key:
-            # All of a partition is one split, made anew when the log has changed.
+            # A partition is one split, exported again when the log has changed.
             if first < end and (first, end) not in ended:
                 splits.append(LiveSplit(topic, partition, first, end, int((end - first) * each)))
             continue
@@ -149,11 +157,11 @@ def plan_ranges(
 
 
 def cut_evenly(first: int, end: int, count: int) -> list[tuple[int, int]]:
-    """[first, end) in at most `count` ranges of about the same length."""
+    """Divide [first, end) into at most `count` ranges of about the same length."""
     borders = sorted({first + (end - first) * number // count for number in range(count + 1)})
     return list(itertools.pairwise(borders))
 
 
 def offset_count(ranges: Ranges) -> int:
-    """How many offsets the ranges span, for a bar."""
+    """Return the number of offsets in all ranges."""
     return sum(max(0, end - first) for first, end in ranges.values())

@@ -1,15 +1,16 @@
-"""The manifest: which splits an export has committed, so that no row comes twice or not at all.
+"""The manifest of a table: the splits that are committed, so that each record is exported exactly
+once.
 
-    <out>/_kctl/table.json            what the table is; a run with other options is refused
-    <out>/_kctl/manifest/*.jsonl      a line a split: offsets, files, rows, damage
-    <out>/_kctl/tmp/<attempt>/...     files that tasks are writing, and last row.json: its line
+    <out>/_kctl/table.json            the table's options; runs with other options are rejected
+    <out>/_kctl/manifest/*.jsonl      one line per split: offsets, files, rows, damage
+    <out>/_kctl/tmp/<attempt>/...     files that tasks are writing, and finally row.json, their line
 
-A task writes its files below tmp. The driver commits a split in two steps: its line is written to
-the manifest, then its files are moved to their places. Whatever died, the next run rolls forward:
-files of committed splits that are still below tmp are moved, splits whose task was done are
-committed, all else there is removed. Names beginning with `_` are hidden from readers of tables.
+A task writes its files below tmp. The driver commits a split in two steps: it writes the line to
+the manifest, then moves the files into place. After a crash at any point, the next run rolls
+forward: it moves files of committed splits that are still below tmp, commits splits whose tasks had
+finished, and removes everything else there. Readers of tables ignore names that begin with `_`.
 
-Invariant: the offset ranges of a partition's lines do not overlap; a file outside of `_kctl`
+Invariant: the offset ranges of a partition's lines do not overlap; every file outside `_kctl`
 belongs to a line.
 """
 
@@ -18,10 +19,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, UsageError
-from kctl.export.files import Files
 from kctl.export.options import ExportOptions
 from kctl.export.rows import DamagedRange
+
+__all__ = ["ManifestRow", "WrittenFile"]
 
 DIRECTORY = "_kctl"
 _TABLE = f"{DIRECTORY}/table.json"
@@ -34,7 +37,7 @@ _ROW = "row.json"
 class WrittenFile:
     """One file of a split."""
 
-    # Below the table's directory, and where the task left it, relative to it too.
+    # Relative to the table's directory: the final path, and where the task wrote it.
     path: str
     tmp_path: str
     rows: int
@@ -43,7 +46,7 @@ class WrittenFile:
 
 @dataclass(slots=True)
 class ManifestRow:
-    """What a task did; a line of the manifest once the driver commits it."""
+    """The result of a task; a line of the manifest once the driver has committed it."""
 
     topic: str
     partition: int
@@ -59,16 +62,16 @@ class ManifestRow:
 
     @property
     def range(self) -> tuple[str, int, int, int]:
-        """What names it."""
+        """Return topic, partition, first and end offset, which identify the row."""
         return self.topic, self.partition, self.first_offset, self.end_offset
 
     def to_json(self) -> str:
-        """One line."""
+        """Return the row as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "ManifestRow":
-        """What `to_json` wrote; CorruptDataError for anything else."""
+        """Parse what `to_json` wrote; CorruptDataError for anything else."""
         try:
             facts: dict[str, Any] = json.loads(text)
             facts["files"] = [WrittenFile(**each) for each in facts["files"]]
@@ -79,29 +82,32 @@ class ManifestRow:
 
 
 class Manifest:
-    """The manifest of one table; `open` rolls forward what a died run left."""
+    """The manifest of one table. `open` recovers from an interrupted run."""
 
     def __init__(self, files: Files, root: str, run: str) -> None:
         self._files = files
         self._root = root
-        # Names this run's files in the manifest and below tmp.
+        # Prefix of this run's files in the manifest and below tmp.
         self._run = run
         self._count = 0
         self.rows: list[ManifestRow] = []
 
     @classmethod
     def open(cls, out: str, options: ExportOptions, run: str) -> "Manifest":
-        """The manifest below `out`, made if there is none. UsageError if the table was made with
-        other options, or if the directory holds something else."""
+        """Open the manifest below `out`, or create it.
+
+        UsageError if the table was made with other options, or if the directory holds something
+        else.
+        """
         files, root = Files.of(out)
         manifest = cls(files, root, run)
         facts = options.fingerprint()
         if files.find(f"{root}/{_TABLE}") is None:
-            # Of a first run that died at once there may be the directory and no more.
+            # An interrupted first run may have left only the directory.
             if any(facts.name != DIRECTORY for facts in files.list(root)):
                 raise UsageError(
-                    f"{out} is not empty and not an export of kctl's",
-                    hint="give a new directory with --out",
+                    f"{out} is not empty and not a table that kctl exported",
+                    hint="choose a new directory with --out",
                 )
             files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
         else:
@@ -113,7 +119,7 @@ class Manifest:
         return manifest
 
     def done(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        """The offset ranges that are committed, by topic and partition."""
+        """Return the committed offset ranges by topic and partition."""
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for row in self.rows:
             ranges = found.setdefault((row.topic, row.partition), [])
@@ -121,7 +127,7 @@ class Manifest:
         return found
 
     def commit(self, rows: Iterable[ManifestRow], *, replaces: bool = False) -> None:
-        """Add `rows` for good; with `replaces`, instead of those of the same partitions."""
+        """Add `rows` durably. With `replaces`, they replace all rows of the same partitions."""
         added = list(rows)
         partitions = {(row.topic, row.partition) for row in added} if replaces else set()
         gone = [row for row in self.rows if (row.topic, row.partition) in partitions]
@@ -137,11 +143,11 @@ class Manifest:
             self._place(row)
 
     def close(self) -> None:
-        """Nothing is left below tmp."""
+        """Remove everything below tmp."""
         self._files.delete_tree(f"{self._root}/{_TMP}")
 
     def _load(self) -> list[ManifestRow]:
-        """Read all lines; those of them that were replaced later."""
+        """Read all lines into `rows`; return those that later lines replaced."""
         rows: list[ManifestRow] = []
         replaced: set[tuple[Any, ...]] = set()
         for facts in self._files.list(f"{self._root}/{_LINES}"):
@@ -161,7 +167,7 @@ class Manifest:
             self._place(row)
 
     def _adopt(self) -> None:
-        """Commit what tasks of a died run have completed, each range of offsets once."""
+        """Commit what tasks of an interrupted run completed, each offset range once."""
         taken = {key: list(ranges) for key, ranges in self.done().items()}
         found: list[ManifestRow] = []
         for facts in self._files.list(f"{self._root}/{_TMP}"):
@@ -191,29 +197,29 @@ class Manifest:
 
 
 def tmp_path(attempt: str, path: str) -> str:
-    """Where a task leaves a file that will be `path`."""
+    """Return where a task writes the file that will become `path`."""
     return f"{_TMP}/{attempt}/{path}"
 
 
 def leave_row(files: Files, root: str, attempt: str, row: ManifestRow) -> None:
-    """The last that a task does: its files are complete."""
+    """Write a task's row below tmp, last: it shows that the task's files are complete."""
     files.write(f"{root}/{tmp_path(attempt, _ROW)}", row.to_json().encode())
 
 
 def _check_same(out: str, existing: dict[str, Any], wanted: dict[str, Any]) -> None:
-    # An inferred schema is the table's from its first run on.
+    # The first run fixes an inferred schema for the table.
     other = [name for name in wanted if existing.get(name) != wanted[name]]
     if other == ["value_schema"] and wanted["value_schema"] is None:
         return
     if other:
         raise UsageError(
-            f"{out} was exported with another {', '.join(sorted(other))}",
-            hint="give the options of the first run, or a new directory with --out",
+            f"{out} was exported with a different {', '.join(sorted(other))}",
+            hint="use the options of the first run, or a new directory with --out",
         )
 
 
 def table_schema(out: str) -> str | None:
-    """The value schema of the table at `out`, if there is one already."""
+    """Return the value schema of the table at `out`; None if there is no table yet."""
     files, root = Files.of(out)
     if files.find(f"{root}/{_TABLE}") is None:
         return None

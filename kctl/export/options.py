@@ -1,4 +1,4 @@
-"""ExportOptions: what an export writes and how; the same for every task, so it is picklable."""
+"""ExportOptions: what an export writes and how. All tasks of a run share one; it can be pickled."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,9 +7,22 @@ from typing import Any
 
 from kctl.errors import UsageError
 
+__all__ = [
+    "COLUMNS",
+    "EXTRA_COLUMNS",
+    "PARTITION_COLUMNS",
+    "ExportOptions",
+    "FieldFormat",
+    "Isolation",
+    "TableFormat",
+]
+
+# The directory name of a null in a Hive partition.
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
 
 class TableFormat(StrEnum):
-    """What the files are."""
+    """The file format of a table."""
 
     PARQUET = "parquet"
     ORC = "orc"
@@ -21,22 +34,22 @@ class TableFormat(StrEnum):
 
     @property
     def is_text(self) -> bool:
-        """Whether bytes must become text before they can be written."""
+        """Return whether bytes must be encoded as text."""
         return self in (TableFormat.CSV, TableFormat.NDJSON)
 
     @property
     def is_lake(self) -> bool:
-        """Whether there is a log of the table's versions: see `lake`."""
+        """Return whether the table has a log of its versions: see `lake`."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG)
 
     @property
     def suffix(self) -> str:
-        """What the names of files end with."""
+        """Return the suffix of the file names."""
         return TableFormat.PARQUET.value if self.is_lake else self.value
 
 
 class FieldFormat(StrEnum):
-    """What keys or values are taken for."""
+    """How keys or values are decoded."""
 
     RAW = "raw"
     STRING = "string"
@@ -46,16 +59,30 @@ class FieldFormat(StrEnum):
 
 
 class Isolation(StrEnum):
-    """Whose records are read."""
+    """Which records are read: all, or only those of committed transactions."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
-# Columns that are always there, in this order, and those that may be asked for.
+def parse_isolation(text: str | None, option: str) -> Isolation:
+    """Return the isolation level given by `option`, by default read_uncommitted.
+
+    UsageError, which names the levels, for any other text; case matters, as in Kafka's clients.
+    """
+    if text is None:
+        return Isolation.READ_UNCOMMITTED
+    try:
+        return Isolation(text)
+    except ValueError:
+        levels = " nor ".join(Isolation)
+        raise UsageError(f"{option} is neither {levels}: {text}") from None
+
+
+# The columns by default, in this order, and those on request.
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 EXTRA_COLUMNS = ("leaderEpoch", "producerId", "producerEpoch", "position")
-# What rows may be partitioned by, and the columns that tell it.
+# Partition keys, and the columns they are derived from.
 PARTITION_COLUMNS = {"topic": "topic", "date": "timestamp", "hour": "timestamp"}
 
 DEFAULT_FILE_BYTES = 256 * 1024 * 1024
@@ -63,21 +90,21 @@ DEFAULT_FILE_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """See the module. Field formats and schemas are those of `values`."""
+    """The options of an export; field formats and schemas are those of `values`."""
 
     table_format: TableFormat = TableFormat.PARQUET
     columns: tuple[str, ...] = COLUMNS
     partition_by: tuple[str, ...] = ()
     key_format: FieldFormat = FieldFormat.RAW
     value_format: FieldFormat = FieldFormat.RAW
-    # Of json: field names to types, as text of JSON; None: to be inferred before the tasks run.
-    # Of avro: the schema as it is. Of protobuf: as `protobuf_schema` makes it.
+    # For json: field names and types, as JSON; None: inferred before the tasks run.
+    # For avro: the schema. For protobuf: what `protobuf_schema` returns.
     value_schema: str | None = None
-    # Of avro: the schemas by which values were written, by their numbers in a registry.
+    # For avro: the writers' schemas by their ids in a registry.
     value_writers: tuple[tuple[int, str], ...] = ()
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
-    # Not part of what the table is, so a later run may choose others; nor are value_writers.
+    # These two and value_writers may differ between runs to the same table.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
 
@@ -85,32 +112,32 @@ class ExportOptions:
         for name in self.columns:
             if name not in COLUMNS + EXTRA_COLUMNS:
                 raise UsageError(
-                    f"No column {name}", hint=f"there are {', '.join(COLUMNS + EXTRA_COLUMNS)}"
+                    f"No column {name}", hint=f"columns: {', '.join(COLUMNS + EXTRA_COLUMNS)}"
                 )
         for name in self.partition_by:
             if name not in PARTITION_COLUMNS:
                 raise UsageError(
-                    f"Cannot partition by {name}", hint=f"there are {', '.join(PARTITION_COLUMNS)}"
+                    f"Cannot partition by {name}", hint=f"keys: {', '.join(PARTITION_COLUMNS)}"
                 )
         if self.value_format in (FieldFormat.AVRO, FieldFormat.PROTOBUF):
             kind = self.value_format.value.capitalize()
             if self.value_schema is None:
                 raise UsageError(
-                    f"{kind} values need their schema", hint="--schema FILE, or --registry URL"
+                    f"{kind} values need a schema", hint="--schema FILE, or --registry URL"
                 )
             if self.table_format.is_text:
-                raise UsageError(f"{kind} values go to Parquet or ORC")
+                raise UsageError(f"{kind} values can be exported to Parquet or ORC only")
         if self.key_format not in (FieldFormat.RAW, FieldFormat.STRING):
-            raise UsageError("Keys are exported raw or as string")
+            raise UsageError("Keys can be exported raw or as string only")
         self._check_lake()
         if self.file_bytes < 1024:
-            raise UsageError("Files of less than 1 KiB make no table")
+            raise UsageError("The file size must be at least 1 KiB")
 
     def _check_lake(self) -> None:
         if self.table_format.is_lake and self.latest_per_key:
             raise UsageError(
-                "--latest-per-key replaces files, of which a lake keeps the versions",
-                hint="--format parquet; or keep all records in the lake, and ask it for "
+                "--latest-per-key replaces files, but a lake keeps all versions",
+                hint="--format parquet; or keep all records in the lake, and query "
                 "max_by(value, offset) of each key",
             )
         if self.table_format is TableFormat.ICEBERG:
@@ -118,19 +145,19 @@ class ExportOptions:
                 column = PARTITION_COLUMNS[key]
                 if column not in self.columns:
                     raise UsageError(
-                        f"Iceberg partitions by {key} as the column {column} tells it",
+                        f"Iceberg derives the partition key {key} from the column {column}",
                         hint=f"--columns must name {column}, or leave out --partition-by {key}",
                     )
 
     @property
     def stored_columns(self) -> tuple[str, ...]:
-        """The columns that are in the files; the topic may be told by the directory instead, but
-        not to Iceberg."""
-        is_told = "topic" in self.partition_by and self.table_format is not TableFormat.ICEBERG
-        return tuple(name for name in self.columns if not (is_told and name == "topic"))
+        """Return the columns in the files. The topic may be in directory names instead, except for
+        Iceberg."""
+        is_in_path = "topic" in self.partition_by and self.table_format is not TableFormat.ICEBERG
+        return tuple(name for name in self.columns if not (is_in_path and name == "topic"))
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must be the same for two runs to add to one table."""
+        """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
         plain: dict[str, Any] = json.loads(json.dumps(facts))

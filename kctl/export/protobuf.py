@@ -1,10 +1,10 @@
-"""Protobuf values: a message's columns, and a decoder that asks protobuf's library for each value.
+"""Protobuf values: the columns of a message, and a decoder that parses each value with protobuf.
 
-Confluent's bytes before a value (a NUL, the schema's number, the message's place in its file) are
-skipped if they are there: no message begins with a NUL. Enums become their names, Timestamp a time,
-maps maps; a field that may be absent is null then, another has its default. Fields that the message
-does not know are left out, so values of older and newer versions of a schema are read by any of
-them; a value whose bytes name another message of the file is not decoded.
+Confluent's serializer puts bytes before a value: a NUL, the schema's id, and the message's indexes
+in its file. They are skipped if present; no message begins with a NUL. Enums are decoded to their
+names, Timestamp to a timestamp, maps to maps. An absent field is null if it tracks presence and has
+its default otherwise. Unknown fields are dropped, so values of older and newer versions of a schema
+can be read with any of them. A value whose indexes name another message of the file is not decoded.
 """
 
 import base64
@@ -14,31 +14,35 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.errors import UsageError
+from kctl.errors import UsageError, missing_extra
 from kctl.export.decoding import Decode, decode_each
 from kctl.export.schema_registry import CONFLUENT_BYTES
+from kctl.protocol.primitives import write_uvarint
 
 _SCALARS: dict[str, pa.DataType] = {
     "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "INT64": pa.int64(), "INT32": pa.int32(),
     "FIXED32": pa.int64(), "UINT32": pa.int64(), "SINT32": pa.int32(), "SINT64": pa.int64(),
     "SFIXED32": pa.int32(), "SFIXED64": pa.int64(), "BOOL": pa.bool_(), "STRING": pa.string(),
     "BYTES": pa.binary(), "ENUM": pa.string(),
-    # Readers of tables know no unsigned numbers.
+    # Many readers of tables do not support unsigned integers.
     "UINT64": pa.decimal128(20, 0), "FIXED64": pa.decimal128(20, 0),
 }  # fmt: skip
 _TIMESTAMP = "google.protobuf.Timestamp"
-# A field's value to that of its column.
+# Converts a field's value to the value of its column.
 _Convert = Callable[[Any], Any]
 
 
 def protobuf_schema(descriptor_set: bytes, message: str | None) -> str:
-    """The schema as `protobuf_decoder` takes it: a compiled FileDescriptorSet, and the name of the
-    message; by default the first in the last file. UsageError if there is none."""
+    """Return the schema as `protobuf_decoder` takes it: a FileDescriptorSet and a message name, as
+    JSON.
+
+    By default the message is the first in the last file. UsageError if there is none.
+    """
     descriptors = _library("descriptor_pb2")
     try:
         found = descriptors.FileDescriptorSet.FromString(descriptor_set)
     except _library("message", "google.protobuf").DecodeError as error:
-        raise UsageError(f"Not a descriptor set of protobuf's: {error}") from None
+        raise UsageError(f"Not a protobuf descriptor set: {error}") from None
     if not found.file or not found.file[-1].message_type:
         raise UsageError("The protobuf schema has no message")
     last = found.file[-1]
@@ -48,29 +52,34 @@ def protobuf_schema(descriptor_set: bytes, message: str | None) -> str:
 
 
 def protobuf_decoder(text: str) -> tuple[Decode, pa.DataType]:
-    """A function from binary values to (decoded values, which of them are not decoded or None),
-    and the type of what it makes. UsageError for a message that is not there or has no columns."""
+    """Return a decoder for the message, and the Arrow type of the decoded column.
+
+    `text` comes from `protobuf_schema`. UsageError for a message that is unknown or has no columns.
+    """
     descriptor, message, decode_error = _message(text)
     kind, convert = _struct(descriptor, ())
     places = _places(descriptor)
 
     def read(data: bytes) -> Any:
         if data[:1] == b"\0":
-            data = _behind_indexes(data, places)
+            data = _after_indexes(data, places)
         return convert(message.FromString(data))
 
     return decode_each(read, kind, (decode_error, ValueError, OverflowError)), kind
 
 
 def protobuf_reader(text: str) -> Callable[[bytes], Any]:
-    """A function from bytes to the message in protobuf's own JSON; it raises ValueError for bytes
-    that are none. UsageError for a message that is not there."""
+    """Return a function from bytes to the message in protobuf's JSON mapping.
+
+    The function raises ValueError for bytes that are not such a message. UsageError for an unknown
+    message.
+    """
     descriptor, message, decode_error = _message(text)
     to_document = _library("json_format").MessageToDict
     places = _places(descriptor)
 
     def read(data: bytes) -> Any:
-        body = _behind_indexes(data, places) if data[:1] == b"\0" else data
+        body = _after_indexes(data, places) if data[:1] == b"\0" else data
         try:
             return to_document(message.FromString(body), preserving_proto_field_name=True)
         except decode_error as error:
@@ -79,19 +88,44 @@ def protobuf_reader(text: str) -> Callable[[bytes], Any]:
     return read
 
 
+def protobuf_writer(text: str) -> Callable[[Any], bytes]:
+    """Return a function from protobuf's JSON mapping to the bytes of a message; it raises
+    ValueError for a document that does not fit. UsageError for an unknown message."""
+    _descriptor, message, _decode_error = _message(text)
+    json_format = _library("json_format")
+
+    def write(document: Any) -> bytes:
+        if not isinstance(document, dict):
+            raise ValueError("not an object, which a protobuf message needs")
+        try:
+            found: bytes = json_format.ParseDict(document, message()).SerializeToString()
+        except json_format.ParseError as error:
+            raise ValueError(f"not such a message: {error}") from None
+        return found
+
+    return write
+
+
+def confluent_indexes(text: str) -> bytes:
+    """Return the message's indexes in its file, which follow the schema's id in Confluent's form:
+    their number and each of them as zigzag varints, or one zero for the first message."""
+    places = _places(_message(text)[0])
+    if places == [0]:
+        return b"\0"
+    return b"".join(write_uvarint(number << 1) for number in (len(places), *places))
+
+
 def _library(name: str, package: str = "google.protobuf") -> Any:
     from importlib import import_module
 
     try:
         return import_module(f"{package}.{name}")
     except ImportError:
-        raise UsageError(
-            "Protobuf values need protobuf", hint="pip install 'kctl[protobuf]'"
-        ) from None
+        raise missing_extra("Protobuf values need protobuf", "protobuf") from None
 
 
 def _message(text: str) -> tuple[Any, Any, type[Exception]]:
-    """(descriptor, class, the error of bytes that are none)."""
+    """Return the message's descriptor, its class, and the exception that parsing raises."""
     facts = json.loads(text)
     pools, factory = _library("descriptor_pool"), _library("message_factory")
     found = _library("descriptor_pb2").FileDescriptorSet.FromString(
@@ -105,13 +139,13 @@ def _message(text: str) -> tuple[Any, Any, type[Exception]]:
     except KeyError:
         names = [it.name for file in found.file for it in file.message_type]
         raise UsageError(
-            f"No message {facts['message']} in the schema", hint=f"there is {', '.join(names)}"
+            f"No message {facts['message']} in the schema", hint=f"messages: {', '.join(names)}"
         ) from None
     return descriptor, factory.GetMessageClass(descriptor), _library("message").DecodeError
 
 
 def _places(descriptor: Any) -> list[int]:
-    """Where a message is in its file: the number of the outermost one, and so on inwards."""
+    """Return the message's index in its file: that of the outermost message first, then inwards."""
     places: list[int] = []
     while descriptor is not None:
         outer = descriptor.containing_type
@@ -124,22 +158,22 @@ def _places(descriptor: Any) -> list[int]:
     return places
 
 
-def _behind_indexes(data: bytes, places: list[int]) -> bytes:
-    """The message behind Confluent's bytes; ValueError if they name another one."""
+def _after_indexes(data: bytes, places: list[int]) -> bytes:
+    """Return the message after Confluent's bytes; ValueError if they name another message."""
     numbers: list[int] = []
     position, count = CONFLUENT_BYTES, 1
     while len(numbers) < count + 1:
         value = shift = 0
         while True:
             if position >= len(data) or shift > 63:
-                raise ValueError("cut short")
+                raise ValueError("truncated")
             byte = data[position]
             position, value, shift = position + 1, value | (byte & 127) << shift, shift + 7
             if byte < 128:
                 break
         numbers.append(value >> 1 ^ -(value & 1))
         count = numbers[0]
-        if count == 0:  # short for [0]
+        if count == 0:  # an abbreviation of [0]
             numbers = [1, 0]
             break
     if numbers[1:] != places:
@@ -149,9 +183,9 @@ def _behind_indexes(data: bytes, places: list[int]) -> bytes:
 
 def _struct(descriptor: Any, outer: tuple[str, ...]) -> tuple[pa.DataType, _Convert]:
     if descriptor.full_name in outer:
-        raise UsageError(f"Protobuf message {descriptor.full_name} has no column: it holds itself")
+        raise UsageError(f"Protobuf message {descriptor.full_name} has no column: it is recursive")
     if not descriptor.fields:
-        raise UsageError(f"Protobuf message {descriptor.full_name} has no fields, so no columns")
+        raise UsageError(f"Protobuf message {descriptor.full_name} has no fields and so no columns")
     names = (*outer, descriptor.full_name)
     fields = [(field, *_field(field, names)) for field in descriptor.fields]
 

@@ -1,10 +1,11 @@
-"""Rows: the records of a split as Arrow batches, in the columns of Spark's Kafka source.
+"""Rows: the records of a split as Arrow batches, with the columns of Spark's Kafka source.
 
-key, value, topic, partition, offset, timestamp, timestampType, headers, and on request leaderEpoch,
-producerId, producerEpoch and position. Offsets outside of the split, markers and, under
-read_committed, aborted records are left out; batches of them are not even decompressed.
+The columns are key, value, topic, partition, offset, timestamp, timestampType, headers, and on
+request leaderEpoch, producerId, producerEpoch and position. Offsets outside the split, control
+records and, under read_committed, aborted records are left out; batches that contain nothing else
+are not decompressed.
 
-Memory: a chunk of decoded records at a time.
+One chunk of decoded records is in memory at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError
-from kctl.export.files import Files
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import Piece, Split
 from kctl.records.columnar import (
@@ -29,7 +30,9 @@ from kctl.records.columnar_batches import BatchColumns, BatchDamage, Mask
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.transactions import CommittedReader
 
-# Records after which earlier ones of the same key are forgotten.
+__all__ = ["DamagedRange"]
+
+# Records after which superseded records are discarded.
 _ROWS_BETWEEN = 1_000_000
 
 RAW_TYPES: dict[str, pa.DataType] = {
@@ -50,7 +53,7 @@ RAW_TYPES: dict[str, pa.DataType] = {
 
 @dataclass(slots=True)
 class DamagedRange:
-    """A stretch of a file that could not be read, for the report."""
+    """A part of a file that could not be read, for the report."""
 
     path: str
     position: int
@@ -66,7 +69,7 @@ class DamagedRange:
 
 @dataclass(slots=True)
 class SplitReader:
-    """Reads one split; `damages` and `bytes_read` grow while it does."""
+    """Reads one split; `damages` and `bytes_read` grow as it does."""
 
     split: Split
     options: ExportOptions
@@ -75,7 +78,7 @@ class SplitReader:
     bytes_read: int = 0
 
     def chunks(self) -> Iterator[RecordColumns]:
-        """The records; CorruptDataError at the first damage if the options say so."""
+        """Yield the records; CorruptDataError for the first damage if the options ask for it."""
         split = self.split
         keep = _keep(split, self.options)
         for piece in split.pieces:
@@ -102,7 +105,7 @@ class SplitReader:
         )  # fmt: skip
         if self.options.fails_on_damage:
             raise CorruptDataError(
-                str(damaged), hint="--on-damage skip exports all that can be read"
+                str(damaged), hint="--on-damage skip exports all readable records"
             )
         self.damages.append(damaged)
 
@@ -113,10 +116,14 @@ def _keep(split: Split, options: ExportOptions) -> Keep:
         is_committed = CommittedReader(split.aborted)
 
     def keep(batches: BatchColumns, view: memoryview) -> Mask:
-        # A wrapper of v0 or v1 tells only its last offset.
-        begins = (batches.base_offsets < split.end_offset) | (batches.magics < CURRENT_MAGIC)
+        # A v0 or v1 wrapper message carries only its last offset.
+        starts_before_end = (batches.base_offsets < split.end_offset) | (
+            batches.magics < CURRENT_MAGIC
+        )
         mask: Mask = (
-            is_committed(batches, view) & begins & (batches.last_offsets >= split.first_offset)
+            is_committed(batches, view)
+            & starts_before_end
+            & (batches.last_offsets >= split.first_offset)
         )
         return mask
 
@@ -131,7 +138,7 @@ def _within(columns: RecordColumns, first_offset: int, end_offset: int) -> Recor
 def raw_table(
     columns: RecordColumns, topic: str, partition: int, names: tuple[str, ...]
 ) -> pa.RecordBatch:
-    """The named columns as they are stored."""
+    """Return the named columns with keys and values as stored."""
     count = len(columns)
     constant = {
         "topic": lambda: pa.repeat(pa.scalar(topic), count),
@@ -145,8 +152,11 @@ def raw_table(
 
 
 class LatestPerKey:
-    """The last record of each key, but for keys that were deleted by a null value and records
-    without a key; all records are added first."""
+    """The last record of each key, except keys whose last value is null. Records without a key are
+    dropped.
+
+    All records are added before the first call of `of`.
+    """
 
     def __init__(self) -> None:
         self._found: pa.Table | None = None
@@ -155,7 +165,7 @@ class LatestPerKey:
         self._offsets: np.ndarray[Any, Any] | None = None
 
     def add(self, columns: RecordColumns) -> None:
-        """Records in order of their offsets."""
+        """Add records in the order of their offsets."""
         part = columns.to_arrow(("key", "offset"))
         live = pa.array(columns.value_lengths >= 0)
         self._parts.append(pa.table([*part.columns, live], names=["key", "offset", "live"]))
@@ -164,7 +174,7 @@ class LatestPerKey:
             self._settle()
 
     def of(self, columns: RecordColumns) -> Any:
-        """Which of the records are the last of their keys."""
+        """Return a mask of the records that are the last of their keys."""
         if self._offsets is None:
             self._settle()
             found = self._found

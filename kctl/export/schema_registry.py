@@ -1,7 +1,7 @@
-"""A subject of a schema registry, in Confluent's HTTP API: its versions and their numbers.
+"""Reads the versions of a subject from a schema registry with Confluent's HTTP API.
 
-The driver reads all versions of a subject before the tasks run, so executors need no way to the
-registry, and a table does not depend on when a task ran.
+The driver reads all versions before the tasks run, so executors need no access to the registry, and
+the table does not depend on when a task ran.
 """
 
 from collections.abc import Callable
@@ -11,26 +11,27 @@ from urllib.parse import quote
 
 from kctl.errors import KctlError, UsageError
 
-# The bytes before a value: a NUL, and the schema's number in the registry.
+# The bytes before a value: a NUL, and the schema's id in the registry.
 CONFLUENT_BYTES = 5
 VERSIONS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The schemas of a subject; `latest` is that of its newest version."""
+    """The schemas of a subject; `latest` is that of the newest version."""
 
     # AVRO, PROTOBUF or JSON.
     kind: str
     latest: str
-    # The number that stands before values, to the schema they were written by.
+    # (id, schema) of each version; values begin with the id.
     by_id: tuple[tuple[int, str], ...]
 
 
 def read_subject(get: Callable[[str], Any], subject: str) -> Subject:
-    """Ask for all versions; `get` returns the document at a path of the registry's.
+    """Read all versions of `subject`; `get` returns the JSON document at a path of the registry.
 
-    UsageError if the subject is not there, or has schemas that refer to others.
+    UsageError if the subject has no versions, or schemas that refer to other schemas; KctlError for
+    an invalid response.
     """
     base = f"/subjects/{quote(subject, safe='')}/versions"
     try:
@@ -38,12 +39,15 @@ def read_subject(get: Callable[[str], Any], subject: str) -> Subject:
         documents = [get(f"{base}/{number}") for number in versions]
         found = [(int(it["id"]), str(it["schema"])) for it in documents]
     except (KeyError, TypeError, ValueError) as error:
-        raise KctlError(f"The schema registry gives no sense for {subject}: {error!r}") from None
+        raise KctlError(
+            f"The schema registry returned an invalid response for {subject}: {error!r}"
+        ) from None
     if not found:
         raise UsageError(f"The schema registry has no version of {subject}")
     if any(it.get("references") for it in documents):
         raise UsageError(
-            f"Schemas of {subject} refer to others", hint="give a whole one by --schema FILE"
+            f"Schemas of {subject} refer to others",
+            hint="provide a complete one with --schema FILE",
         )
     kind = str(documents[-1].get("schemaType") or "AVRO")
     return Subject(kind, found[-1][1], tuple(found))

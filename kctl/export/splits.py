@@ -1,42 +1,42 @@
-"""Splits: the pieces of an export, each read and written by one task and known by its offsets.
+"""Splits: the units of work of an export, each exported by one task and identified by its offsets.
 
-A split is a range of offsets of one partition and the stretches of segment files that hold it. It
-is a plain value that pickles: made by the driver, worked on anywhere that sees the files. Large
-segments are cut at batch boundaries that the .index names; small ones are put together, so that
-files come near the size asked for.
+A split is a range of offsets of one partition and the ranges of segment files that hold it. It is a
+plain value that can be pickled: the driver creates it, and any process that sees the files can
+export it. Large segments are divided at batch boundaries listed in the .index; small ones are
+combined, so that files approach the requested size.
 
-Invariant: the splits of a partition follow each other without a gap or an overlap of offsets.
+Invariant: the splits of a partition are contiguous and do not overlap.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.export.options import ExportOptions, Isolation
-from kctl.export.partition_log import PartitionLog, Segment
 from kctl.model import Position, PositionKind
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import INT64, MAGIC_OFFSET
 from kctl.records.transactions import AbortedRange
 
 EVERYTHING = (Position(PositionKind.EARLIEST), Position(PositionKind.LATEST))
-# A file may be larger than asked for by this factor rather than leave a small one behind.
+# A file may exceed the requested size by this factor, to avoid a small remainder.
 _SLACK = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a segment file, from batch to batch."""
+    """A range of a segment file, aligned to batches."""
 
     url: str
     start: int
     end: int
-    # No batch in it has a lower one.
+    # Lower bound of its batches' offsets.
     first_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """See the module."""
+    """A range of offsets of one partition, and where its records are stored."""
 
     topic: str
     partition: int
@@ -44,22 +44,22 @@ class Split:
     # Exclusive.
     end_offset: int
     pieces: tuple[Piece, ...]
-    # Of the transactions that overlap the range.
+    # The aborted transactions that overlap the range.
     aborted: tuple[AbortedRange, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of log to be read."""
+        """Return the bytes of log to read."""
         return sum(piece.end - piece.start for piece in self.pieces)
 
     @property
     def name(self) -> str:
-        """Topic, partition, first and last offset: the name of its file."""
+        """Return topic, partition, first and last offset: the name of its file."""
         return range_name(self.topic, self.partition, self.first_offset, self.end_offset)
 
 
 def range_name(topic: str, partition: int, first_offset: int, end_offset: int) -> str:
-    """The name of a file that tells what is in it."""
+    """Return the name of the file that holds [first_offset, end_offset) of a partition."""
     return f"{topic}-{partition}-{first_offset:020d}-{end_offset - 1:020d}"
 
 
@@ -69,7 +69,7 @@ def plan_log(
     bounds: tuple[Position, Position | None] = EVERYTHING,
     done: Iterable[tuple[int, int]] = (),
 ) -> list[Split]:
-    """The splits of one partition within `bounds` but for the offset ranges `done` already."""
+    """Return the splits of one partition within `bounds`, except the offset ranges in `done`."""
     first = max(log.resolve(bounds[0]), log.start_offset)
     end = log.end_offset if bounds[1] is None else min(log.resolve(bounds[1]), log.end_offset)
     aborted: list[AbortedRange] = []
@@ -85,7 +85,7 @@ def plan_log(
 
 
 def gaps(first: int, end: int, done: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of [first, end) without the ranges `done`."""
+    """Return the parts of [first, end) that are not in `done`."""
     left = []
     for done_first, done_end in sorted(done):
         if done_first > first:
@@ -96,7 +96,7 @@ def gaps(first: int, end: int, done: Iterable[tuple[int, int]]) -> list[tuple[in
 
 
 def _pieces(log: PartitionLog, first: int, end: int, bytes_max: int) -> list[Piece]:
-    """The stretches that hold [first, end), none much larger than `bytes_max`."""
+    """Return the file ranges that hold [first, end), none much larger than `bytes_max`."""
     pieces: list[Piece] = []
     segments = log.segments[log.segment_of(first) :]
     for number, segment in enumerate(segments):
@@ -112,7 +112,7 @@ def _pieces(log: PartitionLog, first: int, end: int, bytes_max: int) -> list[Pie
 
 
 def _cut(log: PartitionLog, segment: Segment, first: int, end: int, bytes_max: int) -> list[Piece]:
-    """The part of a segment that may hold [first, end), in pieces of about `bytes_max`."""
+    """Return the part of a segment that may hold [first, end), in pieces of about `bytes_max`."""
     entries = log.index_entries(segment)
     offsets = (entries[:, 0] + segment.base_offset).tolist()
     positions = entries[:, 1].tolist()
@@ -120,8 +120,8 @@ def _cut(log: PartitionLog, segment: Segment, first: int, end: int, bytes_max: i
     cuts = []
     previous = segment.base_offset - 1
     for offset, position in zip(offsets, positions, strict=True):
-        # The entry's offset is the last one of an append that begins at its position; all that
-        # is there and behind has higher offsets than the entry before.
+        # An entry holds the last offset of the append at its position, so everything from that
+        # position on has higher offsets than the previous entry.
         if offset < first:
             start = position
         elif previous + 1 >= end:
@@ -144,7 +144,7 @@ def _cut(log: PartitionLog, segment: Segment, first: int, end: int, bytes_max: i
 
 
 def _offset_at(log: PartitionLog, segment: Segment, position: int) -> int | None:
-    """The first offset at a batch boundary; None where it stands inside a wrapper (v0, v1)."""
+    """Return the first offset at a batch boundary; None inside a wrapper message (v0, v1)."""
     if position == 0:
         return segment.base_offset
     head = log.files.read_range(segment.path, position, MAGIC_OFFSET + 1)
@@ -154,7 +154,7 @@ def _offset_at(log: PartitionLog, segment: Segment, position: int) -> int | None
 
 
 def _groups(pieces: list[Piece], bytes_max: int) -> list[list[Piece]]:
-    """Neighbours together, up to about `bytes_max`; a small rest goes to the last."""
+    """Combine adjacent pieces up to about `bytes_max`; the last group absorbs a small remainder."""
     groups: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -177,7 +177,7 @@ def _as_splits(log: PartitionLog, groups: list[list[Piece]], first: int, end: in
         is_last = number + 1 == len(groups)
         group_end = end if is_last else min(end, groups[number + 1][0].first_offset)
         if group_end <= first:
-            # All of it lies below the range after all: the next one reads on from here.
+            # The whole group precedes the range: the next group starts here.
             continue
         splits.append(Split(topic, partition, first, group_end, tuple(group)))
         first = group_end

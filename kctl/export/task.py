@@ -1,8 +1,9 @@
-"""The work of one task: read a split, decode it, write its files, and tell the manifest's row.
+"""write_split: exports one split. It reads and decodes the records, writes files, and returns a
+row.
 
-The same function behind every door: called in-process, in a process pool, or by Spark's executors.
-It writes below `_kctl/tmp` only, under a name of its own attempt, so it may die or run twice at
-any time; what counts is what the driver commits.
+The same function runs in this process, in a process pool and on Spark's executors. It writes only
+below `_kctl/tmp`, under the unique name of its attempt, so it may die or run twice at any time;
+only what the driver commits is part of the table.
 """
 
 from collections.abc import Callable
@@ -11,22 +12,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kctl.arrow_files.files import Files
 from kctl.errors import StorageError
-from kctl.export.files import Files
 from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
-from kctl.export.options import ExportOptions
+from kctl.export.options import HIVE_NULL, ExportOptions
 from kctl.export.rows import LatestPerKey, SplitReader, raw_table
 from kctl.export.splits import Split, range_name
 from kctl.export.values import make_decoder
 from kctl.export.writers import TableWriter, open_writer
 from kctl.records.columnar import RecordColumns
 
-# Files that a split writes at once; beyond that (records of many hours in disorder) the file that
-# was begun first is completed, and another begun for that hour if more comes.
+# Files that a split writes at once. Beyond that (records of many hours, not in order), the oldest
+# file is completed; later records of its hour go to another file.
 _OPEN_FILES_MAX = 64
-# Bytes of rows that wait in all of them together.
+# Bytes of rows buffered for all of these files together.
 _HELD_BYTES_MAX = 192 * 1024 * 1024
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _MS = {"date": 86_400_000, "hour": 3_600_000}
 
 
@@ -37,9 +37,9 @@ def write_split(
     attempt: str,
     progress: Callable[[int], object] = lambda _bytes: None,
 ) -> ManifestRow:
-    """Write the split's files below `out` and say what they are; nothing is committed.
+    """Write the split's files below `out` and return their manifest row; nothing is committed.
 
-    CorruptDataError at damage if the options say so; StorageError if a file cannot be read or
+    CorruptDataError for damage if the options ask for it; StorageError if a file cannot be read or
     written.
     """
     sink = TableSink(options, out, attempt, split.topic, split.partition)
@@ -82,7 +82,7 @@ class TableSink:
         self.rows = 0
 
     def add(self, columns: RecordColumns) -> None:
-        """Write records to the files where they belong."""
+        """Write records to the files of their directories."""
         self.rows += len(columns)
         self.bytes_in += int(columns.value_lengths.sum() + columns.key_lengths.sum())
         for directory, chosen in self._by_directory(columns):
@@ -92,7 +92,8 @@ class TableSink:
                 max(self._open.values(), key=lambda each: each.writer.held).writer.flush()
 
     def finish(self, first_offset: int, end_offset: int) -> ManifestRow:
-        """Complete the files, which hold the records of [first_offset, end_offset)."""
+        """Complete the files, which hold the records of [first_offset, end_offset), and return
+        their row."""
         for each in self._open.values():
             each.close()
         stem = range_name(self._topic, self._partition, first_offset, end_offset)
@@ -111,12 +112,12 @@ class TableSink:
         return row
 
     def _by_directory(self, columns: RecordColumns) -> list[tuple[str, RecordColumns]]:
-        """The records by the directory that `partition_by` sends them to, in order."""
+        """Return the records by the directory that `partition_by` assigns them to, in order."""
         keys = self._options.partition_by
         finest = "hour" if "hour" in keys else "date" if "date" in keys else None
         if finest is None:
             return [(self._directory(None), columns)]
-        # Records without a time are in a directory of their own.
+        # Records without a timestamp have a separate directory.
         spans = np.where(columns.timestamps < 0, -1, columns.timestamps // _MS[finest])
         found = []
         for span in np.unique(spans).tolist():
@@ -127,7 +128,7 @@ class TableSink:
     def _directory(self, when: Any, *, is_timed: bool = False) -> str:
         values = {"topic": self._topic}
         if is_timed:
-            text = str(when) if when is not None else _HIVE_NULL
+            text = str(when) if when is not None else HIVE_NULL
             values["date"] = text[:10] if when is not None else text
             values["hour"] = text[11:13] if when is not None else text
         return "".join(f"{key}={values[key]}/" for key in self._options.partition_by)
@@ -151,7 +152,7 @@ class TableSink:
 
 
 class _OpenFile:
-    """A file in the making, and what is in it."""
+    """A file that is being written, and its number of rows."""
 
     def __init__(self, directory: str, number: int, path: str, writer: TableWriter) -> None:
         self.directory = directory
@@ -161,10 +162,10 @@ class _OpenFile:
         self.writer = writer
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
+        """Append rows."""
         self.rows += batch.num_rows
         self.writer.write(batch)
 
     def close(self) -> None:
-        """Complete it."""
+        """Complete the file."""
         self.writer.close()

@@ -1,11 +1,11 @@
-"""Values: what the bytes of keys and values stand for; what cannot be decoded is kept and counted.
+"""Values: decodes keys and values; bytes that cannot be decoded are kept and counted.
 
-A decoded column `value` comes with `value_raw`: null where decoding worked, the bytes as they were
-where it did not (then `value` is null). Text formats cannot hold bytes, so there it is
-`value_base64`. Null values stay null in both and count as decoded.
+A decoded column `value` is followed by `value_raw`: null where decoding succeeded, and the original
+bytes where it failed (then `value` is null). Text formats cannot hold bytes and have `value_base64`
+instead. Null values are null in both columns and count as decoded.
 
-JSON is read by Arrow, a chunk in one call, into a struct whose fields are given or inferred from a
-sample; fields that the schema does not name are left out, values that do not fit it are not
+Arrow parses JSON, one chunk per call, into a struct whose fields are given or inferred from a
+sample. Fields that the schema does not name are dropped; values that do not match it are not
 decoded.
 """
 
@@ -24,13 +24,13 @@ from kctl.export.options import ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
-# Values that inference looks at.
+# Values that inference examines.
 SAMPLE_VALUES_MAX = 20_000
 
 
 @dataclass(slots=True)
 class Decoder:
-    """Turns raw columns into those of the table; counts what it cannot decode."""
+    """Converts raw columns to those of the table, and counts the values that cannot be decoded."""
 
     schema: pa.Schema
     is_text: bool
@@ -38,7 +38,7 @@ class Decoder:
     undecodable: int = 0
 
     def table(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns."""
+        """Return the table's columns."""
         if not self.fields and not self.is_text:
             return raw
         arrays: list[Any] = []
@@ -66,8 +66,7 @@ class Decoder:
 
 
 def make_decoder(options: ExportOptions) -> Decoder:
-    """What `options` ask for; UsageError for a schema that is none or a library that is not
-    there."""
+    """Return the decoder for `options`; UsageError for an invalid schema or a missing library."""
     is_text = options.table_format.is_text
     decoder = Decoder(pa.schema([]), is_text)
     columns: list[tuple[str, pa.DataType]] = []
@@ -96,7 +95,9 @@ def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataTyp
     if kind is FieldFormat.JSON:
         struct = json_type(options.value_schema or "{}")
         if options.table_format is TableFormat.CSV:
-            raise UsageError("CSV has no nested values", hint="--value string keeps the JSON text")
+            raise UsageError(
+                "CSV cannot hold nested values", hint="--value string keeps the JSON text"
+            )
         return _json_decoder(struct), struct
     if kind is FieldFormat.AVRO:
         from kctl.export.avro import avro_decoder
@@ -116,7 +117,7 @@ def _text_type(name: str, kind: pa.DataType) -> pa.DataType:
 
 
 def _as_text(name: str, column: pa.Array) -> pa.Array:
-    """Columns as CSV and JSON hold them: times in milliseconds, headers as JSON."""
+    """Convert a column for CSV and JSON: timestamps to milliseconds, headers to JSON."""
     if name == "timestamp":
         return column.view(pa.int64())
     if name != "headers":
@@ -165,7 +166,7 @@ _JSON_TYPES: dict[str, pa.DataType] = {
 
 
 def json_type(text: str) -> pa.DataType:
-    """The struct that a schema such as `{"id": "int64", "tags": ["string"], "at": {...}}` names."""
+    """Return the struct type of a JSON schema, e.g. `{"id": "int64", "tags": ["string"]}`."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -180,18 +181,19 @@ def json_type(text: str) -> pa.DataType:
 
 def _json_type(document: Any) -> pa.DataType:
     if document == {}:
-        raise UsageError("An object without fields has no column", hint="leave it out")
+        raise UsageError("An object without fields has no column", hint="omit the field")
     if isinstance(document, dict):
         return pa.struct([(name, _json_type(kind)) for name, kind in document.items()])
     if isinstance(document, list) and len(document) == 1:
         return pa.list_(_json_type(document[0]))
     if isinstance(document, str) and document in _JSON_TYPES:
         return _JSON_TYPES[document]
-    raise UsageError(f"No type {document}", hint=f"there are {', '.join(_JSON_TYPES)}")
+    raise UsageError(f"No type {document}", hint=f"types: {', '.join(_JSON_TYPES)}")
 
 
 def infer_json_schema(values: Iterable[bytes | None]) -> str:
-    """The schema, in the form that `json_type` reads, of a sample of values."""
+    """Infer the schema of sample values, in the form that `json_type` reads; "{}" without JSON
+    objects."""
     merged: Any = None
     for value in values:
         if value is None:
@@ -221,7 +223,7 @@ def _kind_of(value: Any) -> Any:
 
 
 def _merged(first: Any, second: Any) -> Any:
-    """What holds both; where nothing does, "string", and values of another kind do not fit."""
+    """Return a type that holds both; else "string", or the first if one of the two is nested."""
     if first is None or first == second:
         return second
     if second is None:
@@ -236,8 +238,7 @@ def _merged(first: Any, second: Any) -> Any:
 
 
 def _settled(kind: Any) -> Any:
-    """Fields of which only null was seen are strings; objects that were always empty have no
-    column, so there None comes back."""
+    """Replace types seen only as null by string, and drop objects that were always empty."""
     if isinstance(kind, dict):
         settled = {name: _settled(item) for name, item in kind.items()}
         return {name: item for name, item in settled.items() if item is not None} or None
@@ -256,8 +257,8 @@ def _json_decoder(struct: pa.DataType) -> Decode:
     )  # fmt: skip
 
     def read(values: pa.Array) -> pa.Array:
-        """The values, all of which are there, decoded; ArrowInvalid if one is no such object."""
-        # Each begins and ends as an object does, so as many objects as values are one in each.
+        """Decode values, none of which is null; ArrowInvalid if one is not such an object."""
+        # Each value begins and ends like an object, so equal counts mean one object in each value.
         if not pc.all(pc.match_substring_regex(values, r"(?s)^\s*\{.*\}\s*$")).as_py():
             raise pa.ArrowInvalid("not an object")
         all_in_one = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
@@ -265,18 +266,18 @@ def _json_decoder(struct: pa.DataType) -> Decode:
         block = arrow_json.ReadOptions(block_size=max(1 << 20, joined.size + 1))
         table = arrow_json.read_json(pa.BufferReader(joined), block, parse)
         if table.num_rows != len(values):
-            raise pa.ArrowInvalid("not one object a value")
+            raise pa.ArrowInvalid("not one object per value")
         return pa.concat_arrays(table.to_struct_array().chunks).cast(struct)
 
     def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-        present = _without_confluents_bytes(column.drop_null())
+        present = _without_confluent_bytes(column.drop_null())
         if not len(present):
             return pa.nulls(len(column), struct), None
         try:
             whole = read(present)
             failed = None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-            whole, failed = _one_by_one(column, present, read, struct)
+            whole, failed = _by_halves(column, present, read, struct)
         if len(present) == len(column):
             return whole, failed
         return _spread(whole, column), failed
@@ -284,8 +285,9 @@ def _json_decoder(struct: pa.DataType) -> Decode:
     return decode
 
 
-def _without_confluents_bytes(values: pa.Array) -> pa.Array:
-    """The values without what Confluent's serializer puts before them; no JSON begins so."""
+def _without_confluent_bytes(values: pa.Array) -> pa.Array:
+    """Remove the bytes that Confluent's serializer puts before values; JSON never begins with a
+    NUL."""
     has_them = pc.starts_with(values, b"\0")
     if not pc.any(has_them).as_py():
         return values
@@ -293,16 +295,16 @@ def _without_confluents_bytes(values: pa.Array) -> pa.Array:
 
 
 def _spread(whole: pa.Array, column: pa.Array) -> pa.Array:
-    """Decoded values at the places where `column` has one."""
+    """Return decoded values at the places where `column` is not null."""
     places = pc.cumulative_sum(column.is_valid().cast(pa.int32()))
     indexes = pc.if_else(column.is_valid(), pc.subtract(places, 1), pa.scalar(None, pa.int32()))
     return whole.take(indexes)
 
 
-def _one_by_one(
+def _by_halves(
     column: pa.Array, present: pa.Array, read: Callable[[pa.Array], pa.Array], struct: pa.DataType
 ) -> tuple[pa.Array, pa.Array]:
-    """As many as can be decoded: halves of what fails are tried again."""
+    """Decode as many values as possible: whatever fails is halved and tried again."""
     parts: list[pa.Array] = []
     failed_places: list[int] = []
 

@@ -1,7 +1,6 @@
-"""Writers: Arrow batches to one file of a table format; `close` completes it.
+"""Writers: write Arrow batches to a file of a table format; `close` completes the file.
 
-Rows are gathered to row groups of a bounded size before they are encoded, which is all the memory
-that a writer needs.
+Rows are buffered until they fill a row group of bounded size, which bounds a writer's memory.
 """
 
 import json
@@ -12,25 +11,25 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.export.options import TableFormat
 
-# Bytes of Arrow data behind a row group, and rows in one.
+# Bytes of Arrow data in a row group, and rows in one.
 _GROUP_BYTES = 64 * 1024 * 1024
 _GROUP_ROWS_MAX = 4 * 1024 * 1024
 _DELTA_COLUMNS = ("offset", "timestamp")
-# Columns that repeat themselves; offsets and values rarely do.
+# Columns with repeated values; offsets and values rarely repeat.
 _DICTIONARY_COLUMNS = (
     "key", "topic", "partition", "timestampType", "leaderEpoch", "producerId", "producerEpoch",
     "position",
 )  # fmt: skip
-# Statistics where a range of rows may be sought.
+# Columns by which readers select ranges of rows.
 _STATISTICS_COLUMNS = ("topic", "partition", "offset", "timestamp")
-# About as fast as snappy, and files of 60 % of its size.
+# About as fast as snappy, with files of 60 % of the size.
 _ZSTD_LEVEL = 1
 
 
 class TableWriter(Protocol):
-    """One file in the making."""
+    """A file that is being written."""
 
-    # Bytes of rows that wait for a row group.
+    # Bytes of buffered rows.
     held: int
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -38,7 +37,7 @@ class TableWriter(Protocol):
         ...
 
     def flush(self) -> None:
-        """Let no rows wait."""
+        """Write the buffered rows."""
         ...
 
     def close(self) -> None:
@@ -47,9 +46,9 @@ class TableWriter(Protocol):
 
 
 def open_writer(table_format: TableFormat, stream: Any, schema: pa.Schema) -> TableWriter:
-    """A writer of `table_format` to `stream`, which it closes."""
+    """Return a writer of `table_format` to `stream`, which the writer closes."""
     if table_format is TableFormat.PARQUET or table_format.is_lake:
-        # Iceberg wants to know of every column.
+        # Iceberg needs statistics of every column.
         names = schema.names if table_format is TableFormat.ICEBERG else _STATISTICS_COLUMNS
         return _Gathered(stream, schema, _parquet(stream, schema, names))
     if table_format is TableFormat.ORC:
@@ -81,7 +80,8 @@ def _parquet(stream: Any, schema: pa.Schema, statistics: Sequence[str]) -> Any:
 
 
 def _leaves(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """The columns as Parquet counts them: those inside structs and lists are columns, too."""
+    """Return the named columns' leaves, which Parquet counts as columns: members of structs and
+    lists."""
 
     def of(path: str, kind: pa.DataType) -> list[str]:
         if pa.types.is_struct(kind):
@@ -97,7 +97,7 @@ def _leaves(schema: pa.Schema, names: Sequence[str]) -> list[str]:
 
 
 class _Gathered:
-    """Writes rows by groups."""
+    """Writes rows in row groups."""
 
     def __init__(self, stream: Any, schema: pa.Schema, writer: Any, close: Any = None) -> None:
         self._stream = stream
@@ -109,21 +109,21 @@ class _Gathered:
         self.held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Keep the rows until a group is full."""
+        """Buffer the rows; write them when a group is full."""
         self._batches.append(batch)
         self.held += batch.nbytes
         if self.held >= _GROUP_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """A smaller group, then."""
+        """Write the buffered rows as a smaller group."""
         if self._batches:
             self._write(pa.Table.from_batches(self._batches, self._schema))
         self._batches = []
         self.held = 0
 
     def close(self) -> None:
-        """Write what is left, and the footer."""
+        """Write the buffered rows and the footer."""
         self.flush()
         self._close()
         self._stream.close()
@@ -133,17 +133,17 @@ class _Gathered:
 
 
 class _JsonLines:
-    """An object a line."""
+    """Writes one JSON object per line."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.held = 0
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: rows are not buffered."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows at once."""
+        """Write the rows immediately."""
         encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
         names = batch.schema.names
         headers = names.index("headers") if "headers" in names else None
@@ -156,10 +156,10 @@ class _JsonLines:
         self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Close the stream."""
         self._stream.close()
 
 
 def _is_empty_rest(name: str, value: object) -> bool:
-    """A line says `value_base64` only where it is needed, as `kctl consume` does."""
+    """Return whether a `_base64` field is null and so omitted, as `kctl consume` does."""
     return value is None and name.endswith("_base64")

@@ -1,7 +1,7 @@
-"""ClusterPlan: who is in a local cluster, where each keeps its data, and what is set for all. Pure.
+"""ClusterPlan: the brokers of a local cluster, their data directories and settings. Pure.
 
-DIR/metadata is the store's, DIR/broker-N/logs broker N's. Ids begin with 1 and ports follow each
-other; racks go round. A topic has three replicas where there are as many brokers, and so have
+DIR/metadata is the store's, DIR/broker-N/logs broker N's. Ids begin with 1 and ports are
+consecutive; racks alternate. A topic has three replicas if there are as many brokers, and so have
 Kafka's own topics.
 """
 
@@ -13,15 +13,15 @@ from kctl.errors import UsageError
 BROKERS_MAX = 100
 REPLICAS_MAX = 3
 HOST = "127.0.0.1"
-# Where a machine is its own network, a silent broker is a dead one sooner than Kafka's 18 s.
+# On a single machine a silent broker is a dead one sooner than after Kafka's 18 s.
 SESSION_TIMEOUT_MS = 6_000
-# What a cluster's brokers have each for themselves.
+# Settings that differ between the brokers of a cluster.
 OWN_SETTINGS = ("broker.id", "log.dir", "log.dirs", "listeners", "advertised.listeners", "port")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """One broker; port 0: any free one, kept when it is started again."""
+    """One broker; port 0: any free one, kept after a restart."""
 
     broker_id: int
     port: int
@@ -30,11 +30,11 @@ class BrokerPlan:
 
     @property
     def log_directory(self) -> str:
-        """Where its records are."""
+        """Return the directory of its records."""
         return f"{self.directory}/logs"
 
     def settings(self, port: int, zookeeper: str) -> dict[str, str]:
-        """What is its own; `port` is the one to listen on."""
+        """Return the settings of this broker; `port` is the one to listen on."""
         settings = {
             "broker.id": str(self.broker_id),
             "log.dirs": self.log_directory,
@@ -48,7 +48,7 @@ class BrokerPlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """All of them; `metadata_directory` None: they use a ZooKeeper elsewhere."""
+    """The brokers; with `metadata_directory` None they use an external ZooKeeper."""
 
     brokers: tuple[BrokerPlan, ...]
     metadata_directory: str | None
@@ -61,13 +61,15 @@ class ClusterPlan:
 def plan_brokers(
     count: int, directory: str, first_port: int, racks: Sequence[str]
 ) -> tuple[BrokerPlan, ...]:
-    """Brokers 1 to `count`; UsageError."""
+    """Plan brokers 1 to `count`; raise UsageError."""
     if not 1 <= count <= BROKERS_MAX:
         raise UsageError(f"--brokers {count}: from 1 to {BROKERS_MAX}")
     if first_port and first_port + count > 65536:
         raise UsageError(f"--port {first_port}: not enough ports above it for {count} brokers")
     if len(racks) > count or not all(rack.strip() for rack in racks):
-        raise UsageError(f"--racks {','.join(racks)}: a name each, no more than brokers")
+        raise UsageError(
+            f"--racks {','.join(racks)}: one name per rack, at most as many as brokers"
+        )
     return tuple(
         BrokerPlan(
             broker_id=index + 1,
@@ -80,7 +82,7 @@ def plan_brokers(
 
 
 def cluster_defaults(count: int) -> dict[str, str]:
-    """What fits `count` brokers, where nothing else was said."""
+    """Return defaults for `count` brokers, for settings that were not given."""
     replicas = min(count, REPLICAS_MAX)
     return {
         "default.replication.factor": str(replicas),
@@ -93,7 +95,7 @@ def cluster_defaults(count: int) -> dict[str, str]:
 
 
 def check_own_settings(settings: Mapping[str, str]) -> None:
-    """UsageError if one of `settings` could not hold for all brokers."""
+    """Raise UsageError if one of `settings` cannot be the same for all brokers."""
     for name in OWN_SETTINGS:
         if name in settings:
             raise UsageError(

@@ -1,15 +1,16 @@
-"""What the processes of a local cluster do: one serves the metadata, the others are brokers.
+"""The processes of a local cluster: one serves the metadata, the others are brokers.
 
-Each tells its parent by its line when it is ready (`ready HOST:PORT`) or why it ends (`failed
-WHY`), and stops in good order on SIGTERM or when the line breaks: then nobody is left to stop it.
+Each reports to its parent over its line when it is ready (`ready HOST:PORT`) or why it ends
+(`failed WHY`), and stops cleanly on SIGTERM or when the connection breaks, as nothing else could
+stop it then.
 """
 
 import signal
 from collections.abc import Callable, Sequence
 
 from kctl.broker.broker import Broker
-from kctl.broker.config import BrokerConfig
 from kctl.broker.process import run_broker
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.local_cluster.plan import ClusterPlan
 from kctl.runtime.future import Future
@@ -21,11 +22,11 @@ from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
 
 READY = "ready"
 FAILED = "failed"
-# Said to a broker: create the topics that are asked for; and what it answers.
+# Sent to a broker to create the requested topics, and its response.
 SEED = "seed"
 SEEDED = "seeded"
 
-# How long the store waits for brokers to leave it.
+# How long the store waits for brokers to disconnect.
 LEAVE_MS = 20_000
 _ENDED_BADLY = 1
 
@@ -33,8 +34,11 @@ _ENDED_BADLY = 1
 def serve_store(
     line: Line, plan: ClusterPlan, directory: str, port: int, gone_brokers: Sequence[int]
 ) -> int:
-    """Serve the metadata in `directory` until told to stop; the exit status. Nobody waits for the
-    sessions of `gone_brokers` to expire: their processes are known to have ended."""
+    """Serve the metadata in `directory` until stopped; return the exit status.
+
+    Sessions of `gone_brokers` end at once instead of expiring: their processes are known to have
+    ended.
+    """
     runtime = make_runtime()
     stopping: Future[None] = runtime.scheduler.future()
 
@@ -70,7 +74,7 @@ def _end_sessions(database: ZnodeDatabase, broker_ids: Sequence[int]) -> None:
 
 
 async def _until_left(runtime: RealRuntime, server: ZooKeeperServer) -> None:
-    """Brokers that stop still write: wait for the last of them, but not for ever."""
+    """Wait, for a limited time, for brokers that are stopping: they still write."""
     left: Future[None] = runtime.scheduler.future()
 
     def done(*_: object) -> None:
@@ -86,7 +90,7 @@ async def _until_left(runtime: RealRuntime, server: ZooKeeperServer) -> None:
 def serve_broker(
     line: Line, make_config: Callable[[], BrokerConfig], seed_topics: tuple[tuple[str, int], ...]
 ) -> int:
-    """Run a broker until told to stop; the exit status."""
+    """Run a broker until asked to stop; return the exit status."""
 
     def attach(runtime: RealRuntime, stop: Callable[[], None], broker: Broker) -> None:
         async def seed() -> None:

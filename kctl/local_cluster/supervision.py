@@ -1,12 +1,12 @@
-"""Supervision: what becomes of one process of a local cluster. Pure.
+"""Supervision: the state of one process of a local cluster. Pure.
 
     STOPPED -> STARTING -> RUNNING -> STOPPING -> STOPPED
     STARTING, RUNNING --it dies--> WAITING --after a pause--> STARTING
     STARTING, RUNNING --restart--> RESTARTING --it has ended--> STARTING
 
-Who dies is started again, after a pause that doubles with each death up to BACKOFF_MS_MAX and is
-forgotten once it ran for STEADY_MS. Who was stopped or killed by command stays down until it is
-started by command.
+A process that dies is restarted, after a pause that doubles with each death up to BACKOFF_MS_MAX
+and is reset once it ran for STEADY_MS. A process that was stopped or killed by command stays down
+until it is started by command.
 """
 
 from enum import Enum
@@ -17,7 +17,7 @@ STEADY_MS = 30_000
 
 
 class ProcessState(Enum):
-    """Where a process is."""
+    """The state of a process."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -28,7 +28,7 @@ class ProcessState(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """An event of a process."""
 
     START = "start"
     READY = "ready"
@@ -74,13 +74,13 @@ class Supervision:
 
     def __init__(self) -> None:
         self.state = ProcessState.STOPPED
-        # Deaths that nobody asked for.
+        # Unrequested deaths.
         self.deaths = 0
         self._backoff_ms = BACKOFF_MS_MIN
         self._running_since_ms = 0
 
     def handle(self, event: Event, now_ms: int) -> ProcessState:
-        """The state after `event`; RuntimeError, nothing changed, for one that cannot be."""
+        """Return the state after `event`; RuntimeError for an illegal one, with nothing changed."""
         after = MOVES.get((self.state, event))
         if after is None:
             raise RuntimeError(f"{event.value} of a process that is {self.state.value}")
@@ -95,7 +95,7 @@ class Supervision:
         return after
 
     def next_pause_ms(self) -> int:
-        """How long to wait before it is started again."""
+        """Return how long to wait before the next restart."""
         pause_ms = self._backoff_ms
         self._backoff_ms = min(2 * pause_ms, BACKOFF_MS_MAX)
         return pause_ms

@@ -1,8 +1,8 @@
 """Supervisor: starts the processes of a local cluster, keeps them running, stops them in order.
 
 It holds no data and serves nothing but commands. The store's process comes first and goes last;
-brokers start together, and stop one after the other, so that each hands its partitions over to
-those that are left. Who dies is started again as `supervision.py` says, on the port it had.
+brokers start together and stop in sequence, so that each hands its partitions over to the
+remaining ones. A process that dies is restarted as `supervision.py` decides, on the same port.
 
 Until all are ready for the first time a death is an error that ends the start.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from kctl.errors import KctlError, TimedOutError, UsageError
+from kctl.errors import KctlError, NotFoundError, TimedOutError, UsageError
 from kctl.local_cluster.control import Answer
 from kctl.local_cluster.plan import BrokerPlan, ClusterPlan
 from kctl.local_cluster.processes import FAILED, READY, SEED, SEEDED, serve_store
@@ -24,37 +24,37 @@ from kctl.runtime.runtime import Runtime
 START_TIMEOUT_MS = 90_000
 STOP_TIMEOUT_MS = 60_000
 POLL_MS = 5
-# Between two brokers that stop: those left hear that one is gone before the next leaves.
+# Time between the stops of two brokers: the others learn that one is gone before the next stops.
 LEAVE_MS = 50
 
-# What a process does; its exit status.
+# The main function of a process; returns its exit status.
 Body = Callable[[Line], int]
 
 
 @dataclass(slots=True)
 class Process:
-    """One of the cluster's processes."""
+    """One process of the cluster."""
 
     name: str
-    # What it does, given the port to listen on.
+    # Creates its body, given the port to listen on.
     make_body: Callable[[int], Body]
     port: int
     supervision: Supervision
     child: ChildProcess | None = None
     # HOST:PORT, while it is ready.
     address: str | None = None
-    # What it said before it ended.
+    # Its last message before it ended.
     failure: str | None = None
     is_seeded: bool = False
 
     @property
     def state(self) -> ProcessState:
-        """Where it is."""
+        """Return its state."""
         return self.supervision.state
 
 
 class Supervisor:
-    """Owns the processes; `start` once, `stop` once."""
+    """Owns the processes; call `start` once, `stop` once."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Supervisor:
         plan: ClusterPlan,
         make_broker: Callable[[BrokerPlan, int, str], Body],
     ) -> None:
-        """`make_broker` gives a broker's body for a port and the store's address (empty: it has
-        one elsewhere)."""
+        """Take `make_broker`, which returns a broker's body for a port and the store's address
+        (empty: an external store)."""
         self._runtime = runtime
         self._children = children
         self._plan = plan
@@ -79,7 +79,7 @@ class Supervisor:
         }
 
     def _make_store(self, directory: str, port: int) -> Body:
-        # At the start of a cluster no broker of it runs, whatever an earlier one left behind.
+        # When a cluster starts none of its brokers runs, whatever an earlier run left.
         gone = [] if self._is_started else list(self.brokers)
         return lambda line: serve_store(line, self._plan, directory, port, gone)
 
@@ -95,19 +95,20 @@ class Supervisor:
 
     @property
     def zookeeper(self) -> str:
-        """Where the metadata are served by us; empty if they are not."""
+        """Return the address of the cluster's own metadata store; empty if it has none."""
         store = self.store
         return f"127.0.0.1:{store.port}" if store is not None else ""
 
     @property
     def bootstrap(self) -> list[str]:
-        """Addresses of the brokers that are ready."""
+        """Return the addresses of the brokers that are ready."""
         return [each.address for each in self.brokers.values() if each.address is not None]
 
     # --- start and stop
 
     async def start(self) -> None:
-        """All processes, ready; the topics that were asked for. KctlError, all stopped again."""
+        """Start all processes and create the requested topics; KctlError after
+        stopping all again."""
         try:
             if self.store is not None:
                 self._happened(self.store, Event.START)
@@ -146,7 +147,7 @@ class Supervisor:
             raise UsageError(broker.failure)
 
     async def stop(self) -> None:
-        """Everything, the store last; who does not stop in time is killed."""
+        """Stop everything, the store last; kill a process that does not stop in time."""
         self._is_stopping = True
         for broker in reversed(self.brokers.values()):
             if broker.state is not ProcessState.STOPPED:
@@ -180,7 +181,7 @@ class Supervisor:
     # --- what happens to processes
 
     def _happened(self, process: Process, event: Event) -> None:
-        """Do what the process's new state asks for."""
+        """Carry out the actions of the process's new state."""
         before = process.state
         after = process.supervision.handle(event, self._runtime.clock.monotonic_ms())
         if event is Event.EXITED:
@@ -221,7 +222,7 @@ class Supervisor:
             return
         pause_ms = process.supervision.next_pause_ms()
         self._runtime.trace.warning(
-            f"{process.name}: {process.failure}; it is started again in {pause_ms} ms"
+            f"{process.name}: {process.failure}; restarting in {pause_ms} ms"
         )
         self._runtime.scheduler.call_later(pause_ms, self._pause_over, process)
 
@@ -233,10 +234,15 @@ class Supervisor:
         if process.child is not None:
             process.child.signal(number)
 
+    def kill_all(self) -> None:
+        """Kill every process at once: the user asked twice."""
+        for process in (*self.brokers.values(), *([self.store] if self.store else [])):
+            self._signal(process, signal.SIGKILL)
+
     # --- commands
 
     async def handle(self, request: Answer) -> Answer:
-        """A command of `kctl broker`: list, start, stop, kill, restart."""
+        """Handle a command of `kctl broker`: list, start, stop, kill, restart."""
         command = request.get("command")
         if command == "list":
             return {"rows": self.rows(), "zookeeper": self.zookeeper or None}
@@ -257,7 +263,7 @@ class Supervisor:
         process = self.brokers.get(broker_id) if isinstance(broker_id, int) else None
         if process is None:
             known = ", ".join(map(str, self.brokers))
-            raise UsageError(f"no broker {broker_id} in this cluster: there are {known}")
+            raise NotFoundError(f"no broker {broker_id} in this cluster: there are {known}")
         return process
 
     async def _until_done(self, process: Process, event: Event) -> None:
@@ -269,7 +275,7 @@ class Supervisor:
             raise KctlError(f"{process.name}: {process.failure}")
 
     def rows(self) -> list[Answer]:
-        """What there is to tell of each broker."""
+        """Return the description of each broker."""
         plans = {broker.broker_id: broker for broker in self._plan.brokers}
         return [
             {

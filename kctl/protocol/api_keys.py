@@ -1,31 +1,74 @@
 """ApiKey: the 54 APIs of Kafka 2.7, their numbers and versions, and where their messages are.
 
-This table is the only place that says which versions an API has; message classes take them from
-here. Message modules are imported when somebody first asks for a class.
-APIs 52 to 55 (KRaft's quorum) are not part of a 2.7 broker. Kafka 2.7: ApiKeys.
+This table alone lists the versions that the broker serves; message classes take them from
+here. What only the client speaks, to later brokers, is in `later_apis`; both tables share the base
+class Api. A message module is imported on the first access to its classes. Those are typed
+`type[Any]`, not `type[Message]`: message classes name their Api, and modules import in one
+direction only. APIs 52 to 55 (KRaft's quorum) are not part of a 2.7 broker. Kafka 2.7: ApiKeys.
 """
 
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from kctl.protocol.schema import Message
-
-# A first flexible version that no version reaches.
+# A first flexible version that is never reached.
 NEVER = 0x7FFF
 
 
-class ApiKey(IntEnum):
-    """Number, last version, first flexible version, whether only brokers may send it."""
+class Api(IntEnum):
+    """An API in some of its versions; a class without members, the base of the tables of APIs."""
 
+    min_version: int
     max_version: int
     # First version with compact strings and tagged fields (KIP-482); NEVER if there is none.
     flexible_from: int
-    # Needs ClusterAction: brokers and the controller among themselves.
+    # Requires ClusterAction: only brokers and the controller send it to each other.
     is_cluster_action: bool
-    _request_class: "type[Message] | None"
-    _response_class: "type[Message] | None"
+    _request_class: "type[Any] | None"
+    _response_class: "type[Any] | None"
+
+    @property
+    def title(self) -> str:
+        """Return Kafka's name of the API, such as "ListOffsets"."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def request_class(self) -> type[Any]:
+        """Return the class of the request."""
+        if self._request_class is None:
+            self._request_class = self._import_class("Request")
+        return self._request_class
+
+    @property
+    def response_class(self) -> type[Any]:
+        """Return the class of the response."""
+        if self._response_class is None:
+            self._response_class = self._import_class("Response")
+        return self._response_class
+
+    def has_version(self, version: int) -> bool:
+        """Return whether this table has `version`."""
+        return self.min_version <= version <= self.max_version
+
+    def request_header_version(self, version: int) -> int:
+        """Return 0: no client id (ControlledShutdown v0 only); 2: flexible; else 1."""
+        if version >= self.flexible_from:
+            return 2
+        return 0 if self is ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
+
+    def response_header_version(self, version: int) -> int:
+        """Return 1 if flexible, else 0; always 0 for ApiVersions, whose version the
+        client guessed."""
+        return int(version >= self.flexible_from and self != ApiKey.API_VERSIONS)
+
+    def _import_class(self, kind: str) -> type[Any]:
+        """Import the class of the `kind` Request or Response."""
+        raise NotImplementedError
+
+
+class ApiKey(Api):
+    """An API of 2.7: number, last version, first flexible version, whether only brokers may send
+    it. The first version is 0."""
 
     def __new__(
         cls,
@@ -34,10 +77,10 @@ class ApiKey(IntEnum):
         flexible_from: int = NEVER,
         is_cluster_action: bool = False,
     ) -> "ApiKey":
-        """Keep the facts beside the number."""
+        """Store the facts beside the number."""
         self = int.__new__(cls, number)
         self._value_ = number
-        self.max_version = max_version
+        self.min_version, self.max_version = 0, max_version
         self.flexible_from = flexible_from
         self.is_cluster_action = is_cluster_action
         self._request_class = self._response_class = None
@@ -98,47 +141,9 @@ class ApiKey(IntEnum):
     ALTER_ISR = 56, 0, 0, True
     UPDATE_FEATURES = 57, 0, 0
 
-    @property
-    def min_version(self) -> int:
-        """The oldest version that 2.7 speaks: of every API the first."""
-        return 0
-
-    @property
-    def title(self) -> str:
-        """Kafka's name for it: "ListOffsets"."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
-
-    @property
-    def request_class(self) -> "type[Message]":
-        """The message that asks."""
-        if self._request_class is None:
-            self._request_class = self._import_class("Request")
-        return self._request_class
-
-    @property
-    def response_class(self) -> "type[Message]":
-        """The message that answers."""
-        if self._response_class is None:
-            self._response_class = self._import_class("Response")
-        return self._response_class
-
-    def has_version(self, version: int) -> bool:
-        """Whether 2.7 speaks `version`."""
-        return 0 <= version <= self.max_version
-
-    def request_header_version(self, version: int) -> int:
-        """0: no client id (ControlledShutdown v0 alone); 2: flexible; else 1."""
-        if version >= self.flexible_from:
-            return 2
-        return 0 if self is ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
-
-    def response_header_version(self, version: int) -> int:
-        """1: flexible; else 0, and always 0 for ApiVersions, whose version the asker guessed."""
-        return int(version >= self.flexible_from and self is not ApiKey.API_VERSIONS)
-
-    def _import_class(self, kind: str) -> "type[Message]":
+    def _import_class(self, kind: str) -> type[Any]:
         module = import_module(f"kctl.protocol.messages.{self.name.lower()}")
-        # Kafka 2.7 says ListOffsets, but ListOffsetRequest.
+        # Kafka 2.7 has ListOffsets, but ListOffsetRequest.
         title = "ListOffset" if self is ApiKey.LIST_OFFSETS else self.title
-        message_class: type[Message] = getattr(module, title + kind)
+        message_class: type[Any] = getattr(module, title + kind)
         return message_class

@@ -1,22 +1,22 @@
-"""Encodes and decodes messages with Python source written for each (class, version) on first use.
+"""Encodes and decodes messages with Python source generated for each (class, version) on first use.
 
-`decode` gives one message for all versions: what a version lacks keeps its default. `encode`
-gives a list of parts, usually one `bytes`; record data goes through as the same object, so that
-a `FileSlice` or a memoryview is never copied.
+`decode` returns one message class for all versions: fields that a version lacks keep their
+defaults. `encode` returns a list of parts, usually one `bytes`; record data passes through as the
+same object, so that a `FileSlice` or a memoryview is never copied.
 
-A hostile frame makes no decoder allocate more than a few times the frame's own size. The reasons:
+A malicious frame makes no decoder allocate more than a few times the frame's own size. The reasons:
 an array's count is checked against the bytes left (each element takes its smallest size) and
-against a budget of elements per message before its list grows; strings and bytes are slices, and
-a slice never exceeds what is there. A length that reaches past the end leaves the position past
-the end, where the next read fails, or the last check does; so no string needs a check of its own.
-Negative lengths are null, as in Kafka (-2 too), where the field may be null; bytes behind the
-message are ignored; text that is not UTF-8 reads as replacement characters.
+against a budget of elements per message before its list grows; strings and bytes are slices, and a
+slice never exceeds the buffer. A length that reaches past the end leaves the position past the end,
+where the next read fails, or the last check does; so strings need no separate check. Negative
+lengths are null, as in Kafka (-2 too), where the field may be null; bytes after the message are
+ignored; bytes that are not UTF-8 read as replacement characters.
 
 Errors: CorruptDataError for bytes; ApiError UNSUPPORTED_VERSION for a version that does not exist
 or that lacks a field which has a value; UsageError for a value that does not fit its field.
 """
 
-# The two writers of source are imported when they are first needed: `kctl --help` never is.
+# The two source generators are imported on first use: `kctl --help` needs neither.
 from struct import error as struct_error
 from typing import Any, TypeVar
 
@@ -24,23 +24,37 @@ from kctl.errors import CorruptDataError, UsageError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
+from kctl.work import Work
 
 MessageT = TypeVar("MessageT", bound=Message)
 
 
 def encode(message: Message, version: int) -> list[Part]:
-    """`message` in the form of `version`; not empty, and the first part is `bytes`."""
+    """Encode `message` in `version`; the result is not empty, and its first part is `bytes`."""
     cls = message.__class__
     encoder = cls.encoders.get(version) or compile_encoder(cls, version)
     try:
         return encoder(message)
     except (struct_error, TypeError, AttributeError, UnicodeError) as error:
-        words = f"{cls.__name__} v{version} cannot be encoded: {error}"
-        raise UsageError(words) from error
+        raise _unfit(cls, version, error) from error
+
+
+def encoding(message: Message, version: int) -> Work[list[Part]]:
+    """Encode as `encode` does, with a `yield` after every STRUCTS_PER_YIELD structs of arrays.
+
+    The message must not change meanwhile.
+    """
+    cls = message.__class__
+    encoder = cls.yielding_encoders.get(version) or compile_yielding_encoder(cls, version)
+    try:
+        parts: list[Part] = yield from encoder(message)
+    except (struct_error, TypeError, AttributeError, UnicodeError) as error:
+        raise _unfit(cls, version, error) from error
+    return parts
 
 
 def decode(cls: type[MessageT], version: int, buffer: Buffer, position: int = 0) -> MessageT:
-    """The message at `position`. Record data are views into `buffer`, all else is copied."""
+    """Return the message at `position`. Record data are views into `buffer`, all else is copied."""
     decoder = cls.decoders.get(version) or compile_decoder(cls, version)
     try:
         message: MessageT = decoder(buffer, position)[0]
@@ -52,7 +66,7 @@ def decode(cls: type[MessageT], version: int, buffer: Buffer, position: int = 0)
 def decode_at(
     cls: type[MessageT], version: int, buffer: Buffer, position: int = 0
 ) -> tuple[MessageT, int]:
-    """The message at `position`, and the position behind it."""
+    """Return the message at `position`, and the position after it."""
     decoder = cls.decoders.get(version) or compile_decoder(cls, version)
     try:
         message, end = decoder(buffer, position)
@@ -61,13 +75,17 @@ def decode_at(
     return message, end
 
 
+def _unfit(cls: type[Message], version: int, error: Exception) -> UsageError:
+    return UsageError(f"{cls.__name__} v{version} cannot be encoded: {error}")
+
+
 def _corrupt(cls: type[Message], version: int, error: Exception) -> CorruptDataError:
     what = str(error) if isinstance(error, CorruptDataError) else "ends before its last field"
     return CorruptDataError(f"{cls.__name__} v{version}: {what}")
 
 
 def compile_encoder(cls: type[Message], version: int) -> Any:
-    """The function behind `encode`, kept in `cls.encoders`."""
+    """Return the compiled function of `encode`, cached in `cls.encoders`."""
     from kctl.protocol.encoder_source import encoder_source
 
     _check_version(cls, version)
@@ -75,8 +93,18 @@ def compile_encoder(cls: type[Message], version: int) -> Any:
     return encoder
 
 
+def compile_yielding_encoder(cls: type[Message], version: int) -> Any:
+    """Return the compiled generator function of `encoding`, cached in `cls.yielding_encoders`."""
+    from kctl.protocol.encoder_source import encoder_source
+
+    _check_version(cls, version)
+    source = encoder_source(cls, version, yields=True)
+    encoder = cls.yielding_encoders[version] = _execute(source)
+    return encoder
+
+
 def compile_decoder(cls: type[Message], version: int) -> Any:
-    """The function behind `decode_at`, kept in `cls.decoders`: (buffer, position) -> both."""
+    """Return the compiled function of `decode_at`, cached in `cls.decoders`."""
     from kctl.protocol.decoder_source import decoder_source
 
     _check_version(cls, version)
@@ -86,8 +114,10 @@ def compile_decoder(cls: type[Message], version: int) -> Any:
 
 def _check_version(cls: type[Message], version: int) -> None:
     if not cls.min_version <= version <= cls.max_version:
-        words = f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}"
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, words)
+        message = (
+            f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}"
+        )
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 def _execute(source: tuple[str, dict[str, Any]]) -> Any:

@@ -1,21 +1,20 @@
 """Connection: bytes in, events out; messages in, parts out. No socket, no clock.
 
-A connection is a conversation with two sides and one class for each. On the broker's side
-(`BrokerConnection`) requests come in as RequestReceived, and answers are encoded with the
-correlation id and the header of their request. On the asking side (`ClientConnection`) requests
-get consecutive correlation ids; answers come back in the order of the requests (Kafka's promise
-for a connection), and each is decoded as what was asked for.
+Each side of a connection has its class. On the broker's side (`BrokerConnection`) requests arrive
+as RequestReceived, and responses are encoded with the correlation id and the header of their
+request. On the client's side (`ClientConnection`) requests get consecutive correlation ids;
+responses arrive in the order of the requests (Kafka guarantees it per connection), and each is
+decoded as its request's response.
 
-The owner moves bytes as `framing` says: get_buffer, buffer_updated, next_event until None,
-release. How many requests may be under way is the owner's affair: a broker asks for the next
-event only when it has answered the last one.
+The owner moves bytes as `framing` describes: get_buffer, buffer_updated, next_event until None,
+release. The owner also limits requests in flight: a broker takes the next event only after it has
+answered the last one.
 
-Bytes that break the protocol raise CorruptDataError, after which the connection is of no use.
-So do requests that Kafka answers by closing the connection: unknown API, unsupported version.
-The exception is ApiVersions of an unknown version: it arrives with an empty body and the version
-as sent, and is answered in version 0 (KIP-511), which a client that asked too much understands.
-Header versions: ApiKey.request_header_version. Kafka 2.7: RequestHeader, RequestContext,
-NetworkClient.
+Bytes that break the protocol raise CorruptDataError, after which the connection is unusable. So do
+requests that Kafka answers by closing the connection: unknown API, unsupported version. The
+exception is ApiVersions of an unknown version: it arrives with an empty body and the version as
+sent, and is answered in version 0 (KIP-511), which every client understands. Header versions:
+ApiKey.request_header_version. Kafka 2.7: RequestHeader, RequestContext, NetworkClient.
 """
 
 from collections import deque
@@ -24,12 +23,13 @@ from struct import Struct
 from struct import error as struct_error
 
 from kctl.errors import CorruptDataError
-from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.framing import FRAME_BYTES_MAX, BufferPool, FrameBuffer
 from kctl.protocol.primitives import Buffer, read_unknown_tags, read_uvarint
 from kctl.protocol.schema import Message, Part
+from kctl.protocol.server_phase import ServerPhase, moved
 
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
@@ -46,10 +46,10 @@ _pack_size = Struct(">i").pack
 
 @dataclass(slots=True)
 class RequestReceived:
-    """A request, whole and decoded; record data in `body` are views into its frame."""
+    """A complete, decoded request; record data in `body` are views into its frame."""
 
     api_key: ApiKey
-    # As sent: beyond what we speak only for ApiVersions.
+    # As sent: it exceeds the supported versions only for ApiVersions.
     api_version: int
     correlation_id: int
     client_id: str | None
@@ -60,10 +60,11 @@ class RequestReceived:
 
 @dataclass(slots=True)
 class ResponseReceived:
-    """The answer to the oldest request that had none."""
+    """The response to the oldest request without one."""
 
-    api_key: ApiKey
-    # Of the body: for ApiVersions it may be 0 where more was asked.
+    api_key: Api
+    # The version of the body: 0 for ApiVersions if the broker does not support the requested
+    # version.
     api_version: int
     correlation_id: int
     body: Message
@@ -72,7 +73,7 @@ class ResponseReceived:
 
 
 class Connection:
-    """The part that both sides share: frames."""
+    """The framing that both sides share."""
 
     def __init__(
         self,
@@ -80,39 +81,78 @@ class Connection:
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
-        """As FrameBuffer."""
+        """Take the parameters of FrameBuffer."""
         self.frames = FrameBuffer(scratch, pool, frame_bytes_max)
         self.get_buffer = self.frames.get_buffer
         self.buffer_updated = self.frames.buffer_updated
         self.release = self.frames.release
 
     def close(self) -> None:
-        """Give buffers back."""
+        """Return buffers to the pool."""
         self.frames.close()
 
 
 class BrokerConnection(Connection):
-    """The side that is asked."""
+    """The broker's side: one request at a time, each answered before the next one begins."""
+
+    def __init__(
+        self,
+        scratch: bytearray | memoryview | None = None,
+        pool: BufferPool | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
+        super().__init__(scratch, pool, frame_bytes_max)
+        self.phase = ServerPhase.READING
 
     def next_event(self) -> RequestReceived | None:
-        """The next whole request, or None."""
+        """Return the next whole request, or None. The request is in flight from then on."""
+        if self.phase is not ServerPhase.READING:
+            return None
         frame = self.frames.next_frame()
-        return None if frame is None else read_request(frame)
+        if frame is None:
+            return None
+        request = read_request(frame)
+        self.phase = moved(self.phase, ServerPhase.IN_FLIGHT)
+        return request
 
     def send_response(self, request: RequestReceived, response: Message) -> list[Part]:
-        """The frame that answers `request`."""
+        """Return the frame that answers `request`, which is no longer in flight."""
         version = request.api_version
         if not request.api_key.has_version(version):
             version = 0
-        return response_frame(
-            request.correlation_id,
-            request.api_key.response_header_version(version),
-            encode(response, version),
-        )
+        header_version = request.api_key.response_header_version(version)
+        body = encode(response, version)
+        self.end_request()
+        return response_frame(request.correlation_id, header_version, body)
+
+    def end_request(self) -> None:
+        """Note that the request in flight is done with: its response was sent or it has none."""
+        is_last = self.phase is ServerPhase.DRAINING
+        self.phase = moved(self.phase, ServerPhase.OVER if is_last else ServerPhase.READING)
+
+    def wait_for_reader(self) -> None:
+        """Begin no request until `resume`: the client has yet to read the last response."""
+        self.phase = moved(self.phase, ServerPhase.SENDING)
+
+    def resume(self) -> None:
+        """Begin requests again after `wait_for_reader`."""
+        self.phase = moved(self.phase, ServerPhase.READING)
+
+    def drain(self) -> None:
+        """End after the request in flight; at once if there is none."""
+        if self.phase is ServerPhase.IN_FLIGHT:
+            self.phase = moved(self.phase, ServerPhase.DRAINING)
+        elif self.phase is not ServerPhase.DRAINING:
+            self.phase = moved(self.phase, ServerPhase.OVER)
+
+    def close(self) -> None:
+        """End the conversation and return its buffers."""
+        self.phase = moved(self.phase, ServerPhase.OVER)
+        super().close()
 
 
 class ClientConnection(Connection):
-    """The side that asks."""
+    """The client's side."""
 
     def __init__(
         self,
@@ -125,20 +165,20 @@ class ClientConnection(Connection):
         self._client_id = b"" if client_id is None else client_id.encode()
         self._client_id_size = -1 if client_id is None else len(self._client_id)
         self._next_correlation_id = 0
-        self._unanswered: deque[tuple[int, ApiKey, int]] = deque()
+        self._unanswered: deque[tuple[int, Api, int]] = deque()
 
     @property
     def unanswered(self) -> int:
-        """Requests whose answers are still to come."""
+        """Return the number of requests whose responses have not arrived."""
         return len(self._unanswered)
 
     def send_request(
         self, request: Message, version: int, *, is_answered: bool = True
     ) -> tuple[int, list[Part]]:
-        """(correlation id, the frame). Nothing answers a Produce with acks=0."""
+        """Return the correlation id and the frame. A Produce with acks=0 gets no response."""
         api = request.api
         if api is None:
-            raise ValueError(f"{request.__class__.__name__} is no request")
+            raise ValueError(f"{request.__class__.__name__} is not a request")
         body = encode(request, version)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & CORRELATION_ID_MAX
@@ -150,11 +190,11 @@ class ClientConnection(Connection):
         return correlation_id, body
 
     def next_event(self) -> ResponseReceived | None:
-        """The next whole response, or None."""
+        """Return the next whole response, or None."""
         frame = self.frames.next_frame()
         return None if frame is None else self._read_response(frame)
 
-    def _request_header(self, api: ApiKey, version: int, correlation_id: int) -> bytes:
+    def _request_header(self, api: Api, version: int, correlation_id: int) -> bytes:
         header_version = api.request_header_version(version)
         if header_version == 0:
             return _request_header_v0.pack(api, version, correlation_id)
@@ -175,14 +215,14 @@ class ClientConnection(Connection):
         position = _correlation_id.size
         if api.response_header_version(version):
             position = _skip_tags(frame, position)
-        elif api is ApiKey.API_VERSIONS and _says_unsupported(frame, position):
+        elif api == ApiKey.API_VERSIONS and _says_unsupported(frame, position):
             version = 0
         body = decode(api.response_class, version, frame, position)
         return ResponseReceived(api, version, correlation_id, body, len(frame))
 
 
 def read_request_header(frame: Buffer) -> tuple[ApiKey, int, int, str | None, int]:
-    """(API, version as sent, correlation id, client id, where the body begins)."""
+    """Return (API, version as sent, correlation id, client id, position of the body)."""
     try:
         key, version, correlation_id, size = _unpack_request_header(frame, 0)
         api = _APIS.get(key)
@@ -195,7 +235,7 @@ def read_request_header(frame: Buffer) -> tuple[ApiKey, int, int, str | None, in
         elif size >= 0:
             start, position = position, position + size
             client_id = str(frame[start:position], "utf-8", "replace")
-        # Of a version that nobody knows, only so much of the header is sure.
+        # In an unknown version only this much of the header is certain.
         if api.flexible_from <= version <= api.max_version:
             position = position + 1 if not frame[position] else _skip_tags(frame, position)
     except (struct_error, IndexError) as error:
@@ -206,7 +246,7 @@ def read_request_header(frame: Buffer) -> tuple[ApiKey, int, int, str | None, in
 
 
 def read_request(frame: Buffer) -> RequestReceived:
-    """The request in `frame` (without its size)."""
+    """Return the request in `frame` (without its size)."""
     api, version, correlation_id, client_id, position = read_request_header(frame)
     if 0 <= version <= api.max_version:
         body = decode(api.request_class, version, frame, position)
@@ -218,7 +258,7 @@ def read_request(frame: Buffer) -> RequestReceived:
 
 
 def response_frame(correlation_id: int, header_version: int, body: list[Part]) -> list[Part]:
-    """The frame of an encoded response `body`, whose list is changed: its first part grows."""
+    """Return the frame of an encoded response; changes `body`, whose first part grows."""
     first = body[0]
     size = len(first) if len(body) == 1 else sum(map(len, body))
     if header_version == 0:
@@ -229,14 +269,14 @@ def response_frame(correlation_id: int, header_version: int, body: list[Part]) -
 
 
 def _says_unsupported(frame: Buffer, position: int) -> bool:
-    """Whether an ApiVersions response is the one that is always in version 0: each version
-    begins with the error code."""
+    """Return whether an ApiVersions response is in version 0 because the requested version is not
+    supported: each version begins with the error code."""
     code = bytes(frame[position : position + _error_code.size])
     return code == _error_code.pack(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:
-    """Behind the tagged fields of a header, which nobody here wants (there are none in 2.7)."""
+    """Return the position after the tagged fields of a header, which are ignored (2.7 has none)."""
     try:
         count, position = read_uvarint(frame, position)
         return read_unknown_tags(frame, position, count)[1]

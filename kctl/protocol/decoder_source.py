@@ -1,8 +1,9 @@
-"""Writes the decoder of one (message class, version): straight-line Python, nested structs inlined.
+"""Generates the decoder of one (message class, version): straight-line Python, nested structs
+inlined.
 
-The function takes (buffer, position) and returns (message, position behind it). `end` is the
-buffer's length and `left` the number of array elements and tags that the message may still claim.
-See `codec` for the bounds that hold, and `source` for runs.
+The function takes (buffer, position) and returns (message, position after it). `end` is the
+buffer's length and `left` the number of array elements and tags that the message may still contain.
+See `codec` for the bounds, and `source` for runs.
 """
 
 from struct import unpack_from
@@ -20,15 +21,15 @@ from kctl.protocol.source import (
     FIXED,
     PRECOMPILED_ARRAY_MAX,
     SourceWriter,
-    null_refused,
+    null_error,
     number_packings,
     packing,
-    size_refused,
+    size_error,
 )
 
-# Elements that one message from a client may hold in all its arrays together, for which nobody
-# else waits longer than about 0.1 s: structs take 0.7 to 2 us each to decode, collector included,
-# and about as long to answer (kctl.broker.network.slices does the rest in turns).
+# Elements that one client message may hold in all its arrays together, so that other clients wait
+# at most about 0.1 s: structs take 0.7 to 2 us each to decode, garbage collection included, and
+# about as long to answer (kctl.broker.network.slices does the rest in turns).
 REQUEST_ELEMENTS_MAX = 30_000
 # The controller's requests are as large as the cluster: 200,000 partitions with their replicas.
 CLUSTER_REQUEST_ELEMENTS_MAX = 2_000_000
@@ -36,7 +37,7 @@ RESPONSE_ELEMENTS_MAX = 10_000_000
 
 
 def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
-    """Source that defines `run(buf, pos)`, and the globals it needs."""
+    """Return source that defines `run(buf, pos)`, and the globals it needs."""
     writer = _DecoderWriter(cls, version)
     with writer.block("def run(buf, pos):"):
         writer.emit("end = len(buf)", f"left = {elements_max(cls)}")
@@ -47,7 +48,7 @@ def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any
 
 
 def elements_max(cls: type[Message]) -> int:
-    """The budget of array elements of a message."""
+    """Return the budget of array elements of a message."""
     if cls.api is None or cls is not cls.api.request_class:
         return RESPONSE_ELEMENTS_MAX
     return CLUSTER_REQUEST_ELEMENTS_MAX if cls.api.is_cluster_action else REQUEST_ELEMENTS_MAX
@@ -60,15 +61,15 @@ class _DecoderWriter(SourceWriter):
             new=object.__new__,
             unpack_from=unpack_from,
             more=continue_uvarint,
-            null_refused=null_refused,
-            size_refused=size_refused,
+            null_error=null_error,
+            size_error=size_error,
             read_unknown_tags=read_unknown_tags,
             read_tag_header=read_tag_header,
             check_tag_count=check_tag_count,
         )
 
     def flush(self) -> None:
-        """Read the run."""
+        """Emit code that reads the run."""
         if not self.run:
             return
         letters = "".join(letter for letter, _ in self.run)
@@ -81,7 +82,8 @@ class _DecoderWriter(SourceWriter):
         self.emit(f"{targets}, = {unpack}(buf, pos)", f"pos += {packing(letters).size}")
 
     def struct(self, struct: type[Struct], target: str, depth: int) -> None:
-        """Make a `struct` in the variable `target` and read its fields; may leave a run."""
+        """Emit code that creates a `struct` in the variable `target` and reads its fields; may
+        leave a run."""
         self.emit(f"{target} = new({self.name('C', struct)})")
         self.absent_fields(struct, target)
         for field in self.fields(struct):
@@ -90,7 +92,7 @@ class _DecoderWriter(SourceWriter):
             self.tags(struct, target, depth)
 
     def absent_fields(self, struct: type[Struct], target: str) -> None:
-        """Give what the version lacks, or has as a tag, its default."""
+        """Emit code that sets fields that the version lacks, or has as a tag, to their defaults."""
         constants: dict[str, list[str]] = {}
         for field in struct.fields:
             if field in self.fields(struct):
@@ -106,21 +108,34 @@ class _DecoderWriter(SourceWriter):
             self.emit(f"{' = '.join(names)} = {default}")
 
     def field(self, field: Field, target: str, depth: int) -> None:
-        """Read one field, or add it to the run."""
+        """Emit code that reads one field, or add the field to the run."""
         if field.kind in FIXED:
             self.run.append((FIXED[field.kind][0], f"{target}.{field.name}"))
         elif field.kind == "struct":
             assert isinstance(field.element, type)
             inner = f"o{depth + 1}"
-            self.flush()
-            self.struct(field.element, inner, depth + 1)
-            self.flush()
+            if field.is_nullable_in(self.version):
+                self.nullable_struct(field.element, inner, depth + 1)
+            else:
+                self.flush()
+                self.struct(field.element, inner, depth + 1)
+                self.flush()
             self.emit(f"{target}.{field.name} = {inner}")
         else:
             self.variable_field(field, target, depth)
 
+    def nullable_struct(self, struct: type[Struct], target: str, depth: int) -> None:
+        """Emit code that reads a byte, negative for null, and then the struct, if any, into the
+        variable `target`; leaves no run."""
+        self.run.append(("b", "n"))
+        self.flush()
+        self.emit(f"{target} = None")
+        with self.block("if n >= 0:"):
+            self.struct(struct, target, depth)
+            self.flush()
+
     def variable_field(self, field: Field, target: str, depth: int) -> None:
-        """Read what has a length in front."""
+        """Emit code that reads a field with a length prefix."""
         null = -1
         if self.is_compact(field):
             null = 0
@@ -137,11 +152,11 @@ class _DecoderWriter(SourceWriter):
                 self.payload(field, f"{target}.{field.name}", depth, null)
         else:
             label = f"{self.cls.__name__}'s {field.name}"
-            self.emit(f"if n <= {null}: raise null_refused({label!r})")
+            self.emit(f"if n <= {null}: raise null_error({label!r})")
             self.payload(field, f"{target}.{field.name}", depth, null)
 
     def payload(self, field: Field, place: str, depth: int, null: int) -> None:
-        """Read `n - 1 - null` bytes or elements into `place`; nothing is left in the run."""
+        """Emit code that reads `n - 1 - null` bytes or elements into `place`; leaves no run."""
         if field.kind == "array":
             if null == 0:
                 self.emit("n -= 1")
@@ -150,7 +165,7 @@ class _DecoderWriter(SourceWriter):
         self.emit("e = pos + n" if null else "e = pos + n - 1")
         if field.kind == "string":
             if null == 0:
-                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_refused({field.name!r}, n)")
+                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_error({field.name!r}, n)")
             self.emit(f"{place} = str(buf[pos:e], 'utf-8', 'replace')")
         elif field.kind == "bytes":
             self.emit(f"{place} = bytes(buf[pos:e])")
@@ -159,11 +174,11 @@ class _DecoderWriter(SourceWriter):
         self.emit("pos = e")
 
     def array(self, field: Field, place: str, depth: int) -> None:
-        """Read `n` elements."""
+        """Emit code that reads `n` elements."""
         smallest = self.smallest_size(field.element)
         self.emit(
             "left -= n",
-            f"if left < 0 or n * {smallest} > end - pos: raise size_refused({field.name!r}, n)",
+            f"if left < 0 or n * {smallest} > end - pos: raise size_error({field.name!r}, n)",
         )
         if isinstance(field.element, type):
             self.struct_array(field.element, place, depth)
@@ -173,7 +188,7 @@ class _DecoderWriter(SourceWriter):
             self.number_array(str(field.element), place)
 
     def number_array(self, kind: str, place: str) -> None:
-        """Read `n` numbers in one call."""
+        """Emit code that reads `n` numbers in one call."""
         letter, size = FIXED[kind]
         unpackers = tuple(packed.unpack_from for packed in number_packings(letter))
         few = self.name("unpackers", unpackers)
@@ -184,7 +199,7 @@ class _DecoderWriter(SourceWriter):
         )
 
     def string_array(self, field: Field, place: str) -> None:
-        """Read `n` strings, none of them null."""
+        """Emit code that reads `n` strings, none of them null."""
         self.emit(f"v = {place} = []")
         with self.block("for _ in range(n):"):
             null = 0 if self.is_compact(field) else -1
@@ -192,16 +207,16 @@ class _DecoderWriter(SourceWriter):
             self.flush()
             if null == 0:
                 self.emit("if n > 127: n, pos = more(buf, pos, n)")
-                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_refused({field.name!r}, n)")
+                self.emit(f"if n > {STRING_BYTES_MAX + 1}: raise size_error({field.name!r}, n)")
             self.emit(
-                f"if n <= {null}: raise null_refused({field.name!r})",
+                f"if n <= {null}: raise null_error({field.name!r})",
                 "e = pos + n" if null else "e = pos + n - 1",
                 "v.append(str(buf[pos:e], 'utf-8', 'replace'))",
                 "pos = e",
             )
 
     def struct_array(self, element: type[Struct], place: str, depth: int) -> None:
-        """Read `n` structs; those of fixed width without tags all in one sweep."""
+        """Emit code that reads `n` structs; those of fixed width without tags in one sweep."""
         inner = f"o{depth + 1}"
         add = f"add{depth + 1}"
         self.emit(f"v = {place} = []", f"{add} = v.append")
@@ -223,7 +238,7 @@ class _DecoderWriter(SourceWriter):
             self.emit(f"{add}({inner})")
 
     def smallest_size(self, element: type[Struct] | str | None) -> int:
-        """The fewest bytes that one element can take."""
+        """Return the fewest bytes that one element can take."""
         if element == "string":
             return 1 if self.is_flexible else 2
         if isinstance(element, str):
@@ -233,39 +248,39 @@ class _DecoderWriter(SourceWriter):
         return sum(sizes) + int(self.is_flexible)
 
     def smallest_field(self, field: Field) -> int:
-        """The fewest bytes that one field can take."""
+        """Return the fewest bytes that one field can take."""
         if field.kind in FIXED:
             return FIXED[field.kind][1]
         if field.kind == "struct":
-            return self.smallest_size(field.element)
+            return 1 if field.nullable else self.smallest_size(field.element)
         if self.is_compact(field):
             return 1
         return 2 if field.kind == "string" else 4
 
     def tags(self, struct: type[Struct], target: str, depth: int) -> None:
-        """Read the tagged fields, of which there are nearly always none."""
+        """Emit code that reads the tagged fields, of which there are nearly always none."""
         known = self.tagged_fields(struct)
         self.run.append(("B", "t"))
         self.flush()
         with self.block("if t:"):
             self.emit("if t > 127: t, pos = more(buf, pos, t)", "left -= t")
-            self.emit("if left < 0: raise size_refused('tagged fields', t)")
+            self.emit("if left < 0: raise size_error('tagged fields', t)")
             if not known:
                 self.emit(f"{target}.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, t)")
             else:
                 self.known_tags(known, target, depth)
 
     def known_tags(self, known: list[Field], target: str, depth: int) -> None:
-        """Read `t` tagged fields, some of which have a place in the struct."""
+        """Emit code that reads `t` tagged fields, some of which are fields of the struct."""
         self.emit("check_tag_count(t, end - pos)", f"unknown{depth} = []")
         with self.block("for _ in range(t):"):
-            # The field's end has a name of its own at each depth: structs may nest in tags.
+            # The field's end has a separate name at each depth: structs may nest in tags.
             self.emit(f"tag, pos, e{depth} = read_tag_header(buf, pos)")
             for branch, field in enumerate(known):
                 with self.block(f"{'elif' if branch else 'if'} tag == {field.tag}:"):
                     self.field(field, target, depth)
                     self.flush()
-                    self.emit(f"if pos != e{depth}: raise size_refused({field.name!r}, t)")
+                    self.emit(f"if pos != e{depth}: raise size_error({field.name!r}, t)")
             with self.block("else:"):
                 self.emit(
                     f"unknown{depth}.append((tag, bytes(buf[pos:e{depth}])))", f"pos = e{depth}"

@@ -1,8 +1,9 @@
-"""Writes the encoder of one (message class, version): straight-line Python, nested structs inlined.
+"""Generates the encoder of one (message class, version): straight-line Python, nested structs
+inlined.
 
 The function takes the message and returns its parts. Pieces of bytes are added to `out` (by its
-method `w`) and joined once, or once before each field of record data, which becomes a part of
-its own. See `source` for runs; in a run of the encoder the expressions are what `pack` is given.
+method `w`) and joined once, or once before each field of record data, which becomes a separate
+part. See `source` for runs; in a run of the encoder the expressions are the arguments of `pack`.
 """
 
 from struct import pack
@@ -25,12 +26,22 @@ from kctl.protocol.source import (
     packing,
 )
 
+# Structs of arrays that are encoded between two yields: a millisecond or two.
+STRUCTS_PER_YIELD = 1_000
 
-def encoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
-    """Source that defines `run(o)`, and the globals it needs."""
-    writer = _EncoderWriter(cls, version)
+
+def encoder_source(
+    cls: type[Message], version: int, *, yields: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Return source that defines `run(o)`, and the globals it needs.
+
+    With `yields` it is a generator that yields after every STRUCTS_PER_YIELD structs.
+    """
+    writer = _EncoderWriter(cls, version, yields=yields)
     with writer.block("def run(o):"):
         writer.emit("parts = []", "out = []", "w = out.append")
+        if yields:
+            writer.emit("left = STRUCTS_PER_YIELD", "if False: yield")
         writer.struct(cls, "o", 0)
         writer.flush()
         writer.emit("if out or not parts: parts.append(b''.join(out))", "return parts")
@@ -38,20 +49,22 @@ def encoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any
 
 
 class _EncoderWriter(SourceWriter):
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, yields: bool) -> None:
         super().__init__(cls, version)
+        self._yields = yields
         self.namespace.update(
+            STRUCTS_PER_YIELD=STRUCTS_PER_YIELD,
             uvarint=write_uvarint,
             small=SMALL_UVARINTS,
             pack=pack,
             write_tags=write_tags,
             string_size=string_size,
-            absent=_absent_refuser(cls, version),
+            absent=_absent_value_check(cls, version),
             check_tags=_tag_checker(cls, version),
         )
 
     def flush(self) -> None:
-        """Write the run."""
+        """Emit code that writes the run."""
         if not self.run:
             return
         letters = "".join(letter for letter, _ in self.run)
@@ -60,15 +73,15 @@ class _EncoderWriter(SourceWriter):
         self.emit(f"w({self.name('pack', packing(letters).pack)}({values}))")
 
     def struct(self, struct: type[Struct], source: str, depth: int) -> None:
-        """Write the `struct` in the variable `source`; may leave a run."""
-        self.refuse_absent_values(struct, source)
+        """Emit code that writes the `struct` in the variable `source`; may leave a run."""
+        self.check_absent_values(struct, source)
         for field in self.fields(struct):
             self.field(field, source, depth)
         if self.is_flexible:
             self.tags(struct, source, depth)
 
-    def refuse_absent_values(self, struct: type[Struct], source: str) -> None:
-        """Raise if something that the version cannot say has a value (Kafka's rule)."""
+    def check_absent_values(self, struct: type[Struct], source: str) -> None:
+        """Emit code that raises if a field that the version lacks has a value (Kafka's rule)."""
         for field in struct.fields:
             if not field.is_in(self.version) and not field.ignorable:
                 place = f"{source}.{field.name}"
@@ -78,8 +91,8 @@ class _EncoderWriter(SourceWriter):
             self.emit(f"if {source}.unknown_tagged_fields: check_tags()")
 
     def differs(self, field: Field, place: str) -> str:
-        """An expression: whether `place` holds something else than the field's default."""
-        if field.kind == "struct":
+        """Return an expression: whether `place` differs from the field's default."""
+        if field.kind == "struct" and field.default is ...:
             assert isinstance(field.element, type)
             inner = [self.differs(each, f"{place}.{each.name}") for each in field.element.fields]
             return " or ".join([*inner, f"{place}.unknown_tagged_fields"])
@@ -90,7 +103,7 @@ class _EncoderWriter(SourceWriter):
         return f"{place} != {field.default!r}"
 
     def field(self, field: Field, source: str, depth: int) -> None:
-        """Write one field, or add it to the run."""
+        """Emit code that writes one field, or add the field to the run."""
         place = f"{source}.{field.name}"
         if field.kind in FIXED:
             self.run.append((FIXED[field.kind][0], place))
@@ -98,12 +111,25 @@ class _EncoderWriter(SourceWriter):
             assert isinstance(field.element, type)
             inner = f"o{depth + 1}"
             self.emit(f"{inner} = {place}")
-            self.struct(field.element, inner, depth + 1)
+            if field.is_nullable_in(self.version):
+                self.nullable_struct(field.element, inner, depth + 1)
+            else:
+                self.struct(field.element, inner, depth + 1)
         else:
             self.variable_field(field, place, depth)
 
+    def nullable_struct(self, struct: type[Struct], source: str, depth: int) -> None:
+        """Emit code that writes a byte, -1 for null, and then the struct in `source`, if any."""
+        self.flush()
+        with self.block(f"if {source} is None:"):
+            self.emit(r"w(b'\xff')")
+        with self.block("else:"):
+            self.emit(r"w(b'\x01')")
+            self.struct(struct, source, depth)
+            self.flush()
+
     def variable_field(self, field: Field, place: str, depth: int) -> None:
-        """Write what has a length in front."""
+        """Emit code that writes a field with a length prefix."""
         is_records = field.kind == "records"
         value = {"array": f"v{depth}", "string": "s"}.get(field.kind, "b")
         self.emit(f"{value} = {place}")
@@ -130,7 +156,7 @@ class _EncoderWriter(SourceWriter):
             self.emit("w(b)")
 
     def length(self, field: Field) -> None:
-        """Write `n`; nothing is left in the run."""
+        """Emit code that writes `n`; leaves no run."""
         if self.is_compact(field):
             self.flush()
             if field.kind == "string":
@@ -141,13 +167,13 @@ class _EncoderWriter(SourceWriter):
             self.flush()
 
     def record_parts(self) -> None:
-        """Pass record data through as parts of their own."""
+        """Emit code that passes record data through as separate parts."""
         with self.block("if n > 0:"):
             self.emit("if out: parts.append(b''.join(out))", "out = []", "w = out.append")
             self.emit("parts.extend(b) if isinstance(b, (list, tuple)) else parts.append(b)")
 
     def elements(self, field: Field, value: str, depth: int) -> None:
-        """Write the elements of the array in the variable `value`."""
+        """Emit code that writes the elements of the array in the variable `value`."""
         if isinstance(field.element, type):
             self.struct_elements(field.element, value, depth)
         elif field.element == "string":
@@ -165,14 +191,18 @@ class _EncoderWriter(SourceWriter):
             )
 
     def struct_elements(self, element: type[Struct], value: str, depth: int) -> None:
-        """Write structs one by one, each after the other."""
+        """Emit code that writes the structs of an array in order."""
         inner = f"o{depth + 1}"
         with self.block(f"for {inner} in {value}:"):
             self.struct(element, inner, depth + 1)
             self.flush()
+            if self._yields:
+                self.emit("left -= 1")
+                with self.block("if left == 0:"):
+                    self.emit("yield", "left = STRUCTS_PER_YIELD")
 
     def tags(self, struct: type[Struct], source: str, depth: int) -> None:
-        """Write the tagged fields, of which there are nearly always none."""
+        """Emit code that writes the tagged fields, of which there are nearly always none."""
         known = self.tagged_fields(struct)
         if not known:
             self.unknown_tags(source)
@@ -182,7 +212,7 @@ class _EncoderWriter(SourceWriter):
         self.emit(f"{tags} = list({source}.unknown_tagged_fields)")
         for field in known:
             with self.block(f"if {self.differs(field, f'{source}.{field.name}')}:"):
-                # The payload is gathered in a list of its own, so the outer one waits aside.
+                # The payload is gathered in a separate list; the outer one is saved.
                 self.emit(f"out{depth} = out", "out = []", "w = out.append")
                 self.field(field, source, depth)
                 self.flush()
@@ -191,7 +221,8 @@ class _EncoderWriter(SourceWriter):
         self.emit(f"w(write_tags({tags}) if {tags} else small[0])")
 
     def unknown_tags(self, source: str) -> None:
-        """Write the tagged fields of a struct that has none of its own: a NUL closes the run."""
+        """Emit code that writes the tagged fields of a struct without known ones: a NUL closes the
+        run."""
         letters = "".join(letter for letter, _ in self.run)
         values = ", ".join(value for _, value in self.run)
         self.run.clear()
@@ -205,22 +236,22 @@ class _EncoderWriter(SourceWriter):
 
 
 def string_size(name: str, size: int) -> None:
-    """Refuse text that no reader would take."""
+    """Raise UsageError for a string that no reader accepts."""
     if size > STRING_BYTES_MAX:
         raise UsageError(f"{name} has {size} bytes; a string has at most {STRING_BYTES_MAX}")
 
 
-def _absent_refuser(cls: type[Message], version: int) -> Any:
+def _absent_value_check(cls: type[Message], version: int) -> Any:
     def refuse(name: str, value: object) -> None:
-        words = f"{cls.__name__} v{version} cannot say {name}={value!r}"
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, words)
+        message = f"{cls.__name__} v{version} has no field for {name}={value!r}"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     return refuse
 
 
 def _tag_checker(cls: type[Message], version: int) -> Any:
     def refuse() -> None:
-        words = f"{cls.__name__} v{version} has no tagged fields"
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, words)
+        message = f"{cls.__name__} v{version} has no tagged fields"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
 
     return refuse

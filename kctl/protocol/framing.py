@@ -1,21 +1,21 @@
-"""FrameBuffer: arbitrary chunks of bytes in, whole size-prefixed frames out.
+"""FrameBuffer: arbitrary chunks of bytes in, complete size-prefixed frames out.
 
-The owner receives into `get_buffer()`, tells `buffer_updated(count)`, takes frames from
-`next_frame()` until it says None, and calls `release()` before it gives the loop back:
+The owner receives into `get_buffer()`, calls `buffer_updated(count)`, takes frames from
+`next_frame()` until it returns None, and calls `release()` before it yields to the loop:
 
-- Chunks come through a scratch buffer that all connections of a loop share. A whole frame of at
-  most SMALL_FRAME_MAX bytes is handed out as `bytes` of its own (a copy of that size costs less
-  than reading its fields through a view would).
-- A larger frame gets a buffer of its own from a BufferPool, and what is missing is received
-  straight into it. The buffer starts at FIRST_BUFFER_BYTES and doubles as bytes arrive; from
-  STEP_FROM_BYTES on it grows by STEP_BYTES where it is, as copying would keep all others waiting.
-  What a peer announces is never allocated, only what it sent.
-- `release()` saves what is left in the scratch buffer: the next connection will overwrite it.
+- Chunks arrive in a scratch buffer that all connections of a loop share. A complete frame of at
+  most SMALL_FRAME_MAX bytes is returned as separate `bytes` (a copy of that size costs less than
+  reading its fields through a view would).
+- A larger frame gets its own buffer from a BufferPool, and the missing bytes are received directly
+  into it. The buffer starts at FIRST_BUFFER_BYTES and doubles as bytes arrive; from STEP_FROM_BYTES
+  on it grows in place by STEP_BYTES, as copying would delay all other connections. Memory is
+  allocated for what a peer has sent, never for what it announces.
+- `release()` saves the rest of the scratch buffer: the next connection overwrites it.
 
-Invariants: `_data[_start:_end]` are the bytes not yet taken; while `_large` is set they are none.
-A large frame of a pooled FrameBuffer is valid until `next_frame()` is called again; without a
-pool, and for small frames, as long as anybody holds it. The owner asks for a buffer only after
-`next_frame()` said None, so an unfinished small frame is all that the scratch buffer must hold.
+Invariants: `_data[_start:_end]` are the bytes not yet taken; there are none while `_large` is set.
+A large frame of a pooled FrameBuffer is valid until `next_frame()` is called again; without a pool,
+and for small frames, as long as it is referenced. The owner requests a buffer only after
+`next_frame()` returned None, so the scratch buffer must hold at most one unfinished small frame.
 Kafka 2.7: NetworkReceive.
 """
 
@@ -31,10 +31,10 @@ SMALL_FRAME_MAX = 32_768
 FIRST_BUFFER_BYTES = 65_536
 STEP_FROM_BYTES = 8 * 1024 * 1024
 STEP_BYTES = 4 * 1024 * 1024
-# Room for an unfinished small frame and a decent read behind it.
+# Room for an unfinished small frame and a read of useful size after it.
 SCRATCH_BYTES_MIN = 2 * SMALL_FRAME_MAX
 SCRATCH_BYTES = 131_072
-# What a pool keeps: touched pages are several times faster than new ones.
+# The largest buffer kept in a pool: touched pages are several times faster than new ones.
 POOLED_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 POOL_BYTES_MAX = 32 * 1024 * 1024
 
@@ -43,7 +43,7 @@ _unpack_size = Struct(">i").unpack_from
 
 
 class BufferPool:
-    """Buffers for large frames, kept for the next one; shared by the connections of a loop."""
+    """Buffers of large frames, kept for reuse; shared by the connections of a loop."""
 
     def __init__(self, bytes_max: int = POOL_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -52,22 +52,22 @@ class BufferPool:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes in buffers that nobody uses."""
+        """Return the bytes in unused buffers."""
         return self._free_bytes
 
     def take(self, wanted: int, needed: int) -> bytearray:
-        """A buffer kept from before that holds `wanted` bytes, or a new one for `needed`."""
+        """Return a kept buffer that holds `wanted` bytes, or a new one for `needed`."""
         fitting = [buffer for buffer in self._free if len(buffer) >= wanted]
         if not fitting:
             return bytearray(needed)
         best = min(fitting, key=len)
-        # By identity: equal contents are not the same buffer, and comparing them takes long.
+        # By identity: equal contents are not the same buffer, and comparing them is slow.
         self._free = [buffer for buffer in self._free if buffer is not best]
         self._free_bytes -= len(best)
         return best
 
     def give(self, buffer: bytearray) -> None:
-        """Keep `buffer`, if it is not too large and there is room; its bytes will change."""
+        """Keep `buffer` if it is not too large and there is room; its bytes will change."""
         size = len(buffer)
         if size <= POOLED_BUFFER_BYTES_MAX and self._free_bytes + size <= self._bytes_max:
             self._free.append(buffer)
@@ -96,35 +96,51 @@ class FrameBuffer:
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
-        """Without `scratch` it has its own; without `pool` large frames belong to their holder."""
+        """Create its own buffer without `scratch`; without `pool` large frames are not reused."""
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         if len(self._scratch) < SCRATCH_BYTES_MIN:
             raise ValueError(f"a scratch buffer has at least {SCRATCH_BYTES_MIN} bytes")
         self._pool = pool
-        # May change while it runs: before authentication less is allowed.
+        # May change during the connection: before authentication the limit is lower.
         self.frame_bytes_max = frame_bytes_max
         self._data: Buffer = b""
         self._start = 0
         self._end = 0
-        # The unfinished large frame: its buffer, bytes there, bytes announced.
+        # The unfinished large frame: its buffer, bytes received, bytes announced.
         self._large: bytearray | None = None
         self._filled = 0
         self._large_size = 0
-        # The buffer of the large frame handed out last.
+        # The buffer of the large frame returned last.
         self._lent: bytearray | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Memory held for frames that are unfinished or not yet taken."""
+        """Return the memory held for frames that are unfinished or not yet taken."""
         return self._end - self._start if self._large is None else len(self._large)
 
     @property
+    def announced_bytes(self) -> int:
+        """Return the size of the large frame that is unfinished or not begun; 0 without one."""
+        if self._large is not None:
+            return self._large_size
+        if self._end - self._start < SIZE_BYTES:
+            return 0
+        size: int = _unpack_size(self._data, self._start)[0]
+        return size
+
+    @property
+    def first_bytes(self) -> bytes:
+        """Return at most four bytes of what is not taken yet: a size, unless the peer speaks
+        another protocol."""
+        return bytes(self._data[self._start : min(self._start + SIZE_BYTES, self._end)])
+
+    @property
     def received_bytes(self) -> int:
-        """Bytes that are there of the unfinished large frame."""
+        """Return the bytes received of the unfinished large frame."""
         return self._filled if self._large is not None else 0
 
     def wants_memory(self) -> bool:
-        """Whether a large frame waits to be begun, or for a larger buffer."""
+        """Return whether a large frame waits to begin, or for a larger buffer."""
         if self._large is not None:
             return self._filled == len(self._large) < self._large_size
         if self._end - self._start < SIZE_BYTES:
@@ -134,7 +150,7 @@ class FrameBuffer:
 
     @property
     def growth_bytes(self) -> int:
-        """By how much the next `get_buffer()` makes the buffer of a large frame grow."""
+        """Return by how many bytes the next `get_buffer()` grows the buffer of a large frame."""
         large = self._large
         if large is None or self._filled < len(large):
             return 0
@@ -142,7 +158,7 @@ class FrameBuffer:
         return min(STEP_BYTES if there >= STEP_FROM_BYTES else there, self._large_size - there)
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         if self._large is not None:
             if self._filled == len(self._large):
                 self._grow()
@@ -156,7 +172,7 @@ class FrameBuffer:
         return self._scratch[left:]
 
     def buffer_updated(self, count: int) -> None:
-        """The first `count` bytes of the last `get_buffer()` are there."""
+        """Accept the first `count` bytes of the last `get_buffer()`."""
         if self._large is not None:
             self._filled += count
             return
@@ -165,8 +181,9 @@ class FrameBuffer:
         self._data = self._scratch
 
     def only_frame(self, count: int) -> bytes | None:
-        """The small frame that the first `count` bytes of the last `get_buffer()` are, no more and
-        no less, as it mostly is: take it instead of `buffer_updated`. None: nothing is taken."""
+        """Return the small frame that consists of exactly the first `count` bytes of the last
+        `get_buffer()`, the most frequent case: call it instead of `buffer_updated`. Otherwise
+        return None and take nothing."""
         if self._start != self._end or self._large is not None or self._lent is not None:
             return None
         size = count - SIZE_BYTES
@@ -176,7 +193,8 @@ class FrameBuffer:
         return bytes(scratch[SIZE_BYTES:count])
 
     def next_frame(self) -> bytes | memoryview | None:
-        """The next whole frame without its size, or None; CorruptDataError for a mad size."""
+        """Return the next complete frame without its size, or None; CorruptDataError for an invalid
+        size."""
         if self._lent is not None:
             self._take_back()
         if self._large is not None:
@@ -197,14 +215,14 @@ class FrameBuffer:
         return self._finished_large()
 
     def release(self) -> None:
-        """Save what is left in the scratch buffer, as others are going to use it."""
+        """Save the rest of the scratch buffer, which other connections will overwrite."""
         if self._data is self._scratch:
             self._data = bytes(self._scratch[self._start : self._end])
             self._end -= self._start
             self._start = 0
 
     def close(self) -> None:
-        """Give back every buffer; nothing may be received or taken any more."""
+        """Release every buffer; nothing may be received or taken afterwards."""
         if self._lent is not None:
             self._take_back()
         if self._large is not None and self._pool is not None:
@@ -214,7 +232,7 @@ class FrameBuffer:
         self._data = b""
 
     def _begin_large(self, body: int, size: int) -> None:
-        """Move what is there of the large frame that begins at `body` to its own buffer."""
+        """Move the received bytes of the large frame that begins at `body` to its own buffer."""
         there = min(self._end - body, size)
         large = self._new_buffer(size, max(there, min(size, FIRST_BUFFER_BYTES)))
         large[:there] = self._data[body : body + there]

@@ -1,25 +1,26 @@
-"""Negotiation: which version of each API two sides have in common.
+"""Negotiation: the versions of each API that both sides support.
 
-A broker tells its table in ApiVersions (KIP-35, since 0.10); numbers that we do not know are
-ignored, so that 4.x brokers are as welcome. Of the versions in common the newest is spoken.
+A broker sends its table in ApiVersions (KIP-35, since 0.10). APIs that are unknown here are
+ignored, so that brokers of any later version work, too. The newest common version is used.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.api_keys import Api
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.later_apis import LaterApi
 from kctl.protocol.messages.api_versions import ApiVersionsResponseKey
 
 
 class VersionRange(NamedTuple):
-    """First and last version, both included."""
+    """First and last version, both inclusive."""
 
     first: int
     last: int
 
     def common(self, other: "VersionRange") -> "VersionRange | None":
-        """What both have."""
+        """Return the versions in both ranges, or None."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return VersionRange(first, last) if first <= last else None
 
@@ -28,7 +29,7 @@ class VersionRange(NamedTuple):
 
 
 class NegotiatedVersions:
-    """The versions that we may speak with one broker."""
+    """The versions that this client may use with one broker."""
 
     def __init__(self, theirs: Iterable[ApiVersionsResponseKey], who: str = "the broker") -> None:
         self._theirs = {
@@ -36,25 +37,35 @@ class NegotiatedVersions:
         }
         self._who = who
 
-    def has(self, api: ApiKey, version: int = 0) -> bool:
-        """Whether `version` or a newer one of `api` is spoken by both."""
+    def has(self, api: Api, version: int = 0) -> bool:
+        """Return whether both sides support `version` of `api` or a newer one."""
         return self._common(api, VersionRange(version, api.max_version)) is not None
 
-    def pick(self, api: ApiKey, *, first: int = 0, last: int | None = None) -> int:
-        """The newest common version between `first` and `last`; ApiError UNSUPPORTED_VERSION
-        in words for the user if there is none."""
-        wanted = VersionRange(first, api.max_version if last is None else last)
+    def pick(self, api: Api, *, first: int = 0, last: int | None = None) -> int:
+        """Return the newest common version between `first` and `last`.
+
+        ApiError UNSUPPORTED_VERSION, with a message for users, if there is none.
+        """
+        wanted = VersionRange(
+            max(first, api.min_version), api.max_version if last is None else last
+        )
         common = self._common(api, wanted)
         if common is not None:
             return common.last
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, self._lack(api, wanted))
+
+    def _lack(self, api: Api, wanted: VersionRange) -> str:
+        """Return the message for an API without a common version."""
         theirs = self._theirs.get(int(api))
         if theirs is None:
-            words = f"{self._who} does not know {api.title}"
-        else:
-            words = f"{self._who} speaks {api.title} {theirs}, but {wanted} is needed"
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, words)
+            origin = f", which came with {api.origin}" if isinstance(api, LaterApi) else ""
+            return f"{self._who} does not know {api.title}{origin}"
+        if isinstance(api, LaterApi):
+            later = f"version {api.min_version} came with {api.origin}"
+            return f"{self._who} speaks {api.title} {theirs}; {later}"
+        return f"{self._who} speaks {api.title} {theirs}, but {wanted} is needed"
 
-    def _common(self, api: ApiKey, wanted: VersionRange) -> VersionRange | None:
+    def _common(self, api: Api, wanted: VersionRange) -> VersionRange | None:
         theirs = self._theirs.get(int(api))
         if theirs is None:
             return None

@@ -1,32 +1,33 @@
-"""Variable-length integers and tagged fields: what `struct` has no format letter for.
+"""Variable-length integers and tagged fields, for which `struct` has no format letter.
 
 Unsigned varints carry seven bits a byte, lowest first, at most five bytes (KIP-482); the signed
-ones of records are in `kctl.records.varint`. Readers take a buffer and a position, and return
-the value and the position behind it; a buffer that ends too early shows as IndexError, which the
-codec translates.
+ones of records are in `kctl.records.varint`. Readers take a buffer and a position, and return the
+value and the position after it; a buffer that ends too early raises IndexError, which the codec
+translates.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
 from kctl.errors import CorruptDataError
 
 Buffer = bytes | bytearray | memoryview
-# A tagged field that the schema does not know: its number and its bytes as they came.
+# An unknown tagged field: its number and its bytes as received.
 UnknownTag = tuple[int, bytes]
 
 # Tagged fields that one struct may carry (CVE-2026-111115: millions of empty ones stall a broker).
 TAGS_MAX = 1_000
-# A string's length in bytes; Kafka reads no longer one, compact or not.
+# A string's largest length in bytes; Kafka reads no longer one, compact or not.
 STRING_BYTES_MAX = 0x7FFF
 UVARINT_BYTES_MAX = 5
 UVARINT_MAX = 0xFFFF_FFFF
 
-# The encodings of 0 to 127, which is nearly all that is ever written.
+# The encodings of 0 to 127, which are nearly all that occur.
 SMALL_UVARINTS = tuple(bytes((value,)) for value in range(128))
 
 
 def write_uvarint(value: int) -> bytes:
-    """`value` (0 to 2^32-1) in one to five bytes."""
+    """Encode `value` (0 to 2^32-1) in one to five bytes."""
     if value < 128:
         return SMALL_UVARINTS[value]
     encoded = bytearray()
@@ -38,7 +39,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint; CorruptDataError beyond five bytes."""
+    """Return an unsigned varint; CorruptDataError beyond five bytes."""
     first = buffer[position]
     if first < 128:
         return first, position + 1
@@ -46,7 +47,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The rest of a varint whose byte before `position` was `first`, 128 or more."""
+    """Return the rest of a varint whose byte before `position` was `first`, 128 or more."""
     value = first & 127
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -58,7 +59,8 @@ def continue_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, in
 
 
 def write_tags(tags: Sequence[UnknownTag]) -> bytes:
-    """The tagged-field section of a struct: count, then number, size and bytes, by number."""
+    """Encode the tagged-field section of a struct: count, then number, size and
+    bytes, by number."""
     encoded = [write_uvarint(len(tags))]
     for number, payload in sorted(tags, key=lambda tag: tag[0]):
         encoded += (write_uvarint(number), write_uvarint(len(payload)), payload)
@@ -66,13 +68,14 @@ def write_tags(tags: Sequence[UnknownTag]) -> bytes:
 
 
 def check_tag_count(count: int, remaining: int) -> None:
-    """Refuse a count of tags that no honest sender reaches, or that cannot fit."""
+    """Raise CorruptDataError for a count of tags above TAGS_MAX, or that cannot fit."""
     if count > TAGS_MAX or count * 2 > remaining:
         raise CorruptDataError(f"{count} tagged fields with {remaining} bytes left")
 
 
 def read_tag_header(buffer: Buffer, position: int) -> tuple[int, int, int]:
-    """(number, position of the first byte, position behind the last byte) of a tagged field."""
+    """Return (number, position of the first byte, position after the last byte) of a
+    tagged field."""
     number, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     end = position + size
@@ -84,7 +87,7 @@ def read_tag_header(buffer: Buffer, position: int) -> tuple[int, int, int]:
 def read_unknown_tags(
     buffer: Buffer, position: int, count: int
 ) -> tuple[tuple[UnknownTag, ...], int]:
-    """`count` tagged fields (the count's bytes are read already) that nobody here knows."""
+    """Read `count` unknown tagged fields (the count is read already)."""
     check_tag_count(count, len(buffer) - position)
     tags = []
     for _ in range(count):
@@ -92,3 +95,8 @@ def read_unknown_tags(
         tags.append((number, bytes(buffer[start:end])))
         position = end
     return tuple(tags), position
+
+
+def uuid_text(data: bytes) -> str:
+    """Return the 16 bytes of a UUID as Kafka prints them: base64 for URLs, without padding."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,16 +1,16 @@
-"""Message, Struct and their fields: the small language that the message modules are written in.
+"""Message, Struct and their fields: the language of the message modules.
 
-One class describes a message in all its versions; each field says in which versions it exists:
+One class describes a message in all its versions; each field lists the versions that have it:
 
     class TopicProduceData(Struct):
         name: str = string()
         partitions: list[PartitionProduceData] = array(PartitionProduceData)
 
 "0+" (the default) is every version, "3+" version 3 and later, "0-4" up to 4, "2" only that one.
-Instances are made by keyword, take the defaults of Kafka's schema, and compare by value. A field
+Instances are created by keyword, take the defaults of Kafka's schema, and compare by value. A field
 that a version lacks keeps its default when decoded; when encoded it must have its default, unless
-it is `ignorable`. Nothing is compiled when a class is made, as importing must cost next to
-nothing: `__init__` is written on the first call, encoders and decoders (`codec`) on first use.
+it is `ignorable`. Nothing is compiled when a class is created, to keep imports fast: `__init__` is
+generated on the first call, encoders and decoders (`codec`) on first use.
 
 Record data (`records`) is opaque: anything with len(), or a list or tuple of such parts.
 """
@@ -19,20 +19,22 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, overload
 
-from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.api_keys import Api
 from kctl.protocol.primitives import UnknownTag
 
 # Bytes-like, or anything with len() that a transport can send (`kctl.runtime.disk.FileSlice`).
 Part = Any
-# What a record field holds: a memoryview when decoded; a Part, a list or tuple of Parts, or None.
+# The value of a record field: a memoryview when decoded; a Part, a list or tuple of Parts, or None.
 Records = Any
 
 EVERY_VERSION = "0+"
 VERSION_MAX = 0x7FFF
+# The default of a UUID.
+NO_UUID = bytes(16)
 
 
 class Field:
-    """One field of a struct, as its class states it."""
+    """One field of a struct, as declared in its class."""
 
     __slots__ = (
         "default", "element", "flexible", "ignorable", "kind", "name", "nullable", "tag",
@@ -52,7 +54,7 @@ class Field:
         flexible: str | None = None,
     ) -> None:
         self.name = ""
-        # int8..int64, uint32, float64, bool, string, bytes, records, struct or array.
+        # int8..int64, uint16, float64, bool, uuid, string, bytes, records, struct or array.
         self.kind = kind
         self.versions = versions
         # A number, text, bytes or None; arrays and structs: None, or ... for a new empty one.
@@ -60,24 +62,24 @@ class Field:
         self.ignorable = ignorable
         # Versions in which it may be null.
         self.nullable = nullable
-        # Its number, if it is a tagged field wherever it exists (KIP-482).
+        # Its number, if it is a tagged field in all versions that have it (KIP-482).
         self.tag = tag
-        # Of an array or struct: the struct's class or the kind of number or text.
+        # Of an array or struct: the struct's class, or the kind of numbers or strings.
         self.element = element
         # "none": it keeps the old encoding in flexible versions too.
         self.flexible = flexible
 
     def is_in(self, version: int) -> bool:
-        """Whether `version` has this field."""
+        """Return whether `version` has this field."""
         return is_in(self.versions, version)
 
     def is_nullable_in(self, version: int) -> bool:
-        """Whether `version` may carry a null here."""
+        """Return whether the field may be null in `version`."""
         return self.nullable is not None and is_in(self.nullable, version)
 
 
 def version_range(versions: str) -> tuple[int, int]:
-    """First and last version of a range such as "3+", "0-4" or "2"; "none" is empty."""
+    """Return the first and last version of a range such as "3+", "0-4" or "2"; "none" is empty."""
     if versions == "none":
         return 1, 0
     if versions.endswith("+"):
@@ -87,7 +89,7 @@ def version_range(versions: str) -> tuple[int, int]:
 
 
 def is_in(versions: str, version: int) -> bool:
-    """Whether the range holds `version`."""
+    """Return whether the range holds `version`."""
     first, last = version_range(versions)
     return first <= version <= last
 
@@ -101,7 +103,7 @@ class StructMeta(type):
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> Any:
-        """Take the fields out of the body; Message's options come by `__init_subclass__`."""
+        """Move the fields out of the class body; `__init_subclass__` takes Message's options."""
         fields = []
         for key, value in list(namespace.items()):
             if value.__class__ is Field:
@@ -123,7 +125,7 @@ class Struct(metaclass=StructMeta):
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
-    # Tagged fields that came with it and that the schema does not know; sent on unharmed.
+    # Tagged fields that arrived and that the schema does not know; encoded again unchanged.
     unknown_tagged_fields: tuple[UnknownTag, ...] = _unknown_tags()
 
     def __init__(self, **values: Any) -> None:
@@ -132,7 +134,7 @@ class Struct(metaclass=StructMeta):
         cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
-        """Same class and the same values in every field."""
+        """Return whether both are of the same class and equal in every field."""
         if self.__class__ is not other.__class__:
             return NotImplemented
         values = attrgetter(
@@ -141,7 +143,7 @@ class Struct(metaclass=StructMeta):
         return bool(values(self) == values(other))
 
     def __repr__(self) -> str:
-        """Its class and every field, as a call that would make it."""
+        """Return its class and every field, as a call that would create it."""
         names = [field.name for field in self.__class__.fields]
         if self.unknown_tagged_fields:
             names.append("unknown_tagged_fields")
@@ -152,23 +154,25 @@ class Struct(metaclass=StructMeta):
 class Message(Struct):
     """A request, a response, or a value stored in an internal topic.
 
-    Versions come from the ApiKey, or are given for what is not an API: `versions="0-3"`,
+    Versions come from the Api, or are given for messages without one: `versions="0-3"`,
     `flexible="none"`.
     """
 
-    api: ClassVar[ApiKey | None] = None
+    api: ClassVar[Api | None] = None
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
     # The first version with compact strings and tagged fields; beyond max_version if none has.
     flexible_from: ClassVar[int] = VERSION_MAX
     # Filled by `codec`: version -> function.
     encoders: ClassVar[dict[int, Callable[[Any], list[Part]]]]
+    yielding_encoders: ClassVar[dict[int, Callable[[Any], Any]]]
     decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]]
 
     def __init_subclass__(
-        cls, api: ApiKey | None = None, versions: str = "0", flexible: str = "none"
+        cls, api: Api | None = None, versions: str = "0", flexible: str = "none"
     ) -> None:
         cls.encoders = {}
+        cls.yielding_encoders = {}
         cls.decoders = {}
         if api is not None:
             cls.api = api
@@ -181,7 +185,8 @@ class Message(Struct):
 
 
 def _compile_init(cls: type[Struct]) -> Callable[..., None]:
-    """`__init__` with one keyword a field; lists and structs are made afresh for each object."""
+    """Return `__init__` with one keyword per field; lists and structs are created for
+    each object."""
     namespace: dict[str, Any] = {}
     arguments, body = [], []
     for field in cls.fields:
@@ -210,7 +215,7 @@ def int8(
     versions: str = EVERY_VERSION, *, default: int = 0, ignorable: bool = False,
     tag: int | None = None,
 ) -> int:  # fmt: skip
-    """A signed byte."""
+    """Declare a signed byte."""
     return Field("int8", versions, default, ignorable, tag=tag)  # type: ignore[return-value]
 
 
@@ -218,7 +223,7 @@ def int16(
     versions: str = EVERY_VERSION, *, default: int = 0, ignorable: bool = False,
     tag: int | None = None,
 ) -> int:  # fmt: skip
-    """A signed number of two bytes."""
+    """Declare a signed number of two bytes."""
     return Field("int16", versions, default, ignorable, tag=tag)  # type: ignore[return-value]
 
 
@@ -226,7 +231,7 @@ def int32(
     versions: str = EVERY_VERSION, *, default: int = 0, ignorable: bool = False,
     tag: int | None = None,
 ) -> int:  # fmt: skip
-    """A signed number of four bytes."""
+    """Declare a signed number of four bytes."""
     return Field("int32", versions, default, ignorable, tag=tag)  # type: ignore[return-value]
 
 
@@ -234,20 +239,26 @@ def int64(
     versions: str = EVERY_VERSION, *, default: int = 0, ignorable: bool = False,
     tag: int | None = None,
 ) -> int:  # fmt: skip
-    """A signed number of eight bytes."""
+    """Declare a signed number of eight bytes."""
     return Field("int64", versions, default, ignorable, tag=tag)  # type: ignore[return-value]
 
 
 def float64(versions: str = EVERY_VERSION, *, default: float = 0.0) -> float:
-    """A double."""
+    """Declare a double."""
     return Field("float64", versions, default, ignorable=False)  # type: ignore[return-value]
 
 
+def uint16(versions: str = EVERY_VERSION) -> int:
+    """Declare an unsigned number of two bytes, such as a port."""
+    return Field("uint16", versions, 0, ignorable=False)  # type: ignore[return-value]
+
+
 def boolean(
-    versions: str = EVERY_VERSION, *, default: bool = False, ignorable: bool = False
-) -> bool:
-    """One byte, 0 or 1; any other byte reads as true."""
-    return Field("bool", versions, default, ignorable)  # type: ignore[return-value]
+    versions: str = EVERY_VERSION, *, default: bool = False, ignorable: bool = False,
+    tag: int | None = None,
+) -> bool:  # fmt: skip
+    """Declare one byte, 0 or 1; any other byte reads as true."""
+    return Field("bool", versions, default, ignorable, tag=tag)  # type: ignore[return-value]
 
 
 @overload
@@ -263,7 +274,7 @@ def string(
     versions: str = EVERY_VERSION, *, nullable: str | None = None, default: str | None = "",
     ignorable: bool = False, tag: int | None = None, flexible: str | None = None,
 ) -> Any:  # fmt: skip
-    """UTF-8 text of at most 32,767 bytes."""
+    """Declare UTF-8 text of at most 32,767 bytes."""
     return Field(
         "string", versions, default, ignorable, nullable=nullable, tag=tag, flexible=flexible
     )
@@ -276,13 +287,18 @@ def bytes_(versions: str = ..., *, nullable: str, default: bytes | None = ...) -
 def bytes_(
     versions: str = EVERY_VERSION, *, nullable: str | None = None, default: bytes | None = b""
 ) -> Any:
-    """Bytes, copied out of the frame when decoded."""
+    """Declare bytes, copied out of the frame when decoded."""
     return Field("bytes", versions, default, ignorable=False, nullable=nullable)
 
 
 def records(versions: str = EVERY_VERSION, *, nullable: str | None = None) -> Records:
-    """Record batches: a view into the frame when decoded, passed through when encoded."""
+    """Declare record batches: a view into the frame when decoded, passed through when encoded."""
     return Field("records", versions, None, ignorable=False, nullable=nullable)
+
+
+def uuid(versions: str = EVERY_VERSION, *, ignorable: bool = False) -> bytes:
+    """Declare a UUID, as its 16 bytes."""
+    return Field("uuid", versions, NO_UUID, ignorable)  # type: ignore[return-value]
 
 
 StructT = TypeVar("StructT", bound=Struct)
@@ -291,8 +307,16 @@ StructT = TypeVar("StructT", bound=Struct)
 def struct(
     element: type[StructT], versions: str = EVERY_VERSION, *, tag: int | None = None
 ) -> StructT:
-    """Another struct inside this one."""
+    """Declare a nested struct."""
     made: Any = Field("struct", versions, ..., ignorable=False, tag=tag, element=element)
+    return cast(StructT, made)
+
+
+def nullable_struct(
+    element: type[StructT], versions: str = EVERY_VERSION, *, nullable: str
+) -> StructT | None:
+    """Declare a nested struct that is null unless set (KIP-893)."""
+    made: Any = Field("struct", versions, None, ignorable=False, nullable=nullable, element=element)
     return cast(StructT, made)
 
 
@@ -309,7 +333,7 @@ def array(
     element: type[StructT], versions: str = EVERY_VERSION, *, nullable: str | None = None,
     default: Any = ..., ignorable: bool = False, tag: int | None = None,
 ) -> Any:  # fmt: skip
-    """A list of structs; empty unless `default` is None."""
+    """Return a list of structs; empty unless `default` is None."""
     return Field("array", versions, default, ignorable, nullable=nullable, tag=tag, element=element)
 
 
@@ -321,12 +345,12 @@ def int32_array(
     versions: str = EVERY_VERSION, *, nullable: str | None = None, default: Any = ...,
     ignorable: bool = False,
 ) -> Any:  # fmt: skip
-    """A list of int32."""
+    """Return a list of int32."""
     return Field("array", versions, default, ignorable, nullable=nullable, element="int32")
 
 
 def int64_array(versions: str = EVERY_VERSION) -> list[int]:
-    """A list of int64."""
+    """Return a list of int64."""
     made: Any = Field("array", versions, ..., ignorable=False, element="int64")
     return cast(list[int], made)
 
@@ -336,5 +360,5 @@ def string_array(versions: str = ...) -> list[str]: ...
 @overload
 def string_array(versions: str = ..., *, nullable: str) -> list[str] | None: ...
 def string_array(versions: str = EVERY_VERSION, *, nullable: str | None = None) -> Any:
-    """A list of texts, none of them null."""
+    """Return a list of texts, none of them null."""
     return Field("array", versions, ..., ignorable=False, nullable=nullable, element="string")

@@ -1,7 +1,7 @@
 """SourceWriter: lines of Python with indentation, and runs of fixed-width fields among them.
 
-Shared by `encoder_source` and `decoder_source`. A run collects format letters until something of
-variable length comes; then all of it becomes one call of one precompiled `Struct`.
+Shared by `encoder_source` and `decoder_source`. A run collects format letters until a field of
+variable length follows; then the run becomes one call of one precompiled `Struct`.
 """
 
 from collections.abc import Iterator
@@ -12,23 +12,25 @@ from typing import Any
 from kctl.errors import CorruptDataError
 from kctl.protocol.schema import Field, Message, Struct
 
-# Format letter and size of what has a fixed width.
+# Format letter and size of each fixed-width kind.
 FIXED = {
     "int8": ("b", 1),
     "int16": ("h", 2),
+    "uint16": ("H", 2),
     "int32": ("i", 4),
     "int64": ("q", 8),
     "float64": ("d", 8),
     "bool": ("?", 1),
+    "uuid": ("16s", 16),
 }
-# Number arrays up to this length have a Struct of their own, longer ones a format made on the fly.
+# Number arrays up to this length have a precompiled Struct, longer ones a format made when needed.
 PRECOMPILED_ARRAY_MAX = 16
 
 _packings: dict[str, Packing] = {}
 
 
 def packing(format_letters: str) -> Packing:
-    """The big-endian `Struct` of these letters, made once."""
+    """Return the big-endian `Struct` of these letters, made once."""
     made = _packings.get(format_letters)
     if made is None:
         made = _packings[format_letters] = Packing(">" + format_letters)
@@ -36,7 +38,7 @@ def packing(format_letters: str) -> Packing:
 
 
 def number_packings(letter: str) -> tuple[Packing, ...]:
-    """The Structs of 0, 1, 2, ... numbers of one kind."""
+    """Return the Structs of 0, 1, 2, ... numbers of one kind."""
     return tuple(packing(letter * count) for count in range(PRECOMPILED_ARRAY_MAX + 1))
 
 
@@ -60,7 +62,7 @@ class SourceWriter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is written inside is indented under `head`."""
+        """Indent lines emitted inside the block under `head`."""
         self.emit(head)
         self._indent += 1
         size = len(self._lines)
@@ -70,17 +72,17 @@ class SourceWriter:
         self._indent -= 1
 
     def name(self, prefix: str, value: object) -> str:
-        """A global name for `value`."""
+        """Return a new global name for `value`."""
         name = f"{prefix}{len(self.namespace)}"
         self.namespace[name] = value
         return name
 
     def is_compact(self, field: Field) -> bool:
-        """Whether the field has varint lengths."""
+        """Return whether the field has varint lengths."""
         return self.is_flexible and field.flexible != "none"
 
     def fields(self, struct: type[Struct]) -> list[Field]:
-        """The untagged fields that the version has, in the order of the wire."""
+        """Return the untagged fields that the version has, in the order of the wire."""
         return [
             field
             for field in struct.fields
@@ -88,7 +90,7 @@ class SourceWriter:
         ]
 
     def tagged_fields(self, struct: type[Struct]) -> list[Field]:
-        """The tagged fields that the version knows."""
+        """Return the tagged fields that the version knows."""
         return [
             field
             for field in struct.fields
@@ -96,15 +98,15 @@ class SourceWriter:
         ]
 
     def text(self) -> str:
-        """The whole source."""
+        """Return the complete source."""
         return "\n".join(self._lines)
 
 
-def null_refused(name: str) -> CorruptDataError:
-    """A null came where the version has none."""
+def null_error(name: str) -> CorruptDataError:
+    """Return the error for a null that the version does not allow."""
     return CorruptDataError(f"{name} is null")
 
 
-def size_refused(name: str, size: int) -> CorruptDataError:
-    """A count or length that cannot be true, or that no honest sender needs."""
+def size_error(name: str, size: int) -> CorruptDataError:
+    """Return the error for a count or length that is impossible or too large."""
     return CorruptDataError(f"{name} claims {size} elements")

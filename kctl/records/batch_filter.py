@@ -1,11 +1,11 @@
-"""Takes records out of a v2 batch and leaves the others as they are, byte for byte.
+"""Removes records from a v2 batch and leaves the others as they are, byte for byte.
 
-What stays of a batch when some of its records go: base offset, last offset, producer, sequences,
-leader epoch, codec; the records that stay keep their bytes, so headers and deltas too.
+A batch that loses records keeps its base offset, last offset, producer, sequences, leader epoch and
+codec. The remaining records keep their bytes, including headers and deltas.
 
-The delete horizon (KIP-534): from when on a batch's tombstones, or the marker in it, may go. It
-stands where the base timestamp was, bit 6 of the attributes says so, and the records' deltas are
-counted from it; so who does not know of it reads the same timestamps.
+The delete horizon (KIP-534) is the time from which a batch's tombstones, or the marker in it, may
+be removed. It is stored in the base timestamp, bit 6 of the attributes marks it, and the records'
+deltas are relative to it, so readers that do not know of it read the same timestamps.
 
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecords (`filterTo`); KIP-534, KAFKA-5315
 """
@@ -35,11 +35,12 @@ from kctl.records.varint import read_varint, read_varlong, write_varint
 
 
 class RecordSpan(NamedTuple):
-    """Where a record's bytes are in a batch's decompressed records, and what the cleaner asks."""
+    """The position of a record in a batch's decompressed records, with the fields that the cleaner
+    uses."""
 
     start: int
     end: int
-    # Behind the timestamp's delta: all from here to `end` stays as it is.
+    # After the timestamp's delta: the bytes from here to `end` stay as they are.
     after_timestamp: int
     timestamp_delta: int
     offset_delta: int
@@ -48,7 +49,7 @@ class RecordSpan(NamedTuple):
 
 
 def record_spans(plain: bytes, count: int) -> Iterator[RecordSpan]:
-    """The `count` records of a batch; CorruptDataError where a length makes no sense."""
+    """Yield the `count` records of a batch; raise CorruptDataError at an invalid length."""
     position, limit = 0, len(plain)
     for number in range(count):
         start = position
@@ -71,25 +72,28 @@ def record_spans(plain: bytes, count: int) -> Iterator[RecordSpan]:
                 position += length
             length, position = read_varint(plain, position)
         except IndexError:
-            raise CorruptDataError(f"Record {number} of {count} ends behind its batch") from None
+            raise CorruptDataError(f"Record {number} of {count} ends after its batch") from None
         if position + max(length, 0) > end:
             raise CorruptDataError(f"Record {number} of {count} has a field too long for it")
         yield RecordSpan(start, end, after, timestamp_delta, offset_delta, key, length < 0)
         position = end
     if position != limit:
-        raise CorruptDataError(f"{limit - position} bytes are left behind {count} records")
+        raise CorruptDataError(f"{limit - position} bytes are left after {count} records")
 
 
 def delete_horizon_ms(batch: RecordBatch) -> int | None:
-    """From when on the batch's tombstones, or its marker, may go; None: not decided yet."""
+    """Return the time from which the batch's tombstones or marker may be removed; None if
+    undecided."""
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON_MASK else None
 
 
 def filtered_batch(
     batch: RecordBatch, plain: bytes, kept: Sequence[RecordSpan], horizon_ms: int | None = None
 ) -> bytearray:
-    """The batch with only the records `kept` (one or more) of its records `plain`; with
-    `horizon_ms` as the delete horizon, if it has none yet."""
+    """Return the batch with only the records `kept` (one or more) of its records `plain`.
+
+    `horizon_ms` becomes the delete horizon, unless the batch has one already.
+    """
     base_timestamp = batch.base_timestamp
     attributes = batch.attributes
     if horizon_ms is None or attributes & DELETE_HORIZON_MASK:
@@ -115,8 +119,8 @@ def filtered_batch(
 
 
 def _shifted(plain: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record with another delta of its timestamp."""
-    # Its attributes are the one byte behind its length.
+    """Return the record with its timestamp delta shifted."""
+    # Its attributes are the byte after its length.
     _, position = read_varint(plain, span.start)
     content = bytearray(plain[position : position + 1])
     write_varint(content, span.timestamp_delta + shift)
@@ -127,8 +131,8 @@ def _shifted(plain: bytes, span: RecordSpan, shift: int) -> bytes:
 
 
 def placeholder_batch(batch: RecordBatch) -> bytearray:
-    """A batch without records or producer that keeps nothing but `batch`'s offsets and epoch: so
-    a segment tells where it ends."""
+    """Return a batch that keeps only `batch`'s offsets and epoch, without records or producer, so
+    that a segment still ends at the same offset."""
     header = batch.header._replace(
         length=RECORD_BATCH_OVERHEAD - LOG_OVERHEAD,
         attributes=0,
@@ -143,7 +147,7 @@ def placeholder_batch(batch: RecordBatch) -> bytearray:
 
 
 def _sealed(data: bytes) -> bytearray:
-    """With the checksum of what it holds."""
+    """Return the batch with its checksum set."""
     batch = bytearray(data)
     UINT32.pack_into(batch, CRC_OFFSET, crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]))
     return batch

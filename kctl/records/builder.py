@@ -1,7 +1,7 @@
-"""RecordBatchBuilder: records in, one v2 batch out.
+"""RecordBatchBuilder: builds one v2 batch from records.
 
-Records are encoded as they come and compressed together at the end, so what a builder holds is
-what was appended, uncompressed. `legacy_builder` has its like for v0 and v1.
+Records are encoded as they are appended and compressed together at the end, so a builder holds the
+uncompressed records. `legacy_builder` does the same for v0 and v1.
 
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecordsBuilder
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kctl.records.checksum import crc32c
 from kctl.records.compression import NONE, compress
+from kctl.records.compression_stream import StreamCompressor
 from kctl.records.record import Header, Record, encode_record
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,
@@ -31,13 +32,15 @@ from kctl.records.record_batch import (
     RecordBatch,
 )
 
+__all__ = ["RecordBatchBuilder", "build_batch"]
+
 
 class RecordBatchBuilder:
-    """One v2 batch in the making; `build` may be called once the records are in.
+    """A v2 batch under construction; call `build` after all records are appended.
 
-    Offsets count up from `base_offset` unless `append` is told one, which must be above the last.
-    With LOG_APPEND_TIME `append_timestamp` is every record's timestamp; the producer's stay in the
-    records' bytes, unread.
+    Offsets count up from `base_offset` unless `append` is given one, which must be above the last.
+    With LOG_APPEND_TIME `append_timestamp` is every record's timestamp; the producer's timestamps
+    stay in the records' bytes, unread.
     """
 
     magic = 2
@@ -69,24 +72,27 @@ class RecordBatchBuilder:
         self.attributes |= CONTROL_MASK if is_control else 0
         self.count = 0
         self.max_timestamp = NO_TIMESTAMP
-        # The record that has it; -1 while no record has a timestamp.
+        # The record with the largest timestamp; -1 while no record has a timestamp.
         self.offset_of_max_timestamp = -1
         self._base_timestamp = NO_TIMESTAMP
         self._next_offset = base_offset
         self._body = bytearray()
+        self._packer: StreamCompressor | None = None
+        self._forgotten_bytes = 0
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record, if it is not told another."""
+        """Return the offset of the next record, unless `append` is given another."""
         return self._next_offset
 
     @property
     def last_offset(self) -> int:
+        """Return the offset of the last appended record."""
         return self._next_offset - 1
 
     @property
     def size(self) -> int:
-        """Bytes of the batch if it were not compressed."""
+        """Return the size of the batch without compression, in bytes."""
         return RECORD_BATCH_OVERHEAD + len(self._body)
 
     def append(
@@ -98,7 +104,7 @@ class RecordBatchBuilder:
         headers: Iterable[Header] = (),
         offset: int | None = None,
     ) -> int:
-        """Add one record; returns its offset."""
+        """Add one record and return its offset."""
         if offset is None:
             offset = self._next_offset
         elif offset < self._next_offset:
@@ -130,14 +136,44 @@ class RecordBatchBuilder:
             offset=record.offset,
         )
 
+    def compress_more(self) -> None:
+        """Compress the records added since the last call, to free their uncompressed bytes."""
+        if self._packer is None:
+            self._packer = StreamCompressor(self.compression_type)
+        self._packer.write(self._body)
+        self._body.clear()
+
+    @property
+    def built_size(self) -> int:
+        """Return the size of the batch so far in bytes; with compression, of what is compressed
+        already."""
+        size = (
+            len(self._body) + self._forgotten_bytes if self._packer is None else self._packer.size
+        )
+        return RECORD_BATCH_OVERHEAD + size
+
+    def forget(self) -> None:
+        """Drop what has been built, which is too large; `built_size` continues to count."""
+        if self._packer is not None:
+            self._packer.forget()
+        else:
+            self._forgotten_bytes += len(self._body)
+            self._body.clear()
+
     def build(self) -> bytearray:
-        """The batch, in a buffer of its own that may be patched."""
+        """Return the batch in a new buffer that may be patched."""
         if not self.count:
             raise ValueError("a batch needs a record; see empty_batch")
         is_append_time = self.attributes & TIMESTAMP_TYPE_MASK
-        body = self._body
+        if self._packer is not None:
+            self.compress_more()
+            body: bytes | bytearray = self._packer.finish()
+        else:
+            body = self._body
+            if self.compression_type:
+                body = compress(self.compression_type, body)
         return assemble(
-            compress(self.compression_type, body) if self.compression_type else body,
+            body,
             self.base_offset,
             self.partition_leader_epoch,
             self.attributes,
@@ -163,7 +199,7 @@ def build_batch(
     is_transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The records, at their own offsets, as one batch."""
+    """Return the records, at their own offsets, as one batch."""
     builder: RecordBatchBuilder | None = None
     for record in records:
         if builder is None:
@@ -185,8 +221,8 @@ def build_batch(
 
 
 def empty_batch(batch: RecordBatch) -> bytearray:
-    """A batch without records that keeps `batch`'s offsets, producer and sequences: what
-    compaction leaves so that duplicates stay recognisable (KAFKA-5315)."""
+    """Return a batch without records that keeps `batch`'s offsets, producer and sequences.
+    Compaction leaves it so that duplicates stay recognizable (KAFKA-5315)."""
     is_append_time = batch.attributes & TIMESTAMP_TYPE_MASK
     attributes = batch.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK) | is_append_time
     return assemble(
@@ -217,7 +253,7 @@ def assemble(
     base_sequence: int,
     count: int,
 ) -> bytearray:
-    """A v2 batch: its header and checksum before `body`, the records as they are stored."""
+    """Return a v2 batch: its header and checksum before `body`, the records as they are stored."""
     batch = bytearray(RECORD_BATCH_OVERHEAD)
     HEADER.pack_into(
         batch,

@@ -1,8 +1,8 @@
 """Checksums of record batches: CRC-32C for v2 batches, CRC-32 for v0 and v1 messages.
 
-The `crc32c` package's front door loads `importlib.metadata` to learn its own version, which costs
-more than a whole kctl command may; so its C extension is loaded without opening that door, and
-through it only where the extension cannot be found.
+Importing `crc32c` loads `importlib.metadata` to learn its own version, which takes longer than a
+whole kctl command may. So its C extension is loaded directly, and the package is imported only if
+the extension cannot be found.
 
 Kafka 2.7: org.apache.kafka.common.utils.Crc32C, Crc32; KIP-98.
 """
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 
-Buffer = bytes | bytearray | memoryview
+from kctl.protocol.primitives import Buffer
 
 
 def _load_crc32c() -> Callable[[Buffer], int]:

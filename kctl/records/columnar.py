@@ -5,19 +5,19 @@
         columns.to_arrow(("key", "value"))       # a pyarrow.RecordBatch
         columns.damages                          # what could not be read, and why
 
-All formats and codecs go through it. Steps, a module each: `columnar_batches` walks the headers
-and checks checksums; the caller's `keep` may drop batches (by offset, time or transaction);
-`columnar_sections` decompresses; `columnar_lockstep` finds where records begin;
-`columnar_fields` and `columnar_legacy` find where their fields lie. Keys and values stay where
-they are until `columnar_arrow` gathers the wanted ones.
+It reads all formats and codecs in steps, a module each: `columnar_batches` walks the headers and
+checks checksums; the caller's `keep` may drop batches (by offset, time or transaction);
+`columnar_sections` decompresses; `columnar_lockstep` finds where records begin; `columnar_fields`
+and `columnar_legacy` find their fields. Keys and values stay in place until `columnar_arrow`
+gathers the requested ones.
 
-Invariant: the records are those that the reader of `memory_records` yields, in its order. What is
-doubtful is read a record at a time, by that reader; so a batch whose checksum is right but whose
-records are not gives up to the first wrong one, and a damage. Batches with wrong checksums give
-nothing but a damage.
+Invariant: the records are those that the reader of `memory_records` yields, in its order. Doubtful
+batches are read by that reader, one record at a time. So a batch with a valid checksum and invalid
+records yields the records before the first invalid one, and a damage. Batches with invalid
+checksums yield only a damage.
 
-numpy takes longer to load than a short command may, pyarrow twice as long: modules of this
-family are imported where they are used, never on the way to another command.
+Importing numpy takes longer than a short command may, and pyarrow twice as long: modules of this
+family are imported where they are used, never at the start of another command.
 
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecords, DefaultRecordBatch
 """
@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.columnar_batches import (
     BatchColumns,
     BatchDamage,
-    Buffer,
     DamageRule,
     Int64s,
     Mask,
@@ -51,10 +51,12 @@ from kctl.records.varint import read_varint
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+__all__ = ["RecordColumns", "decode_chunks", "decode_columns"]
+
 # Bytes of records decoded together: large enough to make calls cheap, small enough for caches.
 CHUNK_BYTES = 8 * 1024 * 1024
 
-# Which of the batches (in the order of the buffer) are wanted.
+# Selects the batches to decode (in the order of the buffer).
 Keep = Callable[[BatchColumns, memoryview], Mask]
 
 
@@ -62,7 +64,7 @@ Keep = Callable[[BatchColumns, memoryview], Mask]
 class RecordColumns:
     """Records as columns, an element each; a length of -1 is a null key or value."""
 
-    # Where keys, values and headers lie; a view of the buffer if nothing was compressed.
+    # The bytes that hold keys, values and headers; a view of the buffer if nothing was compressed.
     payload: Payload
     offsets: Int64s
     # Milliseconds since 1970; -1: none.
@@ -71,7 +73,7 @@ class RecordColumns:
     key_lengths: Int64s
     value_starts: Int64s
     value_lengths: Int64s
-    # How many headers each record has.
+    # The number of headers of each record.
     header_counts: Int64s
     headers: HeaderColumns
     # Each record's batch in `batches`.
@@ -79,15 +81,15 @@ class RecordColumns:
     # The batches that were decoded, also those without a record.
     batches: BatchColumns
     damages: list[BatchDamage]
-    # The position behind all that these columns tell of.
+    # The position after the last batch that these columns cover.
     end: int
 
     def __len__(self) -> int:
-        """How many records."""
+        """Return the number of records."""
         return len(self.offsets)
 
     def take(self, which: Mask) -> "RecordColumns":
-        """The records of a mask; batches and damages stay."""
+        """Return the records selected by a mask; batches and damages stay."""
         if which.all():
             return self
         headers = self.headers
@@ -98,15 +100,15 @@ class RecordColumns:
         )
 
     def key(self, index: int) -> bytes | None:
-        """One key, for tests and samples."""
+        """Return one key, for tests and samples."""
         return self._bytes(self.key_starts, self.key_lengths, index)
 
     def value(self, index: int) -> bytes | None:
-        """One value, for tests and samples."""
+        """Return one value, for tests and samples."""
         return self._bytes(self.value_starts, self.value_lengths, index)
 
     def header_pairs(self, index: int) -> list[tuple[str, bytes | None]]:
-        """One record's headers, for tests and samples."""
+        """Return one record's headers, for tests and samples."""
         first = int(self.header_counts[:index].sum())
         found = []
         for at in range(first, first + int(self.header_counts[index])):
@@ -122,8 +124,9 @@ class RecordColumns:
     def to_arrow(
         self, names: Sequence[str] = ("key", "value", "offset", "timestamp")
     ) -> "pa.RecordBatch":
-        """The named columns: key, value, headers, offset, timestamp, timestampType, leaderEpoch,
-        producerId, producerEpoch, position (of the batch)."""
+        """Return the named columns: key, value, headers, offset, timestamp, timestampType,
+        leaderEpoch, producerId, producerEpoch, position (of the batch).
+        """
         from kctl.records.columnar_arrow import to_arrow
 
         return to_arrow(self, names)
@@ -136,12 +139,12 @@ _PER_RECORD = (
 
 
 def without_control(batches: BatchColumns, _view: memoryview) -> Mask:
-    """The `keep` of who reads uncommitted: all but the markers of transactions."""
+    """Select all batches except transaction markers: the `keep` for reading uncommitted records."""
     return ~batches.is_control
 
 
 def everything(batches: BatchColumns, _view: memoryview) -> Mask:
-    """The `keep` of who wants markers too."""
+    """Select all batches, including markers."""
     return np.ones(len(batches), np.bool_)
 
 
@@ -157,11 +160,11 @@ def decode_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     batch_bytes_max: int = DEFAULT_DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[RecordColumns]:
-    """The records of the batches in buffer[position:end], in chunks of about `chunk_bytes`.
+    """Yield the records of the batches in buffer[position:end], in chunks of about `chunk_bytes`.
 
-    Each batch that `keep` wants and each damage is in one of the chunks. With `is_complete` a
-    batch cut by the end is damage, otherwise the last chunk's `end` is before it.
-    `batch_bytes_max`: what one batch may decompress to; beyond it is damage.
+    Each batch that `keep` selects and each damage is in one of the chunks. With `is_complete` a
+    batch truncated by the end is damage, otherwise the last chunk's `end` is before it. A batch
+    that decompresses to more than `batch_bytes_max` is damage.
     """
     view = memoryview(buffer)
     for scanned in scan_batches(
@@ -178,17 +181,18 @@ def decode_chunks(
             columns = _decode(group)
             columns.end = min(columns.end, scanned.end)
             yield columns
-        # Batches that were not wanted, damages and padding move the end too.
+        # Batches that were not selected, damages and padding move the end too.
         yield _nothing(damages, scanned.end)
 
 
 def decode_columns(buffer: Buffer, **options: Any) -> RecordColumns:
-    """All records of the buffer in one piece: for what fits in memory well; see `decode_chunks`."""
+    """Return all records of the buffer in one piece, which must fit in memory; see
+    `decode_chunks`."""
     return concatenated(list(decode_chunks(buffer, **options)))
 
 
 def concatenated(chunks: Sequence[RecordColumns]) -> RecordColumns:
-    """Chunks as one, their payloads joined."""
+    """Return the chunks as one, with their payloads joined."""
     filled = [chunk for chunk in chunks if len(chunk.batches)]
     damages = [damage for chunk in chunks for damage in chunk.damages]
     end = chunks[-1].end if chunks else 0
@@ -230,7 +234,7 @@ def _nothing(damages: list[BatchDamage], end: int) -> RecordColumns:
 
 
 def _decode(group: Sections) -> RecordColumns:
-    """The columns of one payload."""
+    """Return the columns of one payload."""
     is_current = group.batches.magics == CURRENT_MAGIC
     if is_current.all():
         return _decode_current(group, np.arange(len(group.batches)))
@@ -276,7 +280,7 @@ def _decode_current(group: Sections, indexes: Int64s) -> RecordColumns:
         at = _with_doubtful(group, at, indexes, np.flatnonzero(~proved))
     found = record_fields(words, at)
     if not found.is_right.all():
-        # The fields of a batch are odd where its lengths are not: the same again, with care.
+        # A batch with wrong lengths has invalid fields: read it again, one record at a time.
         numbers = np.unique(np.searchsorted(ends, at[~found.is_right], side="right"))
         is_doubtful = np.isin(np.searchsorted(ends, at, side="right"), numbers)
         at = _with_doubtful(group, at[~is_doubtful], indexes, numbers)
@@ -288,7 +292,8 @@ def _decode_current(group: Sections, indexes: Int64s) -> RecordColumns:
 def _columns_of(
     group: Sections, indexes: Int64s, batches: BatchColumns, found: RecordFields, numbers: Int64s
 ) -> RecordColumns:
-    """Absolute offsets and times; `numbers` are the records' batches among `batches`."""
+    """Return columns with absolute offsets and timestamps; `numbers` are the records' batches among
+    `batches`."""
     offsets = batches.base_offsets[numbers]
     offsets += found.offset_deltas
     is_append_time = batches.timestamp_types == LOG_APPEND_TIME
@@ -304,7 +309,7 @@ def _columns_of(
 
 
 def _with_doubtful(group: Sections, at: Int64s, indexes: Int64s, numbers: Int64s) -> Int64s:
-    """`at` with the starts of the records that can be read in the batches `numbers`; the rest of
+    """Return `at` with the starts of the readable records in the batches `numbers`; the rest of
     these batches is damage."""
     found = [at]
     failed = {damage.position for damage in group.damages}
@@ -316,7 +321,7 @@ def _with_doubtful(group: Sections, at: Int64s, indexes: Int64s, numbers: Int64s
 
 
 def _one_by_one(group: Sections, index: int) -> list[int]:
-    """The starts of the records that the reader yields before it finds damage, if it does."""
+    """Return the starts of the records that the reader yields before it finds damage."""
     start, end = int(group.starts[index]), int(group.ends[index])
     data = bytes(group.payload[start:end])
     count = int(group.batches.record_counts[index])
@@ -344,7 +349,8 @@ def _records_damage(batches: BatchColumns, index: int, offset: int, message: str
 
 
 def _readable_wrappers(group: Sections, indexes: Int64s) -> Int64s:
-    """`indexes` without the batches that hold nothing: damage, if it is not reported yet."""
+    """Return `indexes` without empty wrappers, which are reported as damage unless they already
+    are."""
     is_empty = group.ends[indexes] == group.starts[indexes]
     if not is_empty.any():
         return indexes

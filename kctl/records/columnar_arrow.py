@@ -1,20 +1,17 @@
-"""RecordColumns as Arrow columns: one copy of each wanted byte, no object per record.
+"""RecordColumns as Arrow columns: one copy of each requested byte, no object per record.
 
 An Arrow binary array over the whole payload, whose offsets are key start, key end, value start,
-value end, ..., holds the keys and values and what lies between them; `take` of every fourth
-gathers the wanted ones with one memcpy each.
+value end, ..., holds the keys and values and the bytes between them; `take` of every fourth element
+gathers the requested ones with one memcpy each.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.records.columnar_batches import Int64s
-
-if TYPE_CHECKING:
-    from kctl.records.columnar import RecordColumns
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -23,16 +20,45 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _INT32_MAX = 2**31 - 1
 
 
-def to_arrow(columns: "RecordColumns", names: Sequence[str]) -> pa.RecordBatch:
-    """The named columns; KeyError for a name that there is not."""
+class Columns(Protocol):
+    """The part of `RecordColumns` that becomes Arrow columns."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def payload(self) -> Any: ...
+    @property
+    def offsets(self) -> Int64s: ...
+    @property
+    def timestamps(self) -> Int64s: ...
+    @property
+    def key_starts(self) -> Int64s: ...
+    @property
+    def key_lengths(self) -> Int64s: ...
+    @property
+    def value_starts(self) -> Int64s: ...
+    @property
+    def value_lengths(self) -> Int64s: ...
+    @property
+    def header_counts(self) -> Int64s: ...
+    @property
+    def headers(self) -> Any: ...
+    @property
+    def batch_indexes(self) -> Int64s: ...
+    @property
+    def batches(self) -> Any: ...
+
+
+def to_arrow(columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
+    """Return the named columns; raise KeyError for an unknown name."""
     fields = _Fields(columns)
     return pa.RecordBatch.from_arrays([_COLUMNS[name](fields) for name in names], list(names))
 
 
 class _Fields:
-    """What several columns of the same records share."""
+    """Intermediate arrays that several columns of the same records share."""
 
-    def __init__(self, columns: "RecordColumns") -> None:
+    def __init__(self, columns: Columns) -> None:
         self.columns = columns
         self._pieces: Any = None
 
@@ -52,7 +78,7 @@ class _Fields:
         return self._pieces
 
     def headers(self) -> pa.Array:
-        """Null where a record has none, as Spark's Kafka source has it."""
+        """Return the headers; null where a record has none, as in Spark's Kafka source."""
         columns = self.columns
         found = columns.headers
         pieces = _pieces(
@@ -115,7 +141,7 @@ def _pieces(
     payload: bytes | memoryview, key_starts: Int64s, key_lengths: Int64s, value_starts: Int64s,
     value_lengths: Int64s,
 ) -> pa.Array:  # fmt: skip
-    """key, gap, value, gap, ... of all records over the payload."""
+    """Return key, gap, value, gap, ... of all records as an array over the payload."""
     count = len(key_starts)
     is_small = len(payload) <= _INT32_MAX
     offsets = np.empty(4 * count + 1, np.int32 if is_small else np.int64)
@@ -130,7 +156,7 @@ def _pieces(
 
 
 def _gathered(pieces: pa.Array, first: int, lengths: Int64s) -> pa.Array:
-    """Every fourth piece from `first` on, null where the length says so."""
+    """Return every fourth piece from `first` on, null where the length is negative."""
     which = np.arange(first, len(pieces), 4, dtype=np.int32)
     is_null = lengths < 0
     indexes = pa.array(which, mask=is_null) if is_null.any() else pa.array(which)
@@ -139,7 +165,7 @@ def _gathered(pieces: pa.Array, first: int, lengths: Int64s) -> pa.Array:
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Header names as text; what is not UTF-8 is replaced, as Java does."""
+    """Return header names as text; bytes that are not UTF-8 are replaced, as in Java."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,13 +1,14 @@
-"""BatchColumns: the headers of a stretch of batches as columns, found by one walk and checked.
+"""BatchColumns: the headers of consecutive batches as columns, found by one walk and checked.
 
-The walk follows lengths, the only thing that is serial; all other fields are gathered at once.
-Checksums are checked here, so whatever leaves this module in columns is what was written.
+The walk follows lengths, the only serial part; all other fields are gathered at once. Checksums are
+checked here, so the columns that leave this module hold what was written.
 
-Where the bytes are damaged the walk goes on:
-- a checksum is wrong, and a good batch (or the end) follows where the length says: only this batch
-  is left out;
-- otherwise at the next v2 batch, wherever it begins, that is whole, has a right checksum and an
-  offset that may follow; a batch inside a value is taken for one only if nothing better is there.
+After damaged bytes the walk continues:
+- if a checksum is wrong, and a good batch (or the end) follows where the length says: only this
+  batch is left out;
+- otherwise at the next v2 batch, wherever it begins, that is whole, has a valid checksum and an
+  offset that may follow. A batch inside a value is taken only if there is no better candidate.
+
 What is left out is reported with its position, its size and the rule that it breaks.
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, AbstractLegacyRecordBatch
@@ -23,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32, crc32c
+from kctl.records.legacy import RECORD_OVERHEAD_V0
 from kctl.records.memory_records import CURRENT_MAGIC, batch_at, locate
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,
@@ -39,7 +42,6 @@ from kctl.records.record_batch import (
     TRANSACTIONAL_MASK,
 )
 
-Buffer = bytes | bytearray | memoryview
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -47,19 +49,18 @@ Mask = NDArray[np.bool_]
 WALK_BYTES = 8 * 1024 * 1024
 # Offsets of one segment differ by less than this (relative offsets are int32).
 _OFFSET_SPAN = 2**31
-_RECORD_OVERHEAD_V0 = 14
 
 
 class DamageRule(StrEnum):
-    """What damaged bytes break."""
+    """The rule that damaged bytes break."""
 
-    # A size or a magic that no batch has.
+    # An invalid size or magic.
     HEADER = "header"
-    # The checksum does not fit.
+    # A checksum that does not match.
     CRC = "crc"
-    # The codec is unknown, or what it compressed cannot be read.
+    # An unknown codec, or data that the codec cannot decompress.
     COMPRESSION = "compression"
-    # The checksum fits, but the records disagree with their lengths or counts.
+    # The checksum matches, but the records disagree with their lengths or counts.
     RECORDS = "records"
     # The data end inside a batch.
     CUT = "cut"
@@ -67,14 +68,14 @@ class DamageRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchDamage:
-    """Bytes that could not be read; records before and behind them were."""
+    """Bytes that could not be read; the records before and after them were."""
 
     rule: DamageRule
     # Of the first damaged batch, in the caller's positions.
     position: int
     # Bytes left out.
     size: int
-    # The first offset that may be missing, and the last, as far as can be told: -1 if not at all.
+    # The first and the last offset that may be missing; -1 if unknown.
     offset: int
     last_offset: int
     message: str
@@ -85,13 +86,14 @@ class BatchDamage:
 
 @dataclass(slots=True)
 class BatchColumns:
-    """Batches of any format, a column each; what v0 and v1 lack is -1 (attributes: as stored)."""
+    """Batches of any format, a column per field; fields that v0 and v1 lack are -1 (attributes: as
+    stored)."""
 
     # Where the batch begins in the buffer.
     positions: Int64s
     sizes: Int64s
     magics: Int64s
-    # In v0 and v1 the same as the last: a wrapper's first offset stands inside.
+    # In v0 and v1 the same as the last: a wrapper's first offset is inside it.
     base_offsets: Int64s
     last_offsets: Int64s
     leader_epochs: Int64s
@@ -101,30 +103,30 @@ class BatchColumns:
     producer_ids: Int64s
     producer_epochs: Int64s
     base_sequences: Int64s
-    # As the header says; -1 for a wrapper, which does not say.
+    # From the header; -1 for a wrapper, which does not store it.
     record_counts: Int64s
 
     def __len__(self) -> int:
-        """How many batches."""
+        """Return the number of batches."""
         return len(self.positions)
 
     def take(self, which: Any) -> "BatchColumns":
-        """Those of a mask, a slice or indexes."""
+        """Return the batches selected by a mask, a slice or indexes."""
         return BatchColumns(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @property
     def compression_types(self) -> Int64s:
-        """The codec of each."""
+        """Return the codec of each batch."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_control(self) -> Mask:
-        """Which hold transaction markers instead of a producer's records."""
+        """Return which batches hold transaction markers instead of a producer's records."""
         return self._has(CONTROL_MASK)
 
     @property
     def is_transactional(self) -> Mask:
-        """Which belong to a transaction."""
+        """Return which batches belong to a transaction."""
         return self._has(TRANSACTIONAL_MASK)
 
     def _has(self, attribute: int) -> Mask:
@@ -133,14 +135,14 @@ class BatchColumns:
 
     @property
     def timestamp_types(self) -> Int64s:
-        """0 CreateTime, 1 LogAppendTime, -1 none (v0)."""
+        """Return 0 for CreateTime, 1 for LogAppendTime, -1 for none (v0)."""
         types: Int64s = ((self.attributes & TIMESTAMP_TYPE_MASK) != 0).astype(np.int64)
         types[self.magics == 0] = -1
         return types
 
     @property
     def ends(self) -> Int64s:
-        """The positions behind them."""
+        """Return the end positions of the batches."""
         return self.positions + self.sizes
 
 
@@ -150,7 +152,7 @@ class ScannedBatches:
 
     batches: BatchColumns
     damages: list[BatchDamage]
-    # Where the walk goes on; the first byte that was not taken once it has ended.
+    # Where the walk continues; after the last step, the first byte that was not read.
     end: int
 
 
@@ -163,11 +165,12 @@ def scan_batches(
     is_complete: bool = True,
     expected_offset: int = 0,
 ) -> Iterator[ScannedBatches]:
-    """The batches in buffer[position:end], some megabytes a step.
+    """Yield the batches in buffer[position:end], some megabytes a step.
 
-    `is_complete`: nothing comes behind the buffer, so a batch cut by its end is damage; otherwise
-    the walk just ends before it. NULs up to the end (a preallocated file) end the walk silently.
-    `expected_offset`: no batch of a lower offset is taken when the walk must look for one.
+    With `is_complete` nothing follows the buffer, so a batch truncated by its end is damage;
+    otherwise the walk ends before it. NULs up to the end (a preallocated file) end the walk
+    silently. When the walk must search for the next batch, it takes none with an offset below
+    `expected_offset`.
     """
     view = memoryview(buffer)
     if end is not None:
@@ -190,16 +193,17 @@ def scan_batches(
 
 
 def _walk(view: memoryview, position: int, stop: int) -> tuple[list[int], int]:
-    """Positions of whole batches as the lengths tell, up to `stop`, and where the walk ended."""
+    """Return the positions of whole batches according to their lengths, up to `stop`, and where the
+    walk ended."""
     positions: list[int] = []
     add = positions.append
     length_at = INT32.unpack_from
     end = len(view)
-    last = end - LOG_OVERHEAD - _RECORD_OVERHEAD_V0
+    last = end - LOG_OVERHEAD - RECORD_OVERHEAD_V0
     while position <= last and position < stop:
         length = length_at(view, position + 8)[0]
         following = position + LOG_OVERHEAD + length
-        if length < _RECORD_OVERHEAD_V0 or following > end:
+        if length < RECORD_OVERHEAD_V0 or following > end:
             break
         add(position)
         position = following
@@ -207,7 +211,7 @@ def _walk(view: memoryview, position: int, stop: int) -> tuple[list[int], int]:
 
 
 def _gather(view: memoryview, positions: Int64s) -> BatchColumns:
-    """The header fields at `positions`; v2 fields only where there is room for them."""
+    """Return the header fields at `positions`; v2 fields only where there is room for them."""
     size = len(view)
 
     def column(kind: str, offset: int, which: Int64s) -> Int64s:
@@ -236,7 +240,7 @@ def _gather(view: memoryview, positions: Int64s) -> BatchColumns:
     )
     found.attributes[:] = column("i1", MAGIC_OFFSET + 1, positions)
     found.record_counts[:] = np.where(found.attributes & COMPRESSION_MASK, -1, 1)
-    # As far as the magic every message has a timestamp's room, if its size says so.
+    # Every message up to the magic has room for a timestamp, if its size says so.
     has_time = (magics == 1) & (sizes >= LOG_OVERHEAD + 22)
     found.max_timestamps[has_time] = column(">i8", 18, positions[has_time])
     found.base_timestamps[:] = NO_TIMESTAMP
@@ -250,8 +254,10 @@ def _gather(view: memoryview, positions: Int64s) -> BatchColumns:
 def _checked(
     view: memoryview, batches: BatchColumns, position: int, *, check_crc: bool, is_complete: bool
 ) -> tuple[BatchColumns, list[BatchDamage], int]:
-    """The good ones, what is wrong with others, and where to go on; a last damage whose size is
-    negative ends where the next good batch is found."""
+    """Return the good batches, the damages, and where to continue.
+
+    A last damage with a negative size extends to the next good batch.
+    """
     is_odd = (batches.magics > CURRENT_MAGIC) | (
         (batches.magics == CURRENT_MAGIC) & (batches.sizes < RECORD_BATCH_OVERHEAD)
     )
@@ -315,8 +321,8 @@ def _go_on(
     *,
     is_complete: bool,
 ) -> int:
-    """Look for a good batch behind `position`, where none can be read; the damage is added, or
-    its open end is filled in."""
+    """Search for a good batch after `position`, where none can be read; add the damage, or complete
+    the open one."""
     end = len(view)
     open_damage = damages.pop() if damages else None
     if open_damage is None:
@@ -346,7 +352,7 @@ def _what_is_wrong(view: memoryview, position: int) -> tuple[DamageRule, str]:
 
 
 def _may_go_on(view: memoryview, position: int, *, is_complete: bool) -> bool:
-    """Whether what comes at `position` is no worse than the end of the data."""
+    """Return whether the bytes at `position` are a batch, or the end of the data."""
     if position == len(view) or _is_good_batch(view, position, None):
         return True
     if is_complete:
@@ -359,7 +365,7 @@ def _may_go_on(view: memoryview, position: int, *, is_complete: bool) -> bool:
 
 
 def _find_good_batch(view: memoryview, position: int, offset_min: int) -> int | None:
-    """The position of the first v2 batch that is whole, right and may follow."""
+    """Return the position of the first v2 batch that is whole and valid and may follow."""
     heads = {INT64.pack(offset)[:4] for offset in (offset_min, offset_min + _OFFSET_SPAN - 1)}
     either = b"|".join(re.escape(head) for head in sorted(heads))
     pattern = re.compile(rb"(?=(?:" + either + rb").{12}\x02)", re.DOTALL)
@@ -370,7 +376,7 @@ def _find_good_batch(view: memoryview, position: int, offset_min: int) -> int | 
 
 
 def _is_good_batch(view: memoryview, position: int, offset_min: int | None) -> bool:
-    """Whether a batch is there that is whole, has a right checksum and may have its offset."""
+    """Return whether there is a whole batch with a valid checksum and an acceptable offset."""
     try:
         found = locate(view, position)
     except CorruptDataError:

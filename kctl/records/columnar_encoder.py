@@ -1,8 +1,8 @@
-"""The bulk encoder: columns of keys, values, headers and times become v2 batches.
+"""The bulk encoder: columns of keys, values, headers and timestamps become v2 batches.
 
-The opposite of `columnar`: varints are made in NumPy for all records of a table at once, and Arrow
-joins them with keys, values and headers, so no record is a Python object. What is Python's is a
-batch: its header, its checksum, its compression.
+The inverse of `columnar`: NumPy makes the varints for all records of a table at once, and Arrow
+joins them with keys, values and headers, so no record is a Python object. Python code runs once per
+batch: for its header, its checksum, its compression.
 
 Invariant: the bytes are those that RecordBatchBuilder makes of the same records.
 
@@ -18,14 +18,14 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from kctl.records.builder import assemble
+from kctl.records.columnar_arrow import HEADERS
 from kctl.records.compression import NONE, compress
 from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kctl.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
 Int64s = NDArray[np.int64]
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-# Of the records: timestamps in milliseconds, -1: none.
+# The columns of records: timestamps in milliseconds, -1 for none.
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -34,15 +34,15 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-# Bytes of records, before compression, that go into a batch: below what brokers take by default.
+# Bytes of records per batch, before compression: below the brokers' default limit.
 BATCH_BYTES = 256 * 1024
-# What a record takes beside its key, value and headers, at most.
+# The most bytes of a record besides its key, value and headers.
 _RECORD_OVERHEAD_BYTES = 2 * MAX_VARLONG_BYTES + 4 * MAX_VARINT_BYTES
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
 class EncodedBatch(NamedTuple):
-    """A batch, and what a log needs to know of it."""
+    """A batch, with the facts that a log needs."""
 
     data: bytearray
     base_offset: int
@@ -58,7 +58,7 @@ def encode_batches(
     leader_epoch: int = 0,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[EncodedBatch]:
-    """The records of `rows` (of SCHEMA), in their order, in batches of about `batch_bytes`."""
+    """Yield the records of `rows` (of SCHEMA), in order, in batches of about `batch_bytes`."""
     if not rows.num_rows:
         return
     headers = _encoded_headers(rows.column("headers"))
@@ -86,7 +86,7 @@ def encode_batches(
 def _encoded_records(
     rows: pa.RecordBatch, headers: pa.Array, timestamps: Int64s, starts: Int64s
 ) -> pa.Array:
-    """Each record's bytes."""
+    """Return each record's bytes."""
     count = rows.num_rows
     keys, values = rows.column("key"), rows.column("value")
     first = np.repeat(starts, np.diff(np.append(starts, count)))
@@ -109,7 +109,7 @@ def _encoded_records(
 
 
 def _encoded_headers(column: pa.Array) -> pa.Array:
-    """Each record's count of headers and the headers."""
+    """Return each record's count of headers and the headers."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     heads = _as_binary([_varints(counts.astype(np.int64), MAX_VARINT_BYTES)])
     if not counts.any():
@@ -134,7 +134,7 @@ def _sizes(rows: pa.RecordBatch, headers: pa.Array) -> Int64s:
 
 
 def _batch_starts(sizes: Int64s, batch_bytes: int) -> Int64s:
-    """Where batches begin: as many records as fit, at least one."""
+    """Return where batches begin: as many records as fit, at least one."""
     ends = np.cumsum(sizes)
     starts = [0]
     while True:
@@ -147,7 +147,7 @@ def _batch_starts(sizes: Int64s, batch_bytes: int) -> Int64s:
 
 
 def _lengths(column: pa.Array) -> Int64s:
-    """Bytes of each value; -1 for null."""
+    """Return the length of each value in bytes; -1 for null."""
     lengths = pc.fill_null(pc.binary_length(column), -1)
     found: Int64s = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
@@ -169,7 +169,7 @@ def _varint_sizes(values: Int64s) -> Int64s:
 
 
 def _varints(values: Int64s, width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The varints' bytes, a row each, and which of the columns belong to them."""
+    """Return the varints' bytes, a row each, and a mask of the bytes in use."""
     sizes = _varint_sizes(values)
     width = min(width, int(sizes.max(initial=1)))
     raw = _zigzag(values)
@@ -180,7 +180,7 @@ def _varints(values: Int64s, width: int) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def _as_binary(parts: list[tuple[Any, Any]]) -> pa.Array:
-    """One binary value a row of the columns that are wanted."""
+    """Return one binary value per row, joined from the bytes in use."""
     digits = np.concatenate([part for part, _ in parts], axis=1)
     wanted = np.concatenate([mask for _, mask in parts], axis=1)
     ends = np.append(0, np.cumsum(wanted.sum(axis=1))).astype(np.int32)

@@ -1,8 +1,8 @@
-"""Fields of many v2 records at once: varints peeled off 64-bit words by table look-ups.
+"""Fields of many v2 records at once: varints decoded from 64-bit words by table look-ups.
 
-Nothing is believed: a record counts only if its fields, headers included, end exactly where its
-length says. Positions only grow, each varint takes a byte at least, and a gather outside of the
-payload is held at its end: so whatever lies there, garbage cannot end right.
+Lengths are not trusted: a record counts only if its fields, headers included, end exactly where its
+length says. Positions only grow, each varint takes at least a byte, and a gather beyond the payload
+is clamped to its end, so garbage cannot pass the check.
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.readFrom; KIP-82
 """
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from kctl.records.columnar_batches import Int64s, Mask
 from kctl.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 
-# Bytes behind the last section of a payload, so that a 64-bit gather at its end stays inside.
+# Bytes after the last section of a payload, so that a 64-bit gather at its end stays inside.
 PADDING_BYTES = 8
-# Bytes of a record without key, value and headers, behind its length.
+# Bytes of a record without key, value and headers, after its length.
 _RECORD_BYTES_MIN = 6
-# Further than any position, so that a varint that never ends is found out.
+# Beyond any position, so that an unterminated varint is detected.
 _NOWHERE = 1 << 40
 
 _LOW_16 = np.uint64(0xFFFF)
@@ -27,8 +27,8 @@ _U32 = np.uint64(2**32 - 1)
 
 
 def _two_byte_table() -> NDArray[np.int32]:
-    """For the two bytes at a place: the varint's value shifted left by 2, and its length, which
-    is 0 if it is longer than two bytes."""
+    """Return a table for two bytes: the varint's value shifted left by 2, and its length, which is
+    0 if it is longer than two bytes."""
     pairs = np.arange(65536, dtype=np.int32)
     low, high = pairs & 255, pairs >> 8
     raw = np.where(low < 128, low, np.where(high < 128, low & 127 | high << 7, 0))
@@ -41,12 +41,12 @@ _VARINTS = _two_byte_table()
 
 
 class Words:
-    """A payload seen as bytes, 16-bit and 64-bit words at every position up to `size`."""
+    """A payload viewed as bytes, 16-bit and 64-bit integers at every position up to `size`."""
 
     __slots__ = ("bytes", "pairs", "size", "words")
 
     def __init__(self, payload: bytes | memoryview) -> None:
-        """`payload` ends with PADDING_BYTES bytes that no record has."""
+        """Take `payload`, which ends with PADDING_BYTES bytes that no record has."""
         length = len(payload)
         self.size = length - PADDING_BYTES
         self.bytes: NDArray[np.uint8] = np.frombuffer(payload, np.uint8)
@@ -60,9 +60,9 @@ class Words:
     def varints(
         self, at: Int64s, words: NDArray[np.uint64] | None = None, *, is_long: bool = False
     ) -> tuple[Int64s, Int64s]:
-        """Values and lengths of the varints at `at`, none of which is behind `size`.
+        """Return values and lengths of the varints at `at`, none of which is beyond `size`.
 
-        `words`: their first two bytes at least, if they have been gathered before.
+        `words` holds at least their first two bytes, if they have been gathered before.
         """
         pairs = self.pairs[at] if words is None else (words & _LOW_16).astype(np.uint16)
         entries = _VARINTS[pairs].astype(np.int64)
@@ -91,7 +91,7 @@ class Words:
         return values.view(np.int64), lengths
 
     def held(self, at: Int64s) -> Int64s:
-        """`at`, with what is behind the payload held at its end."""
+        """Return `at`, with positions beyond the payload clamped to its end."""
         return np.minimum(at, self.size, out=at)
 
 
@@ -106,12 +106,12 @@ class HeaderColumns:
 
     @classmethod
     def none(cls) -> "HeaderColumns":
-        """No headers."""
+        """Return no headers."""
         empty = np.zeros(0, np.int64)
         return cls(empty, empty, empty, empty)
 
     def take(self, which: Mask) -> "HeaderColumns":
-        """Those of a mask."""
+        """Return the headers selected by a mask."""
         return HeaderColumns(
             self.key_starts[which], self.key_lengths[which],
             self.value_starts[which], self.value_lengths[which],
@@ -120,7 +120,7 @@ class HeaderColumns:
 
 @dataclass(slots=True)
 class RecordFields:
-    """Where the fields of records lie in their payload, and which records proved right."""
+    """Where the fields of records are in their payload, and which records are valid."""
 
     timestamp_deltas: Int64s
     offset_deltas: Int64s
@@ -128,14 +128,14 @@ class RecordFields:
     key_lengths: Int64s
     value_starts: Int64s
     value_lengths: Int64s
-    # How many headers each has.
+    # The number of headers of each record.
     header_counts: Int64s
     headers: HeaderColumns
     is_right: Mask
 
 
 def record_fields(words: Words, starts: Int64s) -> RecordFields:
-    """The fields of the v2 records that begin at `starts`."""
+    """Return the fields of the v2 records that begin at `starts`."""
     size, length = words.varints(starts)
     bodies = starts + length
     ends = bodies + size
@@ -143,7 +143,7 @@ def record_fields(words: Words, starts: Int64s) -> RecordFields:
     word = words.words[at]
     timestamp_deltas, first = words.varints(at, word, is_long=True)
     at = words.held(at + first)
-    # A word holds what follows while two of its bytes are left for it.
+    # A word also holds the next varint while two of its bytes are left for it.
     if int(first.max(initial=0)) > 6:
         word = words.words[at]
         second_shift = np.zeros_like(first)
@@ -180,13 +180,13 @@ def record_fields(words: Words, starts: Int64s) -> RecordFields:
 
 
 def _header_fields(words: Words, at: Int64s, ends: Int64s) -> tuple[Int64s, HeaderColumns, Mask]:
-    """Counts and headers of the records whose header count is at `at`, and which are right.
+    """Return counts and headers of the records whose header count is at `at`, and which are valid.
 
-    All k-th headers are read together; what is wrong with a record takes no time.
+    All k-th headers are read together; invalid records cost no extra time.
     """
     counts, length = words.varints(at)
     at = at + length
-    # A header takes two bytes at least.
+    # A header takes at least two bytes.
     is_right = (counts >= 0) & (counts * 2 <= ends - at)
     counts[~is_right] = 0
     firsts = np.cumsum(counts) - counts

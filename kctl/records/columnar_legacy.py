@@ -1,7 +1,7 @@
 """Fields of many v0 and v1 messages at once.
 
 Their numbers have fixed widths, so only the sizes inside wrappers are followed one by one; all
-else is gathered. A wrapper with anything odd about it is read one message at a time instead.
+other fields are gathered. A wrapper with any irregularity is read one message at a time instead.
 
 Kafka 2.7: org.apache.kafka.common.record.AbstractLegacyRecordBatch; KIP-31, KIP-32
 """
@@ -31,7 +31,7 @@ _TIMESTAMP_OFFSET = 18
 
 @dataclass(slots=True)
 class Messages:
-    """Messages with their real offsets and timestamps, and where their fields lie."""
+    """Messages with their real offsets and timestamps, and the positions of their fields."""
 
     # The batch that each belongs to.
     batch_indexes: Int64s
@@ -44,7 +44,7 @@ class Messages:
 
 
 class MessageReader:
-    """Reads the messages of sections; what cannot be read is in `failures`: (batch, why)."""
+    """Reads the messages of sections; `failures` holds what cannot be read: (batch, message)."""
 
     __slots__ = ("_longs", "_numbers", "_payload", "_size", "_u8", "batches", "failures")
 
@@ -63,7 +63,7 @@ class MessageReader:
         return np.ndarray(shape, dtype, buffer=self._payload, strides=(1,))
 
     def read(self, indexes: Int64s, starts: Int64s, ends: Int64s) -> Messages:
-        """The messages of the batches `indexes`, whose sections are at [starts, ends)."""
+        """Return the messages of the batches `indexes`, whose sections are at [starts, ends)."""
         is_wrapper = self.batches.compression_types[indexes] != 0
         plain = ~is_wrapper
         found = [self._plain(indexes[plain], starts[plain], ends[plain])]
@@ -101,7 +101,8 @@ class MessageReader:
         self, indexes: Int64s, starts: Int64s, ends: Int64s, magics: Int64s, offsets: Int64s,
         timestamps: Int64s,
     ) -> tuple[Messages, Mask]:  # fmt: skip
-        """The fields, and whose end where their messages do."""
+        """Return the fields, and which messages are valid: their fields end where the
+        message does."""
         size = self._size
         bodies = starts + np.where(magics == 1, _TIMESTAMP_OFFSET + 8, _TIMESTAMP_OFFSET)
         key_lengths = self._numbers[np.minimum(bodies, size)].astype(np.int64)
@@ -116,7 +117,7 @@ class MessageReader:
         ), is_right  # fmt: skip
 
     def _wrapped(self, index: int, start: int, end: int) -> Messages:
-        """The messages inside a wrapper."""
+        """Return the messages inside a wrapper."""
         batches = self.batches
         magic, wrapper_offset = int(batches.magics[index]), int(batches.base_offsets[index])
         starts = self._inner_starts(start, end)
@@ -142,7 +143,7 @@ class MessageReader:
         return messages if is_right.all() else self._one_by_one(index, start, end)
 
     def _inner_starts(self, start: int, end: int) -> Int64s | None:
-        """Where the messages begin; None unless the last one ends exactly at the end."""
+        """Return where the messages begin; None unless the last one ends exactly at the end."""
         starts: list[int] = []
         size_at = INT32.unpack_from
         while end - start >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
@@ -154,7 +155,7 @@ class MessageReader:
         return np.array(starts, np.int64) if start == end and starts else None
 
     def _one_by_one(self, index: int, start: int, end: int) -> Messages:
-        """As LegacyBatch reads them: up to the first that is damaged."""
+        """Return the messages that LegacyBatch reads, up to the first damaged one."""
         batches = self.batches
         wrapper = _wrapper(batches, index)
         places: list[tuple[int, int, int, int]] = []
@@ -174,7 +175,7 @@ class MessageReader:
 
 
 def _wrapper(batches: BatchColumns, index: int) -> LegacyBatch:
-    """A view with the wrapper's header, enough to place what it holds."""
+    """Return a view with the wrapper's header, enough to locate its messages."""
     head = bytearray(26)
     wrapper = LegacyBatch(head)
     wrapper.magic = int(batches.magics[index])

@@ -1,15 +1,15 @@
-"""Where records begin: verified speculative lockstep over the length varints.
+"""Finds where records begin: verified speculative lockstep over the length varints.
 
-Where a record begins is known only from the length of the one before: the one serial dependency
-of the format. So many walks ("lanes") step together, a handful of NumPy calls for a step of all.
-A lane begins where a batch's records do, and, while those are few, also at *guessed* places inside
-long batches: a NUL attributes byte behind a length after which another record with NUL attributes
-and a slightly higher offset delta begins. Each lane stops where the next begins.
+A record's start follows only from the length of the record before: the one serial dependency of the
+format. So many walks ("lanes") step together, a handful of NumPy calls for a step of all. A lane
+begins where a batch's records do, and, while those are few, also at *guessed* places inside long
+batches: at a NUL attributes byte after a length, if another record with NUL attributes and a
+slightly higher offset delta follows. Each lane stops where the next begins.
 
-Then the guesses are proved: each start plus length must be the next start, each batch must end
+Then the guesses are verified: each start plus length must be the next start, each batch must end
 exactly at its end and have as many records as its header says. A wrong guess costs time, never
-correctness: batches whose proof fails are read one record at a time, which also tells exactly what
-is wrong if it was no guess.
+correctness: batches that fail are read one record at a time, which also reports the exact damage if
+the guess was right.
 """
 
 import numpy as np
@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from kctl.records.columnar_batches import Int64s, Mask
 from kctl.records.columnar_fields import Words
 
-# Records that a lane has on average, where it is for the guess to say.
+# Records per lane on average, for guessed lanes.
 _LANE_RECORDS = 96
-# With so many batches side by side nothing need be guessed.
+# With so many batches in parallel no guesses are needed.
 _ENOUGH_LANES = 384
 # Fewer lanes than this are walked faster by a plain loop.
 _FEW_LANES = 24
-# Steps between looks at which lanes are done.
+# Steps between checks for finished lanes.
 _STEPS = 64
 # Two records that follow each other differ by less than this in their offsets, even compacted.
 _GUESS_GAP_MAX = 1024
-# A record that ends nowhere, for lengths that make no sense.
+# Where a record with an invalid length ends: nowhere.
 _NOWHERE = 1 << 40
 
 
 def _advance_table() -> NDArray[np.int64]:
-    """For the two bytes at a record's start: how far it is to the next; 0 if the length is longer
-    than two bytes."""
+    """Return a table for the two bytes at a record's start: the distance to the next record; 0 if
+    the length is longer than two bytes."""
     pairs: Int64s = np.arange(65536, dtype=np.int64)
     low, high = pairs & 255, pairs >> 8
     raw = np.where(low < 128, low, low & 127 | high << 7)
@@ -50,8 +50,8 @@ _ADVANCE = _advance_table()
 def record_starts(
     words: Words, starts: Int64s, ends: Int64s, counts: Int64s
 ) -> tuple[Int64s, Mask]:
-    """The starts of the records of batches whose records are at [starts, ends), and which batches
-    are proved; starts of others are not in the result."""
+    """Return the starts of the records of verified batches, and which batches are verified. The
+    records of a batch are at [starts, ends)."""
     total = int(np.maximum(counts, 0).sum())
     found = _walk_lanes(words, *_lanes(words, starts, ends, counts), total)
     if found is None:
@@ -65,7 +65,7 @@ def record_starts(
     is_wrong = (found + length + size != following) | (size < 0)
     wrong = np.append(0, np.cumsum(is_wrong))
     proved = (edges[1:] - edges[:-1] == counts) & (wrong[edges[1:]] == wrong[edges[:-1]])
-    # An empty section has its batch's start in common with the next.
+    # An empty section shares its start with the next batch.
     proved &= is_filled | (starts == ends)
     if not proved.all():
         found = found[np.repeat(proved, edges[1:] - edges[:-1])]
@@ -73,7 +73,7 @@ def record_starts(
 
 
 def _lanes(words: Words, starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Where lanes begin and end."""
+    """Return where lanes begin and end."""
     is_filled = ends > starts
     if not is_filled.all():
         starts, ends, counts = starts[is_filled], ends[is_filled], counts[is_filled]
@@ -93,14 +93,14 @@ def _lanes(words: Words, starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[
 
 
 def _guesses(words: Words, start: int, end: int, count: int) -> Int64s:
-    """Places in a long batch where records may begin, about one in a lane's share of bytes."""
+    """Return places in a long batch where records may begin, one per share of a lane."""
     lanes = count // _LANE_RECORDS
     stride = (end - start) // lanes
     window = min(2 * ((end - start) // count) + 32, stride)
     if window < 4:
         return np.zeros(0, np.int64)
     first = start + stride
-    # The guess looks at two records; where they would leave the payload nothing is guessed.
+    # The guess reads two records; no guesses where they would leave the payload.
     lanes = min(lanes - 1, max(0, (words.size - first - window) // stride + 1))
     if lanes <= 0:
         return np.zeros(0, np.int64)
@@ -137,7 +137,8 @@ def _offset_deltas(words: Words, bodies: Int64s) -> Int64s:
 
 
 def _walk_lanes(words: Words, at: Int64s, ends: Int64s, total: int) -> Int64s | None:
-    """Every place that the lanes visit, rising; None if they are far more than `total`."""
+    """Return every place that the lanes visit, ascending; None if they are far more
+    than `total`."""
     found: list[Int64s] = []
     count = 0
     pairs = words.pairs
@@ -165,7 +166,7 @@ def _walk_lanes(words: Words, at: Int64s, ends: Int64s, total: int) -> Int64s | 
 
 
 def _found_max(total: int) -> int:
-    """Enough for a few wrong guesses, and an end to walks over garbage."""
+    """Return a limit that allows a few wrong guesses and ends walks over garbage."""
     return 2 * total + 4096
 
 
@@ -176,7 +177,7 @@ def _advance_long(words: Words, at: Int64s, advance: Int64s) -> None:
 
 
 def _walk_few(words: Words, begins: list[int], ends: list[int], count_max: int) -> Int64s | None:
-    """The plain loop."""
+    """Walk each lane in a plain loop."""
     found: list[int] = []
     data = words.bytes.data
     for begin, end in zip(begins, ends, strict=True):
@@ -188,11 +189,12 @@ def _walk_few(words: Words, begins: list[int], ends: list[int], count_max: int) 
             raw = data[position]
             position += 1
             shift = 7
-            # A bit above what was read says that a byte follows; it is taken back with that one.
+            # A bit above the bytes read says that another byte follows; the bit is cleared with
+            # that byte.
             while raw >> shift and shift <= 28:
                 raw += (data[position] << shift) - (1 << shift)
                 position += 1
                 shift += 7
-            # One that is negative, or longer than a varint may be, is for the proof to find.
+            # A negative or too long varint fails the verification later.
             position += (raw & 0xFFFFFFFF) >> 1 if not raw & 1 else _NOWHERE
     return np.array(found, np.int64)

@@ -1,8 +1,8 @@
-"""Sections: the records of batches, decompressed, side by side in one payload.
+"""Sections: the decompressed records of batches, side by side in one payload.
 
-Batches without a codec are not copied: their payload is a view of the buffer that they lie in.
-Otherwise the payload is the decompressed records joined, cut where it has grown to a chunk's size,
-so a task needs the memory of a chunk and of one batch however well its file is compressed.
+Batches without a codec are not copied: their payload is a view of their buffer. Otherwise the
+payload is the decompressed records joined, up to the size of a chunk, so a task needs the memory of
+a chunk and of one batch however well its file is compressed.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ Payload = bytes | memoryview
 
 @dataclass(slots=True)
 class Sections:
-    """The records of some batches."""
+    """The records of several batches."""
 
-    # Ends with PADDING_BYTES bytes that no record has.
+    # Ends with PADDING_BYTES bytes that belong to no record.
     payload: Payload
     batches: BatchColumns
-    # Of each batch's records in the payload; an uncompressed v0 or v1 message as a whole.
+    # Of each batch's records in the payload; an uncompressed v0 or v1 message in full.
     starts: Int64s
     ends: Int64s
     # Of batches that could not be decompressed: their sections are empty.
@@ -38,7 +38,7 @@ class Sections:
 def sections(
     view: memoryview, batches: BatchColumns, *, chunk_bytes: int, batch_bytes_max: int
 ) -> Iterator[Sections]:
-    """The records of `batches`, about `chunk_bytes` at a time."""
+    """Yield the records of `batches`, about `chunk_bytes` at a time."""
     if not len(batches):
         return
     if not batches.compression_types.any():
@@ -59,7 +59,8 @@ def _in_place(view: memoryview, batches: BatchColumns) -> Sections:
 
 
 def _padded(view: memoryview, start: int, end: int) -> Payload:
-    """The bytes with the padding behind them; a copy only where the buffer ends with them."""
+    """Return the bytes and the padding after them; a copy only if the buffer ends
+    with the bytes."""
     if end + PADDING_BYTES <= len(view):
         return view[start : end + PADDING_BYTES]
     return b"".join((view[start:end], bytes(PADDING_BYTES)))
@@ -68,7 +69,7 @@ def _padded(view: memoryview, start: int, end: int) -> Payload:
 def _joined(
     view: memoryview, batches: BatchColumns, start: int, chunk_bytes: int, batch_bytes_max: int
 ) -> tuple[Sections, int]:
-    """The sections from batch `start` on, and the batch behind them."""
+    """Return the sections from batch `start` on, and the next batch."""
     parts: list[Payload] = []
     sizes: list[int] = []
     damages: list[BatchDamage] = []

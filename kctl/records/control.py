@@ -1,7 +1,7 @@
 """Control batches: the markers that end a transaction in every partition it wrote to.
 
-A control batch has one record: its key says COMMIT or ABORT, its value the epoch of the
-transaction coordinator that wrote it, so that markers of a deposed one are refused.
+A control batch has one record: its key says COMMIT or ABORT, its value holds the epoch of the
+transaction coordinator that wrote it, so that markers of a deposed coordinator are rejected.
 
 Kafka 2.7: org.apache.kafka.common.record.ControlRecordType, EndTransactionMarker; KIP-98
 """
@@ -15,16 +15,28 @@ from kctl.records.builder import RecordBatchBuilder
 from kctl.records.record import Record
 from kctl.records.record_batch import NO_PARTITION_LEADER_EPOCH
 
+__all__ = [
+    "ControlRecordType",
+    "EndTransactionMarker",
+    "control_record_type",
+    "marker_batch",
+    "read_marker",
+]
+
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says; UNKNOWN for types of later Kafkas, which readers skip."""
+    """The type of a control record; UNKNOWN for types of later Kafka versions, which readers skip.
+
+    2 and 3 are Kafka 2.7's. Since 2.8, LEADER_CHANGE is 2: see kctl.dump.later_records.
+    """
 
     ABORT = 0
     COMMIT = 1
-    LEADER_CHANGE = 2
+    QUORUM_REASSIGNMENT = 2
+    LEADER_CHANGE = 3
     UNKNOWN = -1
 
 
@@ -37,11 +49,12 @@ class EndTransactionMarker:
 
     @property
     def is_commit(self) -> bool:
+        """Return whether the marker commits the transaction."""
         return self.control_type == ControlRecordType.COMMIT
 
 
 def control_type_id(key: bytes | None) -> int:
-    """The number in a control record's key; CorruptDataError if it is no such key."""
+    """Return the type number in a control record's key; CorruptDataError if the key is invalid."""
     if key is None or len(key) < _KEY.size:
         raise CorruptDataError(f"Control record's key {key!r} is too short")
     version, number = _KEY.unpack_from(key)
@@ -51,7 +64,7 @@ def control_type_id(key: bytes | None) -> int:
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
-    """What a control record's key stands for; CorruptDataError if it is none."""
+    """Return the type in a control record's key; CorruptDataError if the key is invalid."""
     try:
         return ControlRecordType(control_type_id(key))
     except ValueError:
@@ -59,7 +72,7 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
 
 
 def read_marker(record: Record) -> EndTransactionMarker:
-    """The marker in a control record; CorruptDataError if it holds something else."""
+    """Return the marker in a control record; CorruptDataError if it is of another type."""
     kind = control_record_type(record.key)
     if kind not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
         raise CorruptDataError(f"Control record at offset {record.offset} ends no transaction")
@@ -80,7 +93,7 @@ def marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch that writes `marker` into a partition's log."""
+    """Return the control batch that writes `marker` into a partition's log."""
     builder = RecordBatchBuilder(
         base_offset=base_offset,
         producer_id=producer_id,

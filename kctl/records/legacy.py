@@ -7,10 +7,10 @@ Attributes: bits 0-2 codec, bit 3 (v1) LogAppendTime. A message with a codec is 
 value is, compressed, a sequence of plain messages; the wrapper has the offset of the last.
 
 - v0: inner offsets are absolute.
-- v1: inner offsets count from 0; the last one meets the wrapper's offset. A wrapper with offset 0
-  comes from producers that did not know the rule; its inner offsets are taken as they are.
+- v1: inner offsets count from 0; the last one has the wrapper's offset. A wrapper with offset 0
+  comes from producers that did not follow the rule; its inner offsets are taken as they are.
 - v1 under LogAppendTime: the wrapper's timestamp is that of every message inside.
-- A wrapper within a wrapper is refused, as Kafka refuses it.
+- A wrapper within a wrapper is rejected, as in Kafka.
 
 Kafka 2.7: org.apache.kafka.common.record.AbstractLegacyRecordBatch, LegacyRecord; KIP-31, KIP-32
 """
@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterator
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32
 from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, ZSTD, decompress
 from kctl.records.record import Record
@@ -40,9 +41,10 @@ from kctl.records.record_batch import (
     UINT32,
 )
 
-Buffer = bytes | bytearray | memoryview
+__all__ = ["LegacyBatch"]
 
-# crc, magic, attributes and two lengths; v1 has a timestamp more.
+
+# crc, magic, attributes and two lengths; v1 also has a timestamp.
 RECORD_OVERHEAD_V0 = 14
 RECORD_OVERHEAD_V1 = 22
 _HEADER_V0 = struct.Struct(">qiIbb")
@@ -90,7 +92,7 @@ class LegacyBatch:
             is_append_time = self.attributes & TIMESTAMP_TYPE_MASK
             self.timestamp_type = LOG_APPEND_TIME if is_append_time else CREATE_TIME
 
-    # What v2 batches have and these lack.
+    # Fields of v2 batches that these formats lack.
     partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
     producer_id = NO_PRODUCER_ID
     producer_epoch = NO_PRODUCER_EPOCH
@@ -102,50 +104,52 @@ class LegacyBatch:
 
     @property
     def compression_type(self) -> int:
-        """A CompressionType; other values were never defined."""
+        """Return a CompressionType; other values were never defined."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def last_offset(self) -> int:
+        """Return the offset of the message, or of the last one in a wrapper."""
         return self.offset
 
     @property
     def next_offset(self) -> int:
+        """Return the offset after the last message."""
         return self.offset + 1
 
     @property
     def base_offset(self) -> int:
-        """The first message's offset; of a wrapper only known by decompressing it."""
+        """Return the first message's offset; a wrapper must be decompressed for it."""
         if not self.compression_type:
             return self.offset
         return next(self.messages()).offset
 
     @property
     def max_timestamp(self) -> int:
-        """A wrapper carries the largest timestamp of what it wraps."""
+        """Return the timestamp; a wrapper has the largest timestamp of its messages."""
         return self.timestamp
 
     @property
     def count(self) -> int | None:
-        """1, or None for a wrapper, which does not say."""
+        """Return 1, or None for a wrapper, which does not store its count."""
         return None if self.compression_type else 1
 
     @property
     def overhead(self) -> int:
-        """Bytes of a message with neither key nor value, without offset and size."""
+        """Return the bytes of a message with neither key nor value, without offset and size."""
         return RECORD_OVERHEAD_V0 if self.magic == 0 else RECORD_OVERHEAD_V1
 
     def to_bytes(self) -> bytes:
-        """A copy of the whole message as it is stored."""
+        """Return a copy of the whole message as it is stored."""
         return bytes(memoryview(self.buffer)[self.position : self.position + self.size])
 
     def compute_crc(self) -> int:
-        """CRC-32 of the bytes as they are now."""
+        """Return the CRC-32 of the current bytes."""
         view = memoryview(self.buffer)
         return crc32(view[self.position + _MAGIC_OFFSET : self.position + self.size])
 
     def is_crc_valid(self) -> bool:
-        """Whether the message is whole and its checksum fits."""
+        """Return whether the message is whole and its checksum matches."""
         return (
             self.size >= LOG_OVERHEAD + RECORD_OVERHEAD_V0
             and len(self.buffer) - self.position >= self.size
@@ -153,7 +157,8 @@ class LegacyBatch:
         )
 
     def ensure_valid(self) -> None:
-        """CorruptDataError, with Kafka's words, unless the message is whole and its CRC fits."""
+        """Raise CorruptDataError, with Kafka's message, unless the message is whole and its CRC
+        matches."""
         if self.size - LOG_OVERHEAD < RECORD_OVERHEAD_V0:
             raise CorruptDataError(
                 f"Record is corrupt (crc could not be retrieved as the record is too small, "
@@ -165,15 +170,15 @@ class LegacyBatch:
             )
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """The stored key and value; a wrapper's value is its compressed content."""
+        """Return the stored key and value; a wrapper's value is its compressed content."""
         end = self.position + self.size
         if end > len(self.buffer):
-            raise CorruptDataError(f"Message at byte {self.position} ends behind its buffer")
+            raise CorruptDataError(f"Message at byte {self.position} ends after its buffer")
         start = self.position + _TIMESTAMP_OFFSET + (8 if self.magic else 0)
         key, start = self._field(start, end)
         value, start = self._field(start, end)
         if start != end:
-            raise CorruptDataError(f"a message has {end - start} bytes behind its value")
+            raise CorruptDataError(f"a message has {end - start} bytes after its value")
         return key, value
 
     def _field(self, start: int, end: int) -> tuple[bytes | None, int]:
@@ -188,12 +193,12 @@ class LegacyBatch:
         return bytes(self.buffer[start : start + length]), start + length
 
     def set_last_offset(self, offset: int) -> None:
-        """Move the message; the CRC does not cover the offset."""
+        """Set the offset; the CRC does not cover it."""
         INT64.pack_into(self._writable(), self.position, offset)
         self.offset = offset
 
     def set_max_timestamp(self, timestamp_type: int, timestamp: int) -> None:
-        """Renews the CRC; only for v1, and only the outer message."""
+        """Set timestamp type and timestamp of the outer message, and its CRC; only for v1."""
         if timestamp_type == self.timestamp_type and timestamp == self.timestamp:
             return
         if self.magic == 0:
@@ -210,13 +215,13 @@ class LegacyBatch:
 
     def _writable(self) -> bytearray | memoryview:
         if isinstance(self.buffer, bytes):
-            raise TypeError("this message lies in a read-only buffer")
+            raise TypeError("this message is in a read-only buffer")
         return self.buffer
 
     def messages(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator["LegacyBatch"]:
-        """The messages it holds, itself if it is no wrapper, with real offsets and timestamps.
+        """Yield its messages with real offsets and timestamps; itself if it is not a wrapper.
 
-        CorruptDataError if the wrapper cannot be opened; inner checksums are not checked.
+        CorruptDataError if the wrapper cannot be decompressed; inner checksums are not checked.
         """
         if not self.compression_type:
             yield self
@@ -225,12 +230,12 @@ class LegacyBatch:
         yield from self.inner_messages(self.decompress(limit))
 
     def decompress(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> bytes:
-        """What a wrapper's value holds; CorruptDataError if it cannot be decompressed."""
+        """Return a wrapper's value decompressed; CorruptDataError if that fails."""
         _, value = self.key_and_value()
         return decompress(self.compression_type, value or b"", limit, self.magic)
 
     def ensure_wrapper(self) -> None:
-        """CorruptDataError if this cannot be a wrapper, whatever its value holds."""
+        """Raise CorruptDataError if this cannot be a wrapper, whatever its value holds."""
         if self.compression_type == ZSTD:
             raise CorruptDataError(
                 f"Invalid wrapper compressionType found in legacy deep record iterator {self.magic}"
@@ -241,17 +246,47 @@ class LegacyBatch:
             )
 
     def inner_messages(self, plain: bytes) -> Iterator["LegacyBatch"]:
-        """The messages in a wrapper's decompressed value; a cut one at the end is ignored."""
+        """Yield the messages in a wrapper's decompressed value; a truncated last one is ignored."""
         last = _last_inner_offset(plain)
-        base = self._base_of_inner(last) if self.magic == 1 else 0
-        for message in _plain_messages(plain, self.magic):
-            message.offset += base
-            if self.timestamp_type == LOG_APPEND_TIME:
-                message.timestamp = self.timestamp
-                message.timestamp_type = LOG_APPEND_TIME
+        base = self.base_of_inner(last) if self.magic == 1 else 0
+        position = 0
+        while len(plain) - position >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
+            message = self.inner_message(plain, position, base)
+            if position + message.size > len(plain):
+                return
             yield message
+            position += message.size
 
-    def _base_of_inner(self, last: int) -> int:
+    def inner_message(self, plain: bytes, position: int, base: int) -> "LegacyBatch":
+        """Return the message at `position` of a wrapper's value, whose offset is relative to
+        `base`.
+
+        It may be truncated. CorruptDataError if this wrapper cannot hold such a message.
+        """
+        message = LegacyBatch(plain, position)
+        if message.size < LOG_OVERHEAD + RECORD_OVERHEAD_V0:
+            raise CorruptDataError(
+                f"Inner message at byte {position} has size {message.size}: too small"
+            )
+        if position + message.size <= len(plain):
+            if message.magic != self.magic:
+                raise CorruptDataError(
+                    f"Compressed message magic {message.magic} does not match wrapper magic "
+                    f"{self.magic}"
+                )
+            if message.compression_type:
+                raise CorruptDataError("Inner messages must not be compressed")
+        message.offset += base
+        if self.timestamp_type == LOG_APPEND_TIME:
+            message.timestamp = self.timestamp
+            message.timestamp_type = LOG_APPEND_TIME
+        return message
+
+    def base_of_inner(self, last: int | None) -> int:
+        """Return the offset that a v1 wrapper's inner offsets are relative to, if its last message
+        has offset `last`; CorruptDataError if that is invalid, or there are no messages (None)."""
+        if last is None:
+            raise CorruptDataError("Found invalid compressed record set with no inner records")
         if self.offset == 0:
             return 0
         if self.offset < last:
@@ -263,14 +298,14 @@ class LegacyBatch:
         return self.offset - last
 
     def records(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """The messages as records; CorruptDataError at the first that is damaged."""
+        """Yield the messages as records; raise CorruptDataError at the first damaged one."""
         for message in self.messages(limit):
             key, value = message.key_and_value()
             yield Record(message.offset, message.timestamp, key, value)
 
 
 def _last_inner_offset(data: bytes) -> int:
-    """The offset of the last whole message; the walk after this one says which size is wrong."""
+    """Return the offset of the last whole message; later code reports invalid sizes."""
     position = 0
     last: int | None = None
     while len(data) - position >= LOG_OVERHEAD:
@@ -281,24 +316,3 @@ def _last_inner_offset(data: bytes) -> int:
     if last is None:
         raise CorruptDataError("Found invalid compressed record set with no inner records")
     return last
-
-
-def _plain_messages(data: bytes, wrapper_magic: int) -> Iterator[LegacyBatch]:
-    position = 0
-    while len(data) - position >= LOG_OVERHEAD + RECORD_OVERHEAD_V0:
-        message = LegacyBatch(data, position)
-        if message.size < LOG_OVERHEAD + RECORD_OVERHEAD_V0:
-            raise CorruptDataError(
-                f"Inner message at byte {position} has size {message.size}: too small"
-            )
-        if position + message.size > len(data):
-            return
-        if message.magic != wrapper_magic:
-            raise CorruptDataError(
-                f"Compressed message magic {message.magic} does not match wrapper magic "
-                f"{wrapper_magic}"
-            )
-        if message.compression_type:
-            raise CorruptDataError("Inner messages must not be compressed")
-        yield message
-        position += message.size

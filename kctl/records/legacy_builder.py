@@ -1,7 +1,7 @@
-"""MessageSetBuilder: records in, a v0 or v1 message set out, wrapped if it is compressed.
+"""MessageSetBuilder: builds a v0 or v1 message set from records, wrapped if it is compressed.
 
-For fetchers older than 0.11 and for tests; nothing new is stored in these formats unless a topic's
-message.format.version asks for it. Headers have no place here and are dropped.
+For fetchers older than 0.11 and for tests; new data is stored in these formats only if a topic's
+message.format.version requires it. They have no headers, so headers are dropped.
 
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecordsBuilder, LegacyRecord; KIP-31, KIP-32
 """
@@ -10,7 +10,8 @@ import struct
 from collections.abc import Iterable
 
 from kctl.records.checksum import crc32
-from kctl.records.compression import NONE, compress
+from kctl.records.compression import NONE
+from kctl.records.compression_stream import StreamCompressor
 from kctl.records.record import Header, Record
 from kctl.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, PREFIX
 
@@ -18,7 +19,7 @@ _NULL_LENGTH = struct.pack(">i", -1)
 
 
 class MessageSetBuilder:
-    """A message set in the making: the same use as RecordBatchBuilder's."""
+    """A message set under construction; used like RecordBatchBuilder."""
 
     def __init__(
         self,
@@ -41,19 +42,21 @@ class MessageSetBuilder:
         self.offset_of_max_timestamp = -1
         self._next_offset = base_offset
         self._body = bytearray()
+        self._packer: StreamCompressor | None = None
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record, if it is not told another."""
+        """Return the offset of the next record, unless `append` is given another."""
         return self._next_offset
 
     @property
     def last_offset(self) -> int:
+        """Return the offset of the last appended message."""
         return self._next_offset - 1
 
     @property
     def size(self) -> int:
-        """Bytes of the set if it were not compressed."""
+        """Return the size of the set without compression, in bytes."""
         return len(self._body)
 
     def append(
@@ -65,7 +68,7 @@ class MessageSetBuilder:
         headers: Iterable[Header] = (),  # noqa: ARG002 - these formats have none
         offset: int | None = None,
     ) -> int:
-        """Add one record without its headers; returns its offset."""
+        """Add one record without its headers and return its offset."""
         if offset is None:
             offset = self._next_offset
         elif offset < self._next_offset:
@@ -94,20 +97,52 @@ class MessageSetBuilder:
             timestamp=record.timestamp, key=record.key, value=record.value, offset=record.offset
         )
 
+    def take(self) -> bytes:
+        """Return the messages added since the last call; only for a set that is not compressed."""
+        taken = bytes(self._body)
+        self._body.clear()
+        return taken
+
+    def compress_more(self) -> None:
+        """Compress the records added since the last call, to free their uncompressed bytes."""
+        if self._packer is None:
+            self._packer = StreamCompressor(self.compression_type, self.magic)
+        self._packer.write(self._body)
+        self._body.clear()
+
+    @property
+    def built_size(self) -> int:
+        """Return the size built so far in bytes: of a wrapper, what is compressed already."""
+        if self._packer is None:
+            return len(self._body)
+        return encoded_size(self.magic, None, self._packer.size)
+
+    def forget(self) -> None:
+        """Drop what has been built, which is too large; `built_size` continues to count."""
+        if self._packer is not None:
+            self._packer.forget()
+
     def build(self) -> bytearray:
-        """The set, in a buffer of its own that may be patched."""
+        """Return the set in a new buffer that may be patched."""
         if not self.count or not self.compression_type:
             return self._body
+        self.compress_more()
+        assert self._packer is not None
         is_append_time = self.timestamp_type == LOG_APPEND_TIME
         return encode_message(
             self.magic,
             self.last_offset,
             self.append_timestamp if is_append_time else self.max_timestamp,
             None,
-            compress(self.compression_type, self._body, self.magic),
+            self._packer.finish(),
             compression_type=self.compression_type,
             timestamp_type=self.timestamp_type,
         )
+
+
+def encoded_size(magic: int, key: bytes | None, value_bytes: int) -> int:
+    """Return the bytes of a message of format `magic`, with its offset and size."""
+    return (34 if magic else 26) + len(key or b"") + value_bytes
 
 
 def encode_message(
@@ -120,7 +155,7 @@ def encode_message(
     compression_type: int = NONE,
     timestamp_type: int = CREATE_TIME,
 ) -> bytearray:
-    """One message with its offset and size before it."""
+    """Return one message, including its offset and size."""
     attributes = compression_type
     if magic and timestamp_type == LOG_APPEND_TIME:
         attributes |= 0x08

@@ -1,7 +1,7 @@
 """Walks the batches of a buffer, of any mix of formats v0, v1 and v2.
 
-A buffer is what a Produce request, a Fetch response or a stretch of a segment holds: whole batches,
-and perhaps a last one that was cut. Size and magic stand at the same place in every format.
+A buffer is what a Produce request, a Fetch response or a range of a segment holds: whole batches,
+and perhaps a truncated last one. Size and magic are at the same place in every format.
 
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecords, ByteBufferLogInputStream
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.legacy import RECORD_OVERHEAD_V0, LegacyBatch
 from kctl.records.record import Record
 from kctl.records.record_batch import (
@@ -21,17 +22,18 @@ from kctl.records.record_batch import (
     RecordBatch,
 )
 
-Buffer = bytes | bytearray | memoryview
+__all__ = ["batches", "records", "valid_end"]
+
 Batch = RecordBatch | LegacyBatch
 
 CURRENT_MAGIC = 2
 
 
 class BatchLocation(NamedTuple):
-    """Where a batch lies and what its first 17 bytes say."""
+    """The position of a batch and the fields of its first 17 bytes."""
 
     position: int
-    # Whole bytes, which may reach behind the buffer's end: then the batch is cut.
+    # Size in bytes, which may reach beyond the buffer's end: then the batch is truncated.
     size: int
     magic: int
     # Base offset in v2, last offset in v0 and v1.
@@ -39,9 +41,9 @@ class BatchLocation(NamedTuple):
 
 
 def locate(buffer: Buffer, position: int = 0, size_max: int | None = None) -> BatchLocation | None:
-    """The batch at `position`; None if not even its first 17 bytes are there.
+    """Return the batch at `position`; None if there are fewer than 17 bytes.
 
-    CorruptDataError if size or magic are impossible, or the size is over `size_max`.
+    CorruptDataError if size or magic are invalid, or the size is over `size_max`.
     """
     if len(buffer) - position < HEADER_SIZE_UP_TO_MAGIC:
         return None
@@ -65,7 +67,7 @@ def locate(buffer: Buffer, position: int = 0, size_max: int | None = None) -> Ba
 
 
 def locations(buffer: Buffer, position: int = 0) -> Iterator[BatchLocation]:
-    """Every whole batch from `position` on; ends at a cut one; errors as `locate`."""
+    """Yield every whole batch from `position` on, up to a truncated one; errors as in `locate`."""
     end = len(buffer)
     while (found := locate(buffer, position)) is not None:
         position += found.size
@@ -75,7 +77,7 @@ def locations(buffer: Buffer, position: int = 0) -> Iterator[BatchLocation]:
 
 
 def batch_at(buffer: Buffer, position: int = 0, magic: int | None = None) -> Batch:
-    """The view that fits the batch's format; `magic` if the caller has read it already."""
+    """Return a view for the batch's format; `magic` if the caller has read it already."""
     if magic is None:
         magic = buffer[position + MAGIC_OFFSET]
     return (
@@ -84,22 +86,23 @@ def batch_at(buffer: Buffer, position: int = 0, magic: int | None = None) -> Bat
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[Batch]:
-    """Every whole batch from `position` on; ends at a cut one.
+    """Yield every whole batch from `position` on, up to a truncated one.
 
-    CorruptDataError where sizes make no sense. Checksums are for the caller to check.
+    CorruptDataError at an invalid size. The caller checks checksums.
     """
     for found in locations(buffer, position):
         yield batch_at(buffer, found.position, found.magic)
 
 
 def records(buffer: Buffer) -> Iterator[Record]:
-    """Every record of every whole batch, control records included."""
+    """Yield every record of every whole batch, control records included."""
     for batch in batches(buffer):
         yield from batch.records()
 
 
 def valid_end(buffer: Buffer) -> int:
-    """Where the last whole batch ends: what may be appended, or kept. Errors as `locate`."""
+    """Return where the last whole batch ends, up to which bytes may be kept; errors
+    as in `locate`."""
     end = 0
     for found in locations(buffer):
         end = found.position + found.size
@@ -107,6 +110,6 @@ def valid_end(buffer: Buffer) -> int:
 
 
 def first_batch_size(buffer: Buffer) -> int | None:
-    """Bytes of the first batch, even if it is cut; None if its size is not known yet."""
+    """Return the size of the first batch, even if it is truncated; None if it is not known yet."""
     found = locate(buffer)
     return None if found is None else found.size

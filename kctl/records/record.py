@@ -1,8 +1,8 @@
-"""Record: what a producer sent, and its v2 bytes, decoded and encoded.
+"""Record: one record, and its v2 encoding.
 
 A v2 record is `length attributes timestampDelta offsetDelta keyLength key valueLength value
-headerCount (keyLength key valueLength value)*`, all numbers zigzag varints but the attributes,
-which are one unused byte; -1 is the length of a null.
+headerCount (keyLength key valueLength value)*`. All numbers are zigzag varints except the
+attributes, which are one unused byte; a null has length -1.
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord; KIP-82, KIP-98
 """
@@ -13,14 +13,16 @@ from typing import NamedTuple
 from kctl.errors import CorruptDataError
 from kctl.records.varint import read_varint, read_varlong, write_varint
 
+__all__ = ["Record"]
+
 Header = tuple[str, bytes | None]
 
-# Zigzag varints from 0 to below this have one byte.
+# Zigzag varints from 0 to below this take one byte.
 _SHORT = 64
 
 
 class Record(NamedTuple):
-    """One record as readers see it, whatever format it was stored in."""
+    """A record as readers see it, in whatever format it was stored."""
 
     offset: int
     # Milliseconds since 1970; -1: none (v0 has none).
@@ -37,32 +39,33 @@ def decode_records(
     base_timestamp: int,
     append_timestamp: int | None = None,
 ) -> Iterator[Record]:
-    """The `count` records that `data` (decompressed, without the batch header) consist of.
+    """Yield the `count` records in `data` (decompressed, without the batch header).
 
-    With `append_timestamp`, the batch's LogAppendTime, that is every record's timestamp.
-    CorruptDataError where a length disagrees with the bytes; what came before was fine.
+    `append_timestamp`, the batch's LogAppendTime, overrides every record's timestamp. Raises
+    CorruptDataError where a length is invalid; the records before it are valid.
     """
     position = 0
     end = len(data)
     for number in range(count):
         try:
-            record, position = _decode_record(data, position, base_offset, base_timestamp)
+            record, position = decode_record(data, position, base_offset, base_timestamp)
         except IndexError:
             raise CorruptDataError(
-                f"Record {number} of {count} ends behind its batch of {end} bytes"
+                f"Record {number} of {count} ends after its batch of {end} bytes"
             ) from None
         if append_timestamp is not None:
             record = record._replace(timestamp=append_timestamp)
         yield record
     if position != end:
         raise CorruptDataError(
-            f"{end - position} bytes are left in the batch behind its {count} records"
+            f"{end - position} bytes are left in the batch after its {count} records"
         )
 
 
-def _decode_record(
+def decode_record(
     data: bytes, start: int, base_offset: int, base_timestamp: int
 ) -> tuple[Record, int]:
+    """Return the record at `start` and where it ends; raise CorruptDataError or IndexError."""
     size, position = read_varint(data, start)
     body = position
     end = body + size
@@ -114,7 +117,7 @@ def _read_nullable(data: bytes, position: int, end: int) -> tuple[bytes | None, 
 
 def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(data, position)
-    # Every header takes two bytes at least.
+    # Every header takes at least two bytes.
     if count < 0 or count * 2 > end - position:
         raise CorruptDataError(f"Found invalid number of record headers {count}")
     headers: list[Header] = []
@@ -123,7 +126,7 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header,
         if key is None:
             raise CorruptDataError(f"Header before byte {position} has no key")
         value, position = _read_nullable(data, position, end)
-        # Java replaces what is not UTF-8 just so.
+        # Java replaces bytes that are not UTF-8 in the same way.
         headers.append((key.decode("utf-8", "replace"), value))
     return tuple(headers), position
 
@@ -146,7 +149,7 @@ def encode_record(
         and 0 <= timestamp_delta < _SHORT
         and 0 <= offset_delta < _SHORT
     ):
-        # All numbers but the record's size have one byte.
+        # All numbers except the record's size take one byte.
         write_varint(out, len(key) + len(value) + 6)
         out += bytes((0, timestamp_delta << 1, offset_delta << 1, len(key) << 1))
         out += key

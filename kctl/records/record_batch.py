@@ -6,14 +6,14 @@ A batch is 61 bytes of header and then records, compressed together or not:
     attributes int16 | lastOffsetDelta int32 | baseTimestamp int64 | maxTimestamp int64 |
     producerId int64 | producerEpoch int16 | baseSequence int32 | recordCount int32
 
-Why it is laid out so: the broker must assign offsets and leader epochs to batches that it neither
-decodes nor copies. The CRC covers everything from the attributes on, so those two fields stand
-before it and cost no checksum; only LogAppendTime, which changes the attributes and maxTimestamp,
-costs one. baseOffset, batchLength and magic stand where v0 and v1 messages have theirs, so one
+The layout lets the broker assign offsets and leader epochs to batches that it neither
+decodes nor copies. The CRC covers everything from the attributes on, so those two fields precede
+it and cost no checksum; only LogAppendTime, which changes the attributes and maxTimestamp,
+costs one. baseOffset, batchLength and magic are where v0 and v1 messages have theirs, so one
 walk reads a log of mixed formats.
 
-Attributes: bits 0-2 codec, bit 3 LogAppendTime, bit 4 transactional, bit 5 control; bit 6 says
-that baseTimestamp is a delete horizon (`batch_filter`).
+Attributes: bits 0-2 codec, bit 3 LogAppendTime, bit 4 transactional, bit 5 control; bit 6 marks
+baseTimestamp as a delete horizon (`batch_filter`).
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98, KIP-101
 """
@@ -24,15 +24,17 @@ from functools import partial
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32c
-from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, decompress
+from kctl.records.compression import DEFAULT_DECOMPRESSED_BYTES_MAX, Sliceable, decompress
 from kctl.records.record import Record, decode_records
 
-Buffer = bytes | bytearray | memoryview
+__all__ = ["RecordBatch"]
+
 
 # Bytes of baseOffset and batchLength, which batchLength does not count.
 LOG_OVERHEAD = 12
-# A batch of any format tells its size and magic within so many bytes.
+# Bytes that hold the size and magic of a batch of any format.
 HEADER_SIZE_UP_TO_MAGIC = 17
 RECORD_BATCH_OVERHEAD = 61
 MAGIC_OFFSET = 16
@@ -69,10 +71,10 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):
-    """A header's fields as they stand in the buffer, nothing derived."""
+    """The stored fields of a header, nothing derived."""
 
     base_offset: int
-    # Bytes behind this field.
+    # Bytes after this field.
     length: int
     partition_leader_epoch: int
     magic: int
@@ -92,7 +94,7 @@ _new_header = partial(tuple.__new__, BatchHeader)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; CorruptDataError if fewer than 61 bytes are there."""
+    """Return the header at `position`; raise CorruptDataError if there are fewer than 61 bytes."""
     try:
         return _new_header(HEADER.unpack_from(buffer, position))
     except struct.error:
@@ -102,15 +104,15 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequences run from 0 to 2^31 - 1 and then start again at 0 (KAFKA-3995)."""
+    """Return the sum; sequences run from 0 to 2^31 - 1 and then restart at 0 (KAFKA-3995)."""
     total = sequence + increment
     return total if total <= SEQUENCE_MAX else total - SEQUENCE_MAX - 1
 
 
 class RecordBatch:
-    """A v2 batch in place: owns no bytes, sees changes that others make only after `reload`.
+    """A v2 batch in place: owns no bytes, and sees changes of the buffer only after `reload`.
 
-    The setters need a writable buffer. Every property is cheap but `records()`.
+    The setters need a writable buffer. Every property is cheap, unlike `records()`.
     """
 
     __slots__ = ("buffer", "header", "position")
@@ -121,74 +123,82 @@ class RecordBatch:
         self.header = read_header(buffer, position)
 
     def reload(self) -> None:
-        """Read the header again after somebody patched the buffer."""
+        """Read the header again after a change of the buffer."""
         self.header = read_header(self.buffer, self.position)
 
     @property
     def base_offset(self) -> int:
-        """The first record's offset; stays when compaction removes that record."""
+        """Return the base offset, which stays when compaction removes the first record."""
         return self.header.base_offset
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Return the size of the whole batch in bytes."""
         return LOG_OVERHEAD + self.header.length
 
     @property
     def partition_leader_epoch(self) -> int:
+        """Return the epoch of the leader that appended the batch, or -1."""
         return self.header.partition_leader_epoch
 
     @property
     def magic(self) -> int:
+        """Return the format version, 2."""
         return self.header.magic
 
     @property
     def crc(self) -> int:
-        """The checksum as stored."""
+        """Return the checksum as stored."""
         return self.header.crc
 
     @property
     def attributes(self) -> int:
+        """Return the 16 bits of codec and flags."""
         return self.header.attributes
 
     @property
     def last_offset_delta(self) -> int:
+        """Return the last offset minus the base offset."""
         return self.header.last_offset_delta
 
     @property
     def last_offset(self) -> int:
-        """The last record's offset; stays when compaction removes that record."""
+        """Return the last offset, which stays when compaction removes the last record."""
         return self.header.base_offset + self.header.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """Return the offset after the last record."""
         return self.header.base_offset + self.header.last_offset_delta + 1
 
     @property
     def base_timestamp(self) -> int:
-        """What records' timestamps are relative to."""
+        """Return the timestamp that the records' timestamps are relative to."""
         return self.header.base_timestamp
 
     @property
     def max_timestamp(self) -> int:
-        """The largest of the records' timestamps, or the append time."""
+        """Return the largest of the records' timestamps, or the append time."""
         return self.header.max_timestamp
 
     @property
     def producer_id(self) -> int:
+        """Return the id of an idempotent producer, or -1."""
         return self.header.producer_id
 
     @property
     def producer_epoch(self) -> int:
+        """Return the epoch of an idempotent producer, or -1."""
         return self.header.producer_epoch
 
     @property
     def base_sequence(self) -> int:
+        """Return the sequence number of the first record, or -1."""
         return self.header.base_sequence
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence, which may have wrapped; -1 if there are none."""
+        """Return the last record's sequence, which may have wrapped; -1 without sequences."""
         header = self.header
         if header.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
@@ -196,48 +206,54 @@ class RecordBatch:
 
     @property
     def count(self) -> int:
-        """Records in the batch; 0 when compaction emptied it."""
+        """Return the number of records; 0 if compaction emptied the batch."""
         return self.header.record_count
 
     @property
     def compression_type(self) -> int:
-        """A CompressionType, or 5 to 7, which nobody has defined."""
+        """Return a CompressionType, or an undefined value from 5 to 7."""
         return self.header.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """CREATE_TIME or LOG_APPEND_TIME."""
+        """Return CREATE_TIME or LOG_APPEND_TIME."""
         return LOG_APPEND_TIME if self.header.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
+        """Return whether the batch belongs to a transaction."""
         return bool(self.header.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a transaction marker instead of a producer's records."""
+        """Return whether it holds a transaction marker instead of a producer's records."""
         return bool(self.header.attributes & CONTROL_MASK)
 
     @property
     def has_producer_id(self) -> bool:
+        """Return whether an idempotent producer wrote the batch."""
         return self.header.producer_id > NO_PRODUCER_ID
 
     def body(self) -> memoryview:
-        """The records' bytes, compressed as they are."""
+        """Return the records' bytes, compressed or not, as they are stored."""
         start = self.position
         return memoryview(self.buffer)[start + RECORD_BATCH_OVERHEAD : start + self.size]
 
+    def sliceable_body(self) -> Sliceable:
+        """Return `body`, for readers that read it slice by slice."""
+        return self.body()
+
     def to_bytes(self) -> bytes:
-        """A copy of the whole batch."""
+        """Return a copy of the whole batch."""
         return bytes(memoryview(self.buffer)[self.position : self.position + self.size])
 
     def compute_crc(self) -> int:
-        """CRC-32C of the bytes as they are now."""
+        """Return the CRC-32C of the current bytes."""
         start = self.position
         return crc32c(memoryview(self.buffer)[start + ATTRIBUTES_OFFSET : start + self.size])
 
     def is_crc_valid(self) -> bool:
-        """Whether the batch is whole and its checksum fits."""
+        """Return whether the batch is whole and its checksum matches."""
         return (
             self.header.length >= RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
             and len(self.buffer) - self.position >= self.size
@@ -245,7 +261,8 @@ class RecordBatch:
         )
 
     def ensure_valid(self) -> None:
-        """CorruptDataError, with Kafka's words, unless the batch is whole and its CRC fits."""
+        """Raise CorruptDataError, with Kafka's message, unless the batch is whole and its CRC
+        matches."""
         if self.size < RECORD_BATCH_OVERHEAD:
             raise CorruptDataError(
                 f"Record batch is corrupt (the size {self.size} is smaller than the minimum "
@@ -257,21 +274,22 @@ class RecordBatch:
             )
 
     def set_base_offset(self, base_offset: int) -> None:
-        """Move the batch to another place in the log; the CRC does not cover it."""
+        """Set the base offset; the CRC does not cover it."""
         INT64.pack_into(self._writable(), self.position, base_offset)
         self.header = self.header._replace(base_offset=base_offset)
 
     def set_last_offset(self, last_offset: int) -> None:
-        """Move the batch so that it ends at `last_offset`."""
+        """Set the base offset so that the batch ends at `last_offset`."""
         self.set_base_offset(last_offset - self.header.last_offset_delta)
 
     def set_partition_leader_epoch(self, leader_epoch: int) -> None:
-        """The CRC does not cover it."""
+        """Set the leader epoch; the CRC does not cover it."""
         INT32.pack_into(self._writable(), self.position + LOG_OVERHEAD, leader_epoch)
         self.header = self.header._replace(partition_leader_epoch=leader_epoch)
 
     def set_max_timestamp(self, timestamp_type: int, max_timestamp: int) -> None:
-        """Also the records' timestamps if the type is LOG_APPEND_TIME; renews the CRC."""
+        """Set timestamp type and largest timestamp, and the CRC. With LOG_APPEND_TIME the timestamp
+        applies to all records."""
         if timestamp_type == self.timestamp_type and max_timestamp == self.max_timestamp:
             return
         buffer = self._writable()
@@ -285,13 +303,13 @@ class RecordBatch:
 
     def _writable(self) -> bytearray | memoryview:
         if isinstance(self.buffer, bytes):
-            raise TypeError("this batch lies in a read-only buffer")
+            raise TypeError("this batch is in a read-only buffer")
         return self.buffer
 
     def records(self, limit: int = DEFAULT_DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-        """The records, decompressed if need be to at most `limit` bytes.
+        """Return the records, decompressed to at most `limit` bytes.
 
-        CorruptDataError at the first that is damaged. The CRC is not checked here.
+        Raises CorruptDataError at the first damaged record. The CRC is not checked here.
         """
         header = self.header
         if header.record_count < 0:

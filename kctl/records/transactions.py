@@ -1,11 +1,11 @@
-"""Which batches of a partition belong to aborted transactions, and where open ones begin.
+"""Finds which batches of a partition belong to aborted transactions, and where open ones begin.
 
-A reader who wants only what was committed is told which transactions were aborted: by the
-.txnindex of the segments, or by the broker along with the records. Where nobody tells, the markers
-in the log itself do, at the price of a walk over all headers (`TransactionScan`).
+A reader of committed records learns which transactions were aborted from the .txnindex of the
+segments, or from the broker along with the records. Without either, the markers in the log itself
+show it, at the price of a walk over all headers (`TransactionScan`).
 
-A producer has one open transaction at a time in a partition, so (producer id, first offset) names
-it, and its marker ends it. Where the last offset is known a damaged marker does no harm.
+A producer has one open transaction at a time in a partition, so (producer id, first offset)
+identifies it, and its marker ends it. Where the last offset is known a damaged marker does no harm.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher (abortedTransactions),
 kafka.log.ProducerStateManager; KIP-98
@@ -29,27 +29,27 @@ class AbortedRange(NamedTuple):
 
     producer_id: int
     first_offset: int
-    # The marker's offset, inclusive; NO_LAST_OFFSET: wherever the marker is.
+    # The marker's offset, inclusive; NO_LAST_OFFSET if it is unknown.
     last_offset: int = NO_LAST_OFFSET
 
 
 class CommittedReader:
-    """The `keep` of a reader of committed records: no markers, nothing aborted, nothing at or
-    beyond the last stable offset. Must see the batches of one partition in order."""
+    """The `keep` of a reader of committed records: no markers, no aborted records, no records at or
+    beyond the last stable offset. It must see the batches of a partition in order."""
 
     __slots__ = ("_active", "_last_stable_offset", "_pending")
 
     def __init__(
         self, aborted: Iterable[AbortedRange], last_stable_offset: int | None = None
     ) -> None:
-        # By first offset, the lowest last.
+        # Sorted by first offset, the lowest last.
         self._pending = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         # Producer id to the last offset of its aborted transaction.
         self._active: dict[int, int] = {}
         self._last_stable_offset = last_stable_offset
 
     def __call__(self, batches: BatchColumns, view: memoryview) -> Mask:
-        """Which batches are committed."""
+        """Return which batches are committed."""
         is_control = batches.is_control
         wanted = ~is_control
         if self._last_stable_offset is not None:
@@ -67,7 +67,7 @@ class CommittedReader:
         return wanted
 
     def _begin(self, offset: int) -> None:
-        """Take note of the aborted transactions that begin up to `offset`."""
+        """Note the aborted transactions that begin up to `offset`."""
         while self._pending and self._pending[-1].first_offset <= offset:
             aborted = self._pending.pop()
             self._active[aborted.producer_id] = aborted.last_offset
@@ -79,17 +79,18 @@ class TransactionScan:
     __slots__ = ("_open", "aborted")
 
     def __init__(self, open_transactions: Iterable[tuple[int, int]] = ()) -> None:
-        """`open_transactions`: (producer id, first offset) where the walk begins."""
+        """Begin with `open_transactions`: (producer id, first offset)."""
         self._open = dict(open_transactions)
         self.aborted: list[AbortedRange] = []
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction begins: readers of committed records stop there."""
+        """Return where the earliest open transaction begins: readers of committed records stop
+        there."""
         return min(self._open.values(), default=None)
 
     def add(self, batches: BatchColumns, view: memoryview) -> None:
-        """The next batches, which lie in `view`."""
+        """Add the next batches, which are in `view`."""
         is_control = batches.is_control
         for index in np.flatnonzero(batches.is_transactional | is_control).tolist():
             producer_id = int(batches.producer_ids[index])

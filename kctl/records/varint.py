@@ -16,7 +16,7 @@ _U64 = 2**64 - 1
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """A 32-bit integer and the position behind it; CorruptDataError if it is too long, and
+    """Return a 32-bit integer and the position after it; CorruptDataError if it is too long, and
     IndexError where the data end."""
     value = shift = 0
     while True:
@@ -33,7 +33,7 @@ def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
 
 
 def read_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """A 64-bit integer and the position behind it; errors as `read_varint`."""
+    """Return a 64-bit integer and the position after it; errors as in `read_varint`."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -49,7 +49,7 @@ def read_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[i
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Append `value`, a 32-bit or a 64-bit integer: both have the same bytes."""
+    """Append `value`, a 32-bit or a 64-bit integer: both have the same encoding."""
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -58,6 +58,6 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `write_varint` takes for `value`."""
+    """Return the number of bytes that `write_varint` appends for `value`."""
     value = (value << 1) ^ (value >> 63)
     return max(1, -(-value.bit_length() // 7))

@@ -1,1 +1,1 @@
-"""The doors to the outside world, as Protocols, and nothing else."""
+"""The interfaces to the outside world (clock, disk, network, randomness), as Protocols."""

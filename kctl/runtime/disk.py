@@ -1,31 +1,30 @@
-"""Disk: files as a log needs them, in an order that matters, so every call is synchronous.
+"""Disk: files as a log needs them; their order matters, so every call is synchronous.
 
-A file is written by `append` and `pwrite` straight to the operating system (no user-space
-buffer: what was written survives `kill -9`), and is durable only after `fsync`; a created or
-renamed name is durable only after `fsync_directory` of its parent.
-Every failure is a `kctl.errors.StorageError` that names the path.
+`append` and `pwrite` write directly to the operating system (there is no user-space buffer: written
+data survives `kill -9`). Data is durable only after `fsync`; a created or renamed name is durable
+only after `fsync_directory` of its parent. Every failure is a `kctl.errors.StorageError` that names
+the path.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-Buffer = bytes | bytearray | memoryview
+from kctl.protocol.primitives import Buffer
 
 
 class DiskFile(Protocol):
-    """One open file. Positions are bytes from the file's start."""
+    """An open file. Positions are bytes from the file's start."""
 
     path: str
 
     def size(self) -> int:
-        """Bytes in the file now (a cached figure for files only we append to)."""
+        """Return the size in bytes (cached for files that only this process appends to)."""
         ...
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write `parts` one after the other at the end, in one system call where it can be;
-        returns the position of the first byte. All or an error; on an error the file is cut
-        back to its old size."""
+        """Write `parts` in order at the end, in one system call where possible; return the position
+        of the first byte. After an error the file is truncated to its old size."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None:
@@ -33,40 +32,41 @@ class DiskFile(Protocol):
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; shorter only at the end of the file."""
+        """Return up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from `position`; how many bytes there were."""
+        """Fill `buffer` from `position`; return the number of bytes read."""
         ...
 
     def map(self) -> memoryview:
-        """A read-only view of the whole file as it is now (mmap), valid until `close`."""
+        """Return a read-only view of the whole current file (mmap), valid until `close`."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut or extend with NULs to `size` bytes."""
+        """Truncate, or extend with NULs, to `size` bytes."""
         ...
 
     def fsync(self) -> None:
-        """Make the contents durable. A failed fsync is never retried: see reliability."""
+        """Make the contents durable. A failed fsync is never retried: the page cache may have
+        dropped the data."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor for sendfile(2), or -1 where there is none (simulation, closed)."""
+        """Return the descriptor for sendfile(2), or -1 without one (simulation, closed)."""
         ...
 
     def close(self) -> None:
-        """Close it; FileSlices that still wait to be sent keep their own reference alive."""
+        """Close the file; queued FileSlices keep their own references to it."""
         ...
 
 
 @dataclass(slots=True)
 class FileSlice:
-    """A range of a file on its way to a socket; `len()` is all that protocol code asks of it.
+    """A range of a file to be sent to a socket; protocol code only calls `len()`.
 
-    The slice stays valid when the file is renamed or unlinked meanwhile, as the open file
-    lives until the last slice is gone.
+    The slice stays valid when the file is renamed or unlinked meanwhile: the open file lasts until
+    the last slice is gone.
     """
 
     file: DiskFile
@@ -74,15 +74,15 @@ class FileSlice:
     length: int
 
     def __len__(self) -> int:
-        """Bytes in the slice."""
+        """Return the number of bytes in the slice."""
         return self.length
 
 
 class Disk(Protocol):
-    """The file system, or the part of it that a node may see."""
+    """The file system, or the part of it that a node may access."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
-        """Open `path`; with `create`, make it if it is not there."""
+        """Open `path`; with `create`, create it if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -90,35 +90,40 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[str]:
-        """Names in directory `path`, sorted."""
+        """Return the names in directory `path`, sorted."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create `path` and its parents; fine if it is there."""
+        """Create `path` and its parents; an existing directory is no error."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomically give `old` the name `new`, replacing what was there."""
+        """Rename `old` to `new` atomically, replacing an existing file."""
         ...
 
     def remove(self, path: str) -> None:
-        """Unlink a file; fine if it is gone."""
+        """Unlink a file; a missing file is no error."""
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all below it; fine if it is gone."""
+        """Remove a directory and everything below it; a missing directory is no error."""
         ...
 
     def read_file(self, path: str) -> bytes: ...
 
-    def write_file(self, path: str, data: bytes) -> None:
-        """Replace `path` durably: write beside it, fsync, rename, fsync the directory."""
+    def write_file(self, path: str, data: bytes, *, is_private: bool = False) -> None:
+        """Replace `path` durably: write a temporary file, fsync, rename, fsync the directory. With
+        `is_private` only its owner can read it."""
+        ...
+
+    def make_private(self, path: str) -> None:
+        """Let only the owner read or write the file `path`."""
         ...
 
     def fsync_directory(self, path: str) -> None: ...
 
     def modified_ms(self, path: str) -> int:
-        """Last modification in wall milliseconds."""
+        """Return the time of the last modification, in wall milliseconds."""
         ...
 
     def set_modified_ms(self, path: str, when_ms: int) -> None: ...
@@ -127,8 +132,25 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def real_path(self, path: str) -> str:
+        """Return the absolute path without symbolic links; missing parts of it stay as they are."""
+        ...
+
+    def other_paths(self, path: str) -> Sequence[str]:
+        """Return the known other paths of the existing `path` (bind mounts)."""
+        ...
+
+    def identity(self, path: str) -> Hashable:
+        """Return a value that all paths of one existing file or directory share."""
+        ...
+
+    def writers(self, directories: Sequence[str]) -> Sequence[int]:
+        """Return the known ids of other processes that have files directly in `directories` open
+        for writing."""
+        ...
+
     def lock(self, path: str) -> "DiskLock":
-        """Take the lock file `path` for this process; StorageError if another one has it."""
+        """Take the lock file `path` for this process; raise LockedError if another one holds it."""
         ...
 
 

@@ -1,21 +1,18 @@
-"""Future and Task: awaitable results on our own loop, with no hidden clock and no globals.
+"""Future and Task: awaitable results on the event loop, with no hidden clock and no globals.
 
-A coroutine is driven by `Task`: it runs until it awaits a Future that is not done, and goes on
-when that Future is. Awaiting a done Future costs no turn of the loop, so code over the embedded
-store (whose answers are ready at once) runs straight through.
+A `Task` drives a coroutine: it runs until the coroutine awaits a Future that is not done, and
+continues when that Future is. Awaiting a done Future costs no turn of the loop, so code over the
+embedded store (whose results are ready at once) runs without interruption.
 
 Invariants: a Future is set at most once; its callbacks run on the scheduler (`call_soon`), in the
-order added; a Task is a Future of what its coroutine returns; the error of a Task that nobody
-looks at is told to the scheduler that spawned it, never lost.
+order added; a Task is a Future of its coroutine's result; an error of a Task that is never
+retrieved is reported to the scheduler that spawned it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
-
-if TYPE_CHECKING:
-    from kctl.runtime.scheduler import Scheduler
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 CallSoon = Callable[..., None]
@@ -27,7 +24,7 @@ class CancelledError(Exception):
 
 
 class Future(Generic[T]):
-    """A result that will be there later."""
+    """A result that becomes available later."""
 
     __slots__ = ("_call_soon", "_callbacks", "_error", "_value", "done")
 
@@ -36,11 +33,11 @@ class Future(Generic[T]):
         self._value: object = _PENDING
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future[T]], object]] | None = None
-        # Whether a result or an error is there; read it, never set it.
+        # Whether there is a result or an error; read-only for users.
         self.done = False
 
     def result(self) -> T:
-        """The value, or raises the error; RuntimeError if neither is there yet."""
+        """Return the value, or raise the error; RuntimeError if there is neither yet."""
         if self._error is not None:
             raise self._error
         if self._value is _PENDING:
@@ -48,7 +45,7 @@ class Future(Generic[T]):
         return cast(T, self._value)
 
     def error(self) -> BaseException | None:
-        """The error, if that is how it ended."""
+        """Return the error, or None."""
         return self._error
 
     def set_result(self, value: T) -> None:
@@ -79,7 +76,7 @@ class Future(Generic[T]):
             self._callbacks.append(callback)
 
     def __await__(self) -> Generator[Future[Any], None, T]:
-        """Give the Task this Future to wait for, unless it is done."""
+        """Suspend the Task until this Future is done."""
         if not self.done:
             yield self
         return self.result()
@@ -91,7 +88,7 @@ class Future(Generic[T]):
 
 
 class Task(Future[T]):
-    """Drives a coroutine; made by `Scheduler.spawn`."""
+    """Drives a coroutine; created by `Scheduler.spawn`."""
 
     __slots__ = ("_cancelled", "_coroutine", "_is_watched", "_on_unseen", "_waiting_for", "name")
 
@@ -112,12 +109,12 @@ class Task(Future[T]):
         self._step(None)
 
     def result(self) -> T:
-        """The value, or raises the error; RuntimeError if neither is there yet."""
+        """Return the value, or raise the error; RuntimeError if there is neither yet."""
         self._is_watched = True
         return super().result()
 
     def error(self) -> BaseException | None:
-        """The error, if that is how it ended."""
+        """Return the error, or None."""
         self._is_watched = True
         return self._error
 
@@ -132,11 +129,15 @@ class Task(Future[T]):
             self._cancelled = True
             self._call_soon(self._step, None)
 
+    def describe_work(self, *_: object) -> str:
+        """Name the task for the loop's watchdog."""
+        return f"task {self.name or getattr(self._coroutine, '__qualname__', 'without a name')}"
+
     def _step(self, woken_by: Future[Any] | None) -> None:
         if self.done:
             return
         cancelled, self._cancelled = self._cancelled, False
-        # A Future that was waited for before a cancel may still ring: not for us any more.
+        # A Future that was awaited before a cancel may still call back: ignore it.
         if not cancelled and woken_by is not self._waiting_for:
             return
         self._waiting_for = None
@@ -150,7 +151,7 @@ class Task(Future[T]):
         except CancelledError as error:
             self._is_watched = True
             self.set_error(error)
-        except Exception as error:  # noqa: BLE001 - a Task hands every error to its awaiter
+        except Exception as error:  # noqa: BLE001 - a Task passes every error to its awaiter
             self.set_error(error)
             self._call_soon(self._tell_if_unseen, error)
         else:
@@ -162,7 +163,23 @@ class Task(Future[T]):
             self._on_unseen(self, error)
 
 
-async def sleep(scheduler: Scheduler, delay_ms: int) -> None:
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class _Waits(Protocol):
+    """The part of a Scheduler that waiting needs."""
+
+    def call_later(
+        self, delay_ms: int, callback: Callable[..., object], *args: object
+    ) -> _Timer: ...
+
+    def future(self) -> Future[Any]: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Task[T]: ...
+
+
+async def sleep(scheduler: _Waits, delay_ms: int) -> None:
     """Wait `delay_ms` milliseconds."""
     future: Future[None] = scheduler.future()
     timer = scheduler.call_later(delay_ms, _ring, future)
@@ -172,8 +189,9 @@ async def sleep(scheduler: Scheduler, delay_ms: int) -> None:
         timer.cancel()
 
 
-async def gather(scheduler: Scheduler, awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all at once; their results in order. The first error, once all are done."""
+async def gather(scheduler: _Waits, awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """Run all concurrently; return their results in order, or raise the first error once all are
+    done."""
     tasks = [scheduler.spawn(_await(awaitable)) for awaitable in awaitables]
     first_error: BaseException | None = None
     for task in tasks:
@@ -185,10 +203,10 @@ async def gather(scheduler: Scheduler, awaitables: Iterable[Awaitable[T]]) -> li
 
 
 async def wait_at_most(
-    scheduler: Scheduler, future: Future[T], timeout_ms: int, on_timeout: Exception
+    scheduler: _Waits, future: Future[T], timeout_ms: int, on_timeout: Exception
 ) -> T:
-    """The result of `future`; raises `on_timeout` if it is not there in `timeout_ms`. The
-    future itself goes on."""
+    """Return the result of `future`; raise `on_timeout` if there is none within `timeout_ms`. The
+    future itself continues."""
     if future.done:
         return future.result()
     either: Future[None] = scheduler.future()
@@ -209,7 +227,7 @@ async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
-async def _settle(scheduler: Scheduler, future: Future[Any]) -> None:
+async def _settle(scheduler: _Waits, future: Future[Any]) -> None:
     if not future.done:
         done: Future[None] = scheduler.future()
         future.add_done_callback(lambda _: done.set_result(None))

@@ -1,48 +1,108 @@
-"""Network: a connection seam, not fd-readiness; TLS, epoll and sendfile stay behind it.
+"""Network: an interface of connections; TLS, epoll and sendfile are hidden by it.
 
-Bytes come in through `Receiver.get_buffer`/`buffer_updated`, so that a big frame is received
-straight into the buffer it will be appended from. Bytes go out as parts, each a buffer or a
-`FileSlice`; parts are sent in order and never copied together.
+Bytes arrive through `Receiver.get_buffer`/`buffer_updated`, so that a large frame is received
+directly into the buffer it will be appended from. Bytes are sent as parts, each a buffer, a
+`FileSlice` or a `StreamedPart`; parts are sent in order and never copied together.
 
-A Receiver that also has the method of `EofReceiver` decides what a peer's half-close means;
-without it, the end of the peer's bytes closes the connection.
+A Receiver that implements `EofReceiver` decides what a peer's half-close means; without it, the end
+of the peer's bytes closes the connection.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from kctl.runtime.disk import Buffer, FileSlice
+from kctl.errors import KctlError
+from kctl.protocol.primitives import Buffer
+from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import Future
+from kctl.tls.settings import TlsSettings
 
-Part = Buffer | FileSlice
 
-# As many bytes as the system likes.
+class StreamedPart(Protocol):
+    """A part that is produced piece by piece while it is sent."""
+
+    def __len__(self) -> int:
+        """Return the total number of bytes."""
+        ...
+
+    def step(self) -> bytes:
+        """Do one bounded piece of work and return the next bytes, perhaps none yet.
+
+        `len` bytes come in all. Raise OSError if they cannot be produced.
+        """
+        ...
+
+
+Part = Buffer | FileSlice | StreamedPart
+
+
+def part_bytes(part: Part) -> Buffer:
+    """Return the whole of `part`, produced or read at once; less if its file ends early."""
+    if isinstance(part, FileSlice):
+        return part.file.pread(part.length, part.position)
+    if isinstance(part, bytes | bytearray | memoryview):
+        return part
+    pieces: list[bytes] = []
+    left = len(part)
+    while left:
+        pieces.append(part.step())
+        left -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+# The operating system's default.
 SYSTEM_SEND_BUFFER = -1
 
 
 class Receiver(Protocol):
-    """What owns one connection; called on the loop, never re-entered."""
+    """The owner of one connection; called on the loop, never re-entered."""
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go; not empty. May be a scratch buffer shared by connections:
-        whoever returns it must be done with its bytes before `buffer_updated` returns."""
+        """Return the buffer for the next bytes; not empty. It may be a scratch buffer shared by
+        connections: its owner must be done with its bytes before `buffer_updated` returns."""
         ...
 
     def buffer_updated(self, count: int) -> None:
-        """The first `count` bytes of the last `get_buffer()` are there."""
+        """Handle the first `count` bytes of the last `get_buffer()`."""
         ...
 
     def connection_lost(self, error: Exception | None) -> None:
-        """No more bytes either way; called exactly once. None: closed in good order."""
+        """Handle the end of the connection in both directions; called exactly once. None: closed
+        cleanly."""
         ...
 
 
 class EofReceiver(Receiver, Protocol):
-    """A Receiver that wants to answer a peer which has only finished speaking."""
+    """A Receiver that may respond to a peer that has shut down its sending side."""
 
     def eof_received(self) -> bool:
-        """The peer sends no more. True: stay open for answers, the owner closes; False: close
-        now."""
+        """Return True to stay open for responses (the owner closes), False to close now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSession:
+    """What a handshake agreed on."""
+
+    # "TLSv1.2" or "TLSv1.3".
+    version: str
+    # OpenSSL's name of the cipher suite.
+    cipher: str
+    # The peer's certificate in DER; None: it sent none.
+    certificate: bytes | None
+
+
+class TlsError(KctlError):
+    """A connection ends because of TLS: a handshake that fails, a peer that speaks something else.
+    The message is the reason."""
+
+
+class SecuredReceiver(Receiver, Protocol):
+    """A Receiver that learns who its peer is."""
+
+    def when_secured(self, session: TlsSession) -> None:
+        """Handle the end of the TLS handshake, before the first byte. Never called without TLS."""
         ...
 
 
@@ -53,17 +113,17 @@ class Transport(Protocol):
     peer: tuple[str, int]
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queue `parts` and send what the socket takes now. Buffers belong to the transport
-        until sent: the caller must not change them. Dropped silently once closed."""
+        """Queue `parts` and send what the socket accepts now. Buffers belong to the transport until
+        they are sent: the caller must not change them. Dropped silently once closed."""
         ...
 
     def unsent_bytes(self) -> int:
-        """Bytes queued here that the other side's slowness keeps waiting; usually 0."""
+        """Return the bytes queued here because the peer is slow to read; usually 0."""
         ...
 
     def when_sent(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` soon after nothing is unsent any more; it replaces an earlier one
-        and is called once. Never called on a connection that is lost first."""
+        """Call `callback()` soon once nothing is unsent; it replaces an earlier one and is called
+        once. Never called on a connection that is lost first."""
         ...
 
     def pause_reading(self) -> None: ...
@@ -83,7 +143,7 @@ class Listener(Protocol):
     """A listening socket."""
 
     host: str
-    # The port in fact bound, also when 0 was asked for.
+    # The port in use, also when 0 was requested.
     port: int
 
     def pause_accepting(self) -> None:
@@ -92,11 +152,16 @@ class Listener(Protocol):
 
     def resume_accepting(self) -> None: ...
 
+    def change_tls(self, tls: TlsSettings) -> None:
+        """Use `tls` for new connections, and read its files again. Raise UsageError, without a
+        change, if they cannot be used."""
+        ...
+
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    """Where connections come from."""
+    """The source of connections."""
 
     def listen(
         self,
@@ -105,14 +170,18 @@ class Network(Protocol):
         on_connection: Callable[[Transport], Receiver | None],
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
+        tls: TlsSettings | None = None,
     ) -> Listener:
-        """Accept connections; `on_connection` returns their Receiver, or None to refuse. The
-        system keeps about `send_buffer_bytes` for a connection that its peer has yet to take.
-        KctlError naming host and port if they cannot be bound."""
+        """Accept connections; `on_connection` returns their Receiver, or None to reject them.
+
+        The system buffers about `send_buffer_bytes` of unread data per connection. With `tls` the
+        peers must speak TLS. Raises KctlError naming host and port if they cannot be bound, and
+        UsageError if the files of `tls` cannot be used.
+        """
         ...
 
     def local_host_name(self) -> str:
-        """What this machine calls itself: advertised when a listener names no host."""
+        """Return this machine's name, which is advertised when a listener names no host."""
         ...
 
     def connect(
@@ -121,6 +190,18 @@ class Network(Protocol):
         port: int,
         on_connection: Callable[[Transport], Receiver],
         timeout_ms: int,
+        *,
+        tls: TlsSettings | None = None,
     ) -> Future[Transport]:
-        """Connect; UnreachableError or TimedOutError through the Future."""
+        """Connect, and with `tls` complete the handshake.
+
+        The Future fails with UnreachableError or TimedOutError, with AuthenticationError if one
+        side rejects the other's certificate, and with UsageError if the files of `tls` cannot be
+        used.
+        """
+        ...
+
+    def reload_tls(self) -> None:
+        """Read again the files of all settings that `connect` was given. Raise UsageError, without
+        a change, if one of them cannot be used."""
         ...

@@ -1,4 +1,6 @@
-"""Runtime: the doors in one value, the first argument of every shell."""
+"""Runtime: clock, scheduler, network, disk, randomness, trace and web in one value, which most
+shells take.
+"""
 
 from dataclasses import dataclass
 
@@ -8,11 +10,12 @@ from kctl.runtime.entropy import Entropy
 from kctl.runtime.network import Network
 from kctl.runtime.scheduler import Scheduler
 from kctl.runtime.trace import Trace
+from kctl.runtime.web import Web
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """One node's world."""
+    """The interfaces of one node to the outside world."""
 
     clock: Clock
     scheduler: Scheduler
@@ -20,3 +23,4 @@ class Runtime:
     disk: Disk
     entropy: Entropy
     trace: Trace
+    web: Web

@@ -1,21 +1,21 @@
-"""Trace: the one stream of structured events that logs, tests and invariants read."""
+"""Trace: the one stream of structured events, for logs, tests and invariants."""
 
 from typing import Protocol
 
 
 class Trace(Protocol):
-    """Where events go: a log file, a test's list, a simulation's invariants."""
+    """The destination of events: a log file, a test's list, a simulation's invariants."""
 
     def event(self, name: str, /, **fields: object) -> None:
-        """Something that happened, e.g. `event("leader_change", partition=tp, leader=1)`."""
+        """Record an event, e.g. `event("leader_change", partition=tp, leader=1)`."""
         ...
 
     def info(self, message: str) -> None:
-        """A line for the operator."""
+        """Write a log line."""
         ...
 
     def warning(self, message: str) -> None:
-        """A line for the operator about something that needs an eye."""
+        """Write a warning."""
         ...
 
 
@@ -23,10 +23,10 @@ class NullTrace:
     """Drops everything."""
 
     def event(self, name: str, /, **fields: object) -> None:
-        """Drop it."""
+        """Drop the event."""
 
     def info(self, message: str) -> None:
-        """Drop it."""
+        """Drop the line."""
 
     def warning(self, message: str) -> None:
-        """Drop it."""
+        """Drop the warning."""

@@ -21,8 +21,11 @@ from typing import NamedTuple
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
+from kctl.work import Work, at_once, parts
 
 _VERSION = "0"
+# Lines of a partition checkpoint encoded between two turns of the loop.
+LINES_PER_TURN = 1_000
 
 
 class EpochEntry(NamedTuple):
@@ -33,13 +36,22 @@ class EpochEntry(NamedTuple):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The text of a partition checkpoint, in the mapping's order."""
-    lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
-    return _encode(lines)
+    """Return the text of a partition checkpoint, in the mapping's order."""
+    return at_once(offsets_encoding(offsets))
+
+
+def offsets_encoding(offsets: Mapping[TopicPartition, int]) -> Work[bytes]:
+    """Encode as `encode_offsets` does, with a `yield` after every LINES_PER_TURN."""
+    texts = [f"{_VERSION}\n{len(offsets)}\n"]
+    for part in parts(list(offsets.items()), LINES_PER_TURN):
+        if len(texts) > 1:
+            yield
+        texts.append("".join(f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in part))
+    return "".join(texts).encode()
 
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """What `encode_offsets` wrote; CorruptDataError naming `path` and the line."""
+    """Decode a partition checkpoint; CorruptDataError naming `path` and the line."""
     offsets = {}
     for number, line in _lines(data, path):
         fields = line.split()
@@ -53,16 +65,16 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
-    """The text of a leader epoch checkpoint."""
+    """Return the text of a leader epoch checkpoint."""
     return _encode([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def decode_epochs(data: bytes, path: str) -> list[EpochEntry]:
-    """What `encode_epochs` wrote; CorruptDataError naming `path` and the line."""
+    """Decode a leader epoch checkpoint; CorruptDataError naming `path` and the line."""
     entries = []
     lines = _lines(data, path)
     if not data.endswith(b"\n"):
-        raise CorruptDataError(f"{path}: the last line is cut")
+        raise CorruptDataError(f"{path}: the last line is truncated")
     for number, line in lines:
         fields = line.split()
         try:
@@ -74,7 +86,7 @@ def decode_epochs(data: bytes, path: str) -> list[EpochEntry]:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """The checkpoint at `path`; empty if there is none."""
+    """Return the checkpoint at `path`; empty if there is none."""
     return decode_offsets(disk.read_file(path), path) if disk.exists(path) else {}
 
 
@@ -88,7 +100,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 
 def _lines(data: bytes, path: str) -> list[tuple[int, str]]:
-    """The numbered entry lines, once version and count are found right."""
+    """Return the numbered entry lines, after checking version and count."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:

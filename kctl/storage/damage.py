@@ -1,18 +1,20 @@
-"""What a damaged place in a segment means: a write that a crash tore, or rot.
+"""Classifies a damaged place in a segment: a write torn by a crash, or corruption.
 
-A crash leaves the *end* of a log torn: the last batch is cut, or sectors that never reached the
-disk read as NULs, perhaps with later sectors intact behind them. Rot changes bytes that were once
-right. The difference decides what may be done: a torn tail was never durable and is cut; rot sits
-among durable records, so nothing may be cut silently.
+A crash leaves the *end* of a log torn: the last batch is truncated, or sectors that never reached
+the disk read as NULs, perhaps with later sectors intact after them. Corruption changes bytes that
+were once valid. The difference decides what may be done: a torn tail was never durable and is
+truncated; corruption affects durable records, so nothing may be truncated silently.
 
 The rule, after the first invalid batch:
-- no valid batch of a higher offset follows: a torn tail (one rotten batch at the very end cannot
-  be told from it);
-- one follows, but the damage holds a disk sector of NULs: a hole that a crash left;
-- otherwise: rot.
-Below the recovery point the caller knows that everything was durable, and need not ask.
+- no valid batch of a higher offset follows: a torn tail (one corrupt batch at the very end looks
+  the same);
+- one follows, but the damage contains a disk sector of NULs: a hole left by a crash;
+- otherwise: corruption.
 
-Kafka 2.7 cuts in all three cases (kafka.log.LogSegment.recover); KIP-966 on why that loses data.
+Below the recovery point the caller knows that everything was durable, and need not classify.
+
+Kafka 2.7 truncates in all three cases (kafka.log.LogSegment.recover); KIP-966 explains how that
+loses data.
 """
 
 import re
@@ -24,7 +26,7 @@ from kctl.records.memory_records import locate
 from kctl.records.record_batch import INT64, LOG_OVERHEAD, PREFIX, RecordBatch
 from kctl.storage.file_records import FileRecords
 
-# The unit that a disk writes whole.
+# The unit that a disk writes atomically.
 SECTOR_BYTES = 512
 # Bytes of a damaged segment held in memory at once.
 _WINDOW_BYTES = 4 * 1024 * 1024
@@ -33,11 +35,11 @@ _OFFSET_SPAN = 2**31
 
 
 class DamageKind(Enum):
-    """See the module."""
+    """The kind of damage; see the module."""
 
     TORN_TAIL = "torn tail"
     HOLE = "hole left by a crash"
-    ROT = "rot"
+    CORRUPTION = "corruption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +48,27 @@ class Damage:
 
     kind: DamageKind
     position: int
-    # Where reading could go on; None if nothing valid follows.
+    # Where reading can continue; None if nothing valid follows.
     next_position: int | None
     next_offset: int | None
 
 
 def classify_damage(records: FileRecords, position: int, expected_offset: int) -> Damage:
-    """What the invalid batch at `position` means; `expected_offset` is what should be there."""
+    """Classify the invalid batch at `position`, where a batch of `expected_offset` should be."""
     found = find_valid_batch(records, position + 1, expected_offset)
     if found is None:
         return Damage(DamageKind.TORN_TAIL, position, None, None)
     next_position, next_offset = found
     is_hole = has_lost_sector(records, position, next_position, expected_offset)
-    kind = DamageKind.HOLE if is_hole else DamageKind.ROT
+    kind = DamageKind.HOLE if is_hole else DamageKind.CORRUPTION
     return Damage(kind, position, next_position, next_offset)
 
 
 def find_valid_batch(
     records: FileRecords, position: int, offset_min: int
 ) -> tuple[int, int] | None:
-    """(position, base offset) of the first v2 batch at or behind `position`, at any byte, that is
-    whole, has a right CRC and an offset in [offset_min, offset_min + 2^31)."""
+    """Return (position, base offset) of the first v2 batch at or after `position`, at any byte,
+    that is whole, has a valid CRC and an offset in [offset_min, offset_min + 2^31)."""
     end = records.size
     while position < end:
         window = records.file.pread(min(_WINDOW_BYTES, end - position), position)
@@ -76,14 +78,15 @@ def find_valid_batch(
                 return position + offset, base_offset
         if position + len(window) >= end:
             return None
-        # A header may lie across the windows' border.
+        # A header may span two windows.
         position += len(window) - LOG_OVERHEAD - 4
     return None
 
 
 def has_lost_sector(records: FileRecords, start: int, end: int, expected_offset: int) -> bool:
-    """Whether a sector between `start` and `end` is all NULs, or the damage begins with NULs up
-    to a sector's end where its offset (`expected_offset` or more) or its length cannot be NULs."""
+    """Return whether a sector between `start` and `end` is all NULs, or the damage begins with NULs
+    up to a sector's end where its offset (`expected_offset` or more) or its length cannot be NULs.
+    """
     first = -(-start // SECTOR_BYTES) * SECTOR_BYTES
     head = records.file.pread(max(0, min(first, end) - start), start)
     if not head.strip(b"\0"):
@@ -91,7 +94,7 @@ def has_lost_sector(records: FileRecords, start: int, end: int, expected_offset:
         if len(head) >= LOG_OVERHEAD or should_be.strip(b"\0"):
             return True
     for sector in range(first, end, SECTOR_BYTES):
-        # The last one ends where the file does.
+        # The last sector ends with the file.
         data = records.file.pread(min(SECTOR_BYTES, records.size - sector), sector)
         if data and not data.strip(b"\0"):
             return True
@@ -99,7 +102,7 @@ def has_lost_sector(records: FileRecords, start: int, end: int, expected_offset:
 
 
 def _candidates(window: bytes, offset_min: int) -> list[int]:
-    """Where a v2 batch could begin: offset in the right region, magic 2 where it belongs."""
+    """Return where a v2 batch could begin: an offset in the expected range, and magic 2."""
     heads = {INT64.pack(offset)[:4] for offset in (offset_min, offset_min + _OFFSET_SPAN - 1)}
     either = b"|".join(re.escape(head) for head in sorted(heads))
     pattern = re.compile(rb"(?=(?:" + either + rb").{12}\x02)", re.DOTALL)

@@ -1,8 +1,8 @@
 """FileRecords: the record batches in one .log file; walks them by their headers.
 
 Bytes are read in windows, not one header at a time: a walk over small batches costs a system call
-per 64 KiB, one over big batches a small read each. Records leave as FileSlices, never as bytes,
-but for the few that search and recovery must look into.
+per 64 KiB, one over large batches a small read each. Records leave as FileSlices, never as bytes,
+except for the few that search and recovery must read.
 
 Invariant: `size` is where the next batch goes. A preallocated file is longer; its tail is NULs.
 
@@ -14,15 +14,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.legacy import RECORD_OVERHEAD_V0
 from kctl.records.memory_records import CURRENT_MAGIC, Batch, batch_at, locate
 from kctl.records.record_batch import HEADER, INT64, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
-from kctl.runtime.disk import Buffer, Disk, DiskFile, FileSlice
+from kctl.runtime.disk import Disk, DiskFile, FileSlice
 
 WINDOW_BYTES = 64 * 1024
-# A walk that needs whole batches reads more at once.
+# A walk over whole batches reads more at once.
 CONTENT_WINDOW_BYTES = 1024 * 1024
-# A search goes over few batches: from an index entry to the next.
+# A search reads few batches: from one index entry to the next.
 SEARCH_WINDOW_BYTES = 8 * 1024
 _TIMESTAMP_V1_OFFSET = 18
 # A v2 header up to lastOffsetDelta; the start is the same in v0 and v1.
@@ -30,12 +31,12 @@ _SEARCH = struct.Struct(">qiibIhi")
 
 
 class FileBatch(NamedTuple):
-    """A batch in a file, as its header tells it; fields that v0 and v1 lack are -1 or 0."""
+    """The header of a batch in a file; fields that v0 and v1 lack are -1 or 0."""
 
     position: int
     size: int
     magic: int
-    # In v0 and v1 the same as the last: a wrapper's first offset stands inside.
+    # In v0 and v1 the same as the last: a wrapper's first offset is inside it.
     base_offset: int
     last_offset: int
     max_timestamp: int = -1
@@ -45,17 +46,17 @@ class FileBatch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind the batch."""
+        """Return the position after the batch."""
         return self.position + self.size
 
 
 class FileRecords:
-    """A .log file; owns the open file, knows no offset but those in the batches."""
+    """A .log file; owns the open file, knows no offsets except those in the batches."""
 
     __slots__ = ("file", "path", "size")
 
     def __init__(self, file: DiskFile, size: int | None = None) -> None:
-        """`size`: where the batches end, if not at the end of the file."""
+        """Take an open file; `size` is where the batches end, if not at the end of the file."""
         self.file = file
         self.path = file.path
         self.size = file.size() if size is None else size
@@ -66,12 +67,12 @@ class FileRecords:
         return cls(disk.open(path, read_only=read_only))
 
     def append(self, parts: Sequence[Buffer], length: int) -> int:
-        """Write batches of `length` bytes in all at the end; the position of the first."""
+        """Write batches of `length` bytes in all at the end; return the position of the first."""
         position = self.size
         if self.file.size() == position:
             self.file.append(parts)
         else:
-            # Preallocated: the room is there.
+            # Preallocated: the file is large enough.
             for part in parts:
                 self.file.pwrite(part, position)
                 position += len(part)
@@ -80,15 +81,15 @@ class FileRecords:
         return position
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """A range on its way to a socket, cut at the end."""
+        """Return a range to be sent to a socket, limited by the end."""
         return FileSlice(self.file, position, max(0, min(length, self.size - position)))
 
     def headers(
         self, position: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES
     ) -> Iterator[FileBatch]:
-        """Every whole batch in [position, end); ends at a cut one.
+        """Yield every whole batch in [position, end), up to a truncated one.
 
-        CorruptDataError naming file and position where size or magic is impossible.
+        CorruptDataError naming file and position where size or magic is invalid.
         """
         if end is None:
             end = self.size
@@ -106,22 +107,23 @@ class FileRecords:
             if batch is None or batch.end > end:
                 return
             yield batch
-            # Batches bigger than the window: read no more than the next header.
+            # Batches larger than the window: read only the next header.
             length = RECORD_BATCH_OVERHEAD if batch.size > window_bytes // 2 else window_bytes
             position += batch.size
 
     def header_at(self, position: int) -> FileBatch | None:
-        """The batch at `position`; None if it is cut. Errors as `headers`."""
+        """Return the batch at `position`; None if it is truncated. Errors as in `headers`."""
         window = self.file.pread(RECORD_BATCH_OVERHEAD, position)
         batch = self._header_at(window, 0, position)
         return batch if batch is not None and batch.end <= self.size else None
 
     def batch(self, at: FileBatch) -> Batch:
-        """The whole batch, read into memory."""
+        """Return the whole batch, read into memory."""
         return batch_at(self.file.pread(at.size, at.position), 0, at.magic)
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
-        """(position, batch) with contents in memory for every whole batch; as `headers`."""
+        """Yield (position, batch) with contents in memory for every whole batch; as
+        in `headers`."""
         if end is None:
             end = self.size
         while position < end:
@@ -140,16 +142,16 @@ class FileRecords:
                     return
                 continue
             if offset == 0 and batch is not None:
-                # Bigger than a window.
+                # Larger than a window.
                 yield position, self.batch(batch)
                 position += batch.size
 
     def search_for_offset(self, offset: int, position: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch from `position` on whose last offset is at or
-        above `offset`. Errors as `headers`.
+        """Return (position, size) of the first batch from `position` on whose last offset is at or
+        above `offset`. Errors as in `headers`.
 
-        Every fetch that is not at the tail comes through here, over some dozens of batches: so
-        no more of each header is taken apart than the search needs.
+        Every fetch that is not at the tail calls this, over some dozens of batches, so it decodes
+        only the fields of each header that the search needs.
         """
         unpack = _SEARCH.unpack_from
         while self.size - position >= LOG_OVERHEAD:
@@ -167,14 +169,14 @@ class FileRecords:
                 position += size
                 at += size
             if at <= end or at == 0:
-                # Nonsense, or too near to the end: the careful way.
+                # Invalid, or too near to the end: use the careful walk.
                 found = (b for b in self.headers(position) if b.last_offset >= offset)
                 batch = next(found, None)
                 return (batch.position, batch.size) if batch is not None else None
         return None
 
     def truncate_to(self, size: int) -> int:
-        """Cut the file; how many bytes went."""
+        """Truncate the file; return the number of bytes removed."""
         if size > self.size:
             raise CorruptDataError(
                 f"{self.path}: cannot truncate to {size} bytes, it has {self.size}"
@@ -190,11 +192,11 @@ class FileRecords:
         self.file.fsync()
 
     def close(self) -> None:
-        """The owner is done with it."""
+        """Close the file."""
         self.file.close()
 
     def _header_at(self, window: bytes, offset: int, position: int) -> FileBatch | None:
-        """What the window tells at `offset`; None if its bytes are too few to tell."""
+        """Return the header at `offset` of the window; None if it has too few bytes."""
         try:
             found = locate(window, offset)
         except CorruptDataError as error:

@@ -1,13 +1,13 @@
 """IndexFile: a sorted file of fixed-size entries, in memory only while it is used.
 
-Entries are appended in memory and saved in runs. That is enough: after a crash the indexes of
-every segment at or above the recovery point are built anew from the log, and a segment's indexes
-are saved and fsynced before the recovery point passes it. So an index costs no system call per
-entry and no open file, and is never padded on disk, as Kafka's mapped indexes are (10 MiB of NULs
-after `kill -9`, KAFKA-10207); padding that Kafka left behind is taken off when loading.
+Entries are appended in memory and saved in groups. That suffices: after a crash the indexes of
+every segment at or above the recovery point are rebuilt from the log, and a segment's indexes are
+saved and fsynced before the recovery point passes it. So an index costs no system call per entry
+and no open file, and is never padded on disk, as Kafka's mapped indexes are (10 MiB of NULs after
+`kill -9`, KAFKA-10207); Kafka's padding is removed when loading.
 
-Invariants: `_saved` entries are in the file; `_raw`, when loaded, holds all of them and those
-not yet saved.
+Invariants: `_saved` entries are in the file; `_raw`, when loaded, holds all of them and those not
+yet saved.
 
 Kafka 2.7: kafka.log.AbstractIndex
 """
@@ -18,12 +18,12 @@ from kctl.errors import CorruptDataError
 from kctl.runtime.disk import Disk, DiskFile
 
 DEFAULT_INDEX_BYTES_MAX = 10 * 1024 * 1024
-# Entries that may wait in memory before they are written.
+# Entries kept in memory before they are written.
 SAVE_EVERY = 256
 
 
 class IndexFile:
-    """What offset and time index share; `base_offset` is the segment's."""
+    """The common part of offset and time index; `base_offset` is the segment's."""
 
     __slots__ = ("_disk", "_raw", "_saved", "base_offset", "entries_max", "is_durable", "path")
 
@@ -38,21 +38,22 @@ class IndexFile:
         bytes_max: int = DEFAULT_INDEX_BYTES_MAX,
         stored_bytes: int | None = None,
     ) -> None:
-        """`stored_bytes`: the file's size, if the caller has it; 0 for a file to be created."""
+        """Take `stored_bytes`, the file's size, if the caller has it; 0 for a file to
+        be created."""
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
         self.entries_max = bytes_max // self.entry_size
-        # Whether what is in the file is known to be on the disk.
+        # Whether the file's contents are known to be durable.
         self.is_durable = True
-        # Entries in the file; -1: not asked for yet.
+        # Entries in the file; -1: not read yet.
         self._saved = -1
         self._raw: bytearray | None = None
         if stored_bytes is not None:
             self._set_saved(stored_bytes)
 
     def __len__(self) -> int:
-        """Entries; before the file is loaded padding counts, too."""
+        """Return the number of entries; before the file is loaded padding counts, too."""
         if self._raw is not None:
             return len(self._raw) // self.entry_size
         if self._saved < 0:
@@ -69,19 +70,19 @@ class IndexFile:
         return self._raw is not None
 
     def raw(self) -> bytearray:
-        """All entries as they stand in the file; loads them if need be."""
+        """Return all entries in the file's format; load them if necessary."""
         if self._raw is None:
             self._raw = self._load() if len(self) else bytearray()
         return self._raw
 
     def save(self) -> None:
-        """Write what is not in the file yet."""
+        """Write the entries that are not in the file yet."""
         raw, size = self._raw, self.entry_size
         if raw is None or len(raw) == self._saved * size:
             return
         start = self._saved * size
         file = self._disk.open(self.path, create=True)
-        # A damaged or padded end may be in the way.
+        # A damaged or padded end may have to be removed.
         if file.size() > start:
             file.truncate(start)
         file.pwrite(memoryview(raw)[start:], start)
@@ -90,7 +91,7 @@ class IndexFile:
         self._saved = len(raw) // size
 
     def replace(self, raw: bytearray) -> None:
-        """These are the entries; the file is written only if it says something else."""
+        """Replace all entries; the file is written only if it differs."""
         is_there = self._disk.exists(self.path)
         self._raw = raw
         if is_there and self._disk.read_file(self.path) == bytes(raw):
@@ -100,12 +101,12 @@ class IndexFile:
         self.save()
 
     def durable_file(self) -> DiskFile:
-        """The open file, for the caller to fsync before anything else is saved."""
+        """Return the open file, for the caller to fsync before anything else is saved."""
         self.is_durable = True
         return self._disk.open(self.path, create=True)
 
     def release(self) -> None:
-        """Save, then forget the entries until they are asked for again."""
+        """Save, then drop the entries from memory until they are needed again."""
         self.save()
         if self._saved:
             self._raw = None
@@ -116,11 +117,11 @@ class IndexFile:
         self._cut_file(0)
 
     def create(self) -> None:
-        """Make the file if it is not there: Kafka has one for every segment."""
+        """Create the file if it does not exist: Kafka has one for every segment."""
         self._disk.open(self.path, create=True).close()
 
     def renamed(self, path: str) -> None:
-        """The file has another name now."""
+        """Note the file's new name."""
         self.path = path
 
     def _truncate_entries(self, count: int) -> None:
@@ -154,13 +155,13 @@ class IndexFile:
         if excess:
             del data[len(data) - excess :]
         _strip_padding(data, size)
-        # What was taken off stays in the file until the next save: a reader changes nothing.
+        # Removed padding stays in the file until the next save: a reader changes nothing.
         self._saved = len(data) // size
         self._check(data)
         return data
 
     def _check(self, data: bytearray) -> None:
-        """CorruptDataError unless the first and the last entry make sense."""
+        """Raise CorruptDataError unless the first and the last entry are valid."""
         raise NotImplementedError
 
     def _corrupt(self, what: str) -> CorruptDataError:
@@ -168,7 +169,7 @@ class IndexFile:
 
 
 def _strip_padding(data: bytearray, size: int) -> None:
-    """Take off the entries of NULs at the end."""
+    """Remove the entries of NULs at the end."""
     used = len(data.rstrip(b"\0"))
-    # The last true entry may itself end with NULs.
+    # The last valid entry may itself end with NULs.
     del data[-(-used // size) * size :]

@@ -3,30 +3,48 @@
     offset - base offset  int32 | position in the .log  int32
 
 Sparse: about one entry each `index.interval.bytes`. An entry names the *last* offset of an append
-and where the append begins, so a look-up by floor never lands behind the offset sought.
+and where the append begins, so a look-up by floor never returns a position after the offset.
 
 Kafka 2.7: kafka.log.OffsetIndex
 """
 
 import struct
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from kctl.storage.index_file import IndexFile
 
 _ENTRY = struct.Struct(">ii")
+# Of an offset to the base offset of its segment; the segment must roll before it is exceeded.
+RELATIVE_OFFSET_MAX = 2**31 - 1
+
+# The default of index.interval.bytes: the bytes of log between two entries.
+INDEX_INTERVAL_BYTES = 4096
 
 
 class OffsetPosition(NamedTuple):
-    """An offset, and the position in the segment's file from where to look for it."""
+    """An offset, and the position in the segment's file from which to search for it."""
 
     offset: int
     position: int
 
 
+def encode_entries(base_offset: int, entries: Iterable[OffsetPosition]) -> bytes:
+    """Return the contents of the .index of a segment."""
+    return b"".join(_ENTRY.pack(it.offset - base_offset, it.position) for it in entries)
+
+
+def decode_columns(data: bytes) -> tuple["array[int]", "array[int]"]:
+    """Return relative offsets and positions of whole entries, in the order of the file."""
+    numbers = array("i", data)
+    numbers.byteswap()
+    return numbers[0::2], numbers[1::2]
+
+
 class OffsetIndex(IndexFile):
-    """See the module."""
+    """The offset index of a segment; see the module."""
 
     __slots__ = ()
 
@@ -34,11 +52,11 @@ class OffsetIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll before the next entry."""
+        """Return whether the segment must roll before the next entry."""
         return len(self) >= self.entries_max
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry beyond the last; CorruptDataError if it is not beyond it."""
+        """Add an entry; CorruptDataError unless its offset is above the last."""
         raw = self.raw()
         relative = offset - self.base_offset
         if raw and relative <= _ENTRY.unpack_from(raw, len(raw) - 8)[0]:
@@ -48,17 +66,16 @@ class OffsetIndex(IndexFile):
         self._append(_ENTRY.pack(relative, position))
 
     def replace_entries(self, entries: Sequence[OffsetPosition]) -> None:
-        """These are the entries; the file is written only if it says something else."""
-        packed = [_ENTRY.pack(entry.offset - self.base_offset, entry.position) for entry in entries]
-        self.replace(bytearray(b"".join(packed)))
+        """Replace all entries; the file is written only if it differs."""
+        self.replace(bytearray(encode_entries(self.base_offset, entries)))
 
     def entries(self) -> Iterator[OffsetPosition]:
-        """All entries in order."""
+        """Yield all entries in order."""
         for relative, position in _ENTRY.iter_unpack(self.raw()):
             yield OffsetPosition(self.base_offset + relative, position)
 
     def last(self) -> OffsetPosition:
-        """The last entry, or the segment's start; reads only these bytes if not loaded."""
+        """Return the last entry, or the segment's start; read only these bytes if not loaded."""
         if self.is_loaded or not len(self):
             raw: bytes | bytearray = self.raw()
         else:
@@ -72,7 +89,7 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`, or the segment's start."""
+        """Return the last entry at or below `offset`, or the segment's start."""
         raw = self.raw()
         relative = offset - self.base_offset
         unpack = _ENTRY.unpack_from
@@ -83,7 +100,7 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + relative, position)
 
     def upper_bound_offset(self, position: int) -> int | None:
-        """The offset of the first entry at or behind `position`; None: no entry is."""
+        """Return the offset of the first entry at or after `position`, or None."""
         raw = self.raw()
         unpack = _ENTRY.unpack_from
         count = len(raw) // 8

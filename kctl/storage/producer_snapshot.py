@@ -1,11 +1,11 @@
-"""<offset>.snapshot: what the log knew about its producers when it ended at that offset.
+"""<offset>.snapshot: the log's producer state when it ended at that offset.
 
     version int16 (1) | crc uint32 | count int32 | entries, each:
     producerId int64 | producerEpoch int16 | lastSequence int32 | lastOffset int64 |
     offsetDelta int32 | timestamp int64 | coordinatorEpoch int32 | currentTxnFirstOffset int64
 
-CRC-32C over everything behind it. Of each producer only the last batch is kept: enough to go on
-without gaps, not enough to know an older duplicate again.
+The CRC-32C covers all bytes after it. Of each producer only the last batch is kept: enough to
+continue without gaps, not enough to recognize an older duplicate.
 
 Kafka 2.7: kafka.log.ProducerStateManager (`writeSnapshot`, `readSnapshot`); KIP-98
 """
@@ -40,16 +40,17 @@ class ProducerSnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
-    """The file's bytes."""
+    """Return the file's bytes."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = b"".join([_COUNT.pack(len(packed)), *packed])
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshotEntry]:
-    """The entries; CorruptDataError naming `path` unless version, CRC and count fit."""
+    """Return the entries; CorruptDataError naming `path` unless version, CRC and
+    count are valid."""
     if len(data) < _ENTRIES_START:
-        raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes is cut")
+        raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes is truncated")
     version, crc = _HEADER.unpack_from(data)
     if version != _VERSION:
         raise CorruptDataError(f"{path}: snapshot contained an unknown file version {version}")

@@ -1,7 +1,7 @@
 """SegmentFiles: the files of one base offset opened read-only together, for dump, verify, export.
 
-Nothing is changed, repaired or created; a file that is not there reads as empty. The directory
-may belong to a running broker: what it appends later is not seen.
+Nothing is changed, repaired or created; a missing file reads as empty. The directory may belong to
+a running broker: its later appends are not seen.
 
 Kafka 2.7: kafka.tools.DumpLogSegments opens the same files one by one
 """
@@ -35,7 +35,7 @@ class SegmentFiles:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, base_offset: int) -> "SegmentFiles":
-        """Open them; StorageError if there is no .log."""
+        """Open the files; StorageError if there is no .log."""
 
         def path(suffix: str) -> str:
             return f"{directory}/{file_name(base_offset, suffix)}"
@@ -50,6 +50,6 @@ class SegmentFiles:
 
 
 def segment_base_offsets(disk: Disk, directory: str) -> list[int]:
-    """The base offsets of the segments in a partition's directory, rising."""
+    """Return the base offsets of the segments in a partition's directory, ascending."""
     names = map(parse_file_name, disk.list(directory))
     return sorted(found[0] for found in names if found and found[1] == LOG_SUFFIX)

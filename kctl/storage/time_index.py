@@ -2,7 +2,7 @@
 
     timestamp int64 | offset - base offset  int32
 
-An entry says: no record before this offset is younger than this timestamp. So timestamps rise
+An entry means: no record before this offset has a later timestamp. So timestamps rise
 from entry to entry though records' timestamps need not. The last entry, added when the segment is
 rolled or closed, is its largest timestamp.
 
@@ -10,8 +10,9 @@ Kafka 2.7: kafka.log.TimeIndex; KIP-33
 """
 
 import struct
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from kctl.records.record_batch import NO_TIMESTAMP
@@ -21,14 +22,30 @@ _ENTRY = struct.Struct(">qi")
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp and the offset that goes with it."""
+    """A timestamp and its offset."""
 
     timestamp: int
     offset: int
 
 
+def encode_entries(base_offset: int, entries: Iterable[TimestampOffset]) -> bytes:
+    """Return the contents of the .timeindex of a segment."""
+    return b"".join(_ENTRY.pack(it.timestamp, it.offset - base_offset) for it in entries)
+
+
+def decode_columns(data: bytes) -> tuple["array[int]", "array[int]"]:
+    """Return timestamps and relative offsets of whole entries, in the order of the file."""
+    numbers = array("i", data)
+    numbers.byteswap()
+    lows = array("I", numbers[1::3].tobytes())
+    timestamps = array(
+        "q", (high << 32 | low for high, low in zip(numbers[0::3], lows, strict=True))
+    )
+    return timestamps, numbers[2::3]
+
+
 class TimeIndex(IndexFile):
-    """See the module."""
+    """The time index of a segment; see the module."""
 
     __slots__ = ()
 
@@ -36,7 +53,8 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll; the last slot is kept for the entry added on closing."""
+        """Return whether the segment must roll; the last slot is kept for the entry added on
+        closing."""
         return len(self) >= self.entries_max - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
@@ -49,19 +67,16 @@ class TimeIndex(IndexFile):
             self._append(_ENTRY.pack(timestamp, offset - self.base_offset))
 
     def replace_entries(self, entries: Sequence[TimestampOffset]) -> None:
-        """These are the entries; the file is written only if it says something else."""
-        packed = [
-            _ENTRY.pack(entry.timestamp, entry.offset - self.base_offset) for entry in entries
-        ]
-        self.replace(bytearray(b"".join(packed)))
+        """Replace all entries; the file is written only if it differs."""
+        self.replace(bytearray(encode_entries(self.base_offset, entries)))
 
     def entries(self) -> Iterator[TimestampOffset]:
-        """All entries in order."""
+        """Yield all entries in order."""
         for timestamp, relative in _ENTRY.iter_unpack(self.raw()):
             yield TimestampOffset(timestamp, self.base_offset + relative)
 
     def last(self) -> TimestampOffset:
-        """The last entry, or (-1, base offset); reads only these bytes if not loaded."""
+        """Return the last entry, or (-1, base offset); read only these bytes if not loaded."""
         if self.is_loaded or not len(self):
             raw: bytes | bytearray = self.raw()
         else:
@@ -75,7 +90,7 @@ class TimeIndex(IndexFile):
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry at or below `timestamp`, or (-1, base offset)."""
+        """Return the last entry at or below `timestamp`, or (-1, base offset)."""
         raw = self.raw()
         unpack = _ENTRY.unpack_from
         slot = bisect_right(range(len(raw) // 12), timestamp, key=lambda i: unpack(raw, i * 12)[0])

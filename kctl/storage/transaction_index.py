@@ -3,14 +3,15 @@
     version int16 (0) | producerId int64 | firstOffset int64 | lastOffset int64 |
     lastStableOffset int64
 
-`lastOffset` is that of the marker; `lastStableOffset` the one when the marker was written: a
-reader need look no further than the entry whose last stable offset is beyond what it fetched.
-The file is made with the first entry; most segments have none.
+`lastOffset` is that of the marker; `lastStableOffset` is the one at that time: a
+reader can stop at the first entry whose last stable offset is beyond its fetched range.
+The file is created with the first entry; most segments have none.
 
 Kafka 2.7: kafka.log.TransactionIndex, AbortedTxn; KIP-98
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
@@ -18,6 +19,7 @@ from kctl.runtime.disk import Disk, DiskFile
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
 
 
 class AbortedTransaction(NamedTuple):
@@ -31,12 +33,12 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """See the module; entries are read once and kept."""
+    """The aborted transactions of a segment; entries are read once and kept."""
 
     __slots__ = ("_disk", "_entries", "base_offset", "is_changed", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, exists: bool = True) -> None:
-        """`exists`: False if the caller knows that there is no file yet."""
+        """Take `exists`: False if the caller knows that there is no file yet."""
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
@@ -45,7 +47,7 @@ class TransactionIndex:
         self.is_changed = False
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries in order; CorruptDataError if the file makes no sense."""
+        """Return all entries in order; CorruptDataError if the file is invalid."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
@@ -59,7 +61,7 @@ class TransactionIndex:
                 f"{entries[-1].last_offset} of the entry before"
             )
         file = self._disk.open(self.path, create=True)
-        file.append([_ENTRY.pack(_VERSION, *entry)])
+        file.append([encode_entries([entry])])
         file.close()
         entries.append(entry)
         self.is_changed = True
@@ -67,8 +69,8 @@ class TransactionIndex:
     def collect(
         self, fetch_offset: int, upper_bound_offset: int, found: list[AbortedTransaction]
     ) -> bool:
-        """Add what overlaps [fetch_offset, upper_bound_offset) to `found`; whether no later
-        segment need be asked."""
+        """Add the entries that overlap [fetch_offset, upper_bound_offset) to `found`; return
+        whether later segments need not be searched."""
         for entry in self.entries():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
                 found.append(entry)
@@ -92,12 +94,12 @@ class TransactionIndex:
         self._entries = []
 
     def durable_file(self) -> DiskFile:
-        """The open file of a changed index, for the caller to fsync."""
+        """Return the open file of a changed index, for the caller to fsync."""
         self.is_changed = False
         return self._disk.open(self.path)
 
     def renamed(self, path: str) -> None:
-        """The file has another name now."""
+        """Note the file's new name."""
         self.path = path
 
     def _load(self) -> list[AbortedTransaction]:
@@ -106,8 +108,13 @@ class TransactionIndex:
         return decode_entries(self._disk.read_file(self.path), self.path, self.base_offset)
 
 
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    """Return the contents of a .txnindex."""
+    return b"".join(_ENTRY.pack(_VERSION, *it) for it in entries)
+
+
 def decode_entries(data: bytes, path: str, base_offset: int) -> list[AbortedTransaction]:
-    """What a .txnindex of a segment says; CorruptDataError naming `path` if it makes no sense."""
+    """Decode the .txnindex of a segment; CorruptDataError naming `path` if it is invalid."""
     if len(data) % _ENTRY.size:
         raise CorruptDataError(f"{path}: {len(data)} bytes are not a number of entries")
     entries = []

@@ -1,1 +1,1 @@
-"""Where cluster metadata lives: a tree of znodes with ZooKeeper's semantics."""
+"""Storage of cluster metadata: a tree of znodes with ZooKeeper's semantics."""

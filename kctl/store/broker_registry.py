@@ -25,10 +25,10 @@ MAX_PRODUCER_ID = (1 << 63) - 1
 
 
 class BrokerRegistry(ZnodeClient):
-    """Who is alive, who is controller, and the few counters that the cluster shares."""
+    """Live brokers, the controller, and the counters that the cluster shares."""
 
     async def ensure_persistent_paths(self) -> None:
-        """Create what every Kafka cluster has, where it lacks."""
+        """Create the znodes that every Kafka cluster has, if they are missing."""
         missing = await self.call_all(
             [partial(self.store.exists, path) for path in znodes.PERSISTENT_PATHS]
         )
@@ -39,12 +39,12 @@ class BrokerRegistry(ZnodeClient):
     # --- the cluster
 
     async def get_cluster_id(self) -> str | None:
-        """The cluster's id, once it has one."""
+        """Return the cluster's id, or None if it has none yet."""
         found = await self.get(znodes.CLUSTER_ID)
         return znodes.decode_cluster_id(found[0]) if found else None
 
     async def create_or_get_cluster_id(self, proposed: str) -> str:
-        """Make `proposed` the cluster's id unless it has one; the id that counts."""
+        """Set the cluster's id to `proposed` unless it has one, and return the id in effect."""
         try:
             await self.create_recursive(znodes.CLUSTER_ID, znodes.encode_cluster_id(proposed))
         except NodeExistsError:
@@ -52,7 +52,7 @@ class BrokerRegistry(ZnodeClient):
         return proposed
 
     async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """The next 1,000 producer ids, ours alone. KctlError when ids run out."""
+        """Reserve the next 1,000 producer ids for this broker; raise KctlError when ids run out."""
         while True:
             found = await self.get(znodes.PRODUCER_ID_BLOCK)
             if found is None:
@@ -66,14 +66,14 @@ class BrokerRegistry(ZnodeClient):
             block = ProducerIdBlock(broker_id, first, last)
             encoded = znodes.encode_producer_id_block(block)
             if await self.conditional_set(znodes.PRODUCER_ID_BLOCK, encoded, stat.version) is None:
-                # Lost the race, or won it and lost the answer: the znode tells.
+                # Lost the race, or won it and lost the response: the znode shows which.
                 again = await self.get(znodes.PRODUCER_ID_BLOCK)
                 if again is None or again[0] != encoded:
                     continue
             return block
 
     async def generate_broker_sequence_id(self) -> int:
-        """1, 2, 3, ...: added to reserved.broker.max.id it makes a broker id."""
+        """Return 1, 2, 3, ...: added to reserved.broker.max.id it makes a broker id."""
         call = partial(self.store.set, znodes.BROKER_SEQUENCE_ID, znodes.NO_DATA)
         try:
             return (await self.call(call)).version
@@ -84,14 +84,15 @@ class BrokerRegistry(ZnodeClient):
     async def get_feature(
         self, watch: Watch | None = None
     ) -> tuple[FeatureStatus, dict[str, VersionRange], int] | None:
-        """Finalized features and the znode's version; None (and no watch) if not there."""
+        """Return the finalized features and the znode's version; None (and no watch) if it is
+        missing."""
         found = await self.get(znodes.FEATURE, watch)
         return (*znodes.decode_feature(found[0]), found[1].version) if found else None
 
     async def set_or_create_feature(
         self, status: FeatureStatus, features: Mapping[str, VersionRange]
     ) -> int:
-        """Write `/feature`; its new version."""
+        """Write `/feature` and return its new version."""
         data = znodes.encode_feature(status, features)
         try:
             stat = await self.call(partial(self.store.set, znodes.FEATURE, data))
@@ -110,9 +111,9 @@ class BrokerRegistry(ZnodeClient):
         features: Mapping[str, VersionRange] | None = None,
         version: int = 5,
     ) -> int:
-        """Announce a broker for as long as our session lives; its epoch.
+        """Register a broker for the lifetime of this session and return its epoch.
 
-        Create and set are one multi, as Kafka does it: the Stat of the set tells the czxid.
+        Create and set are one multi, as in Kafka: the Stat of the set has the czxid. Raises
         NodeExistsError if another session holds this broker id.
         """
         path = znodes.broker_path(broker.broker_id)
@@ -132,7 +133,7 @@ class BrokerRegistry(ZnodeClient):
         return cast(Stat, results[1]).czxid
 
     async def _own_broker_epoch(self, path: str, taken: NodeExistsError) -> int:
-        # The registration succeeded and its answer was lost: then the znode is our session's.
+        # The registration succeeded and its response was lost: then the znode is this session's.
         stat = await self.call(partial(self.store.exists, path))
         if stat is None or stat.ephemeral_owner != self.store.session_id:
             raise taken
@@ -147,25 +148,25 @@ class BrokerRegistry(ZnodeClient):
         features: Mapping[str, VersionRange] | None = None,
         version: int = 5,
     ) -> None:
-        """Announce changed listeners of a registered broker; NoNodeError."""
+        """Announce changed listeners of a registered broker; raise NoNodeError."""
         data = znodes.encode_broker(
             broker, timestamp_ms=timestamp_ms, jmx_port=jmx_port, features=features, version=version
         )
         await self.call(partial(self.store.set, znodes.broker_path(broker.broker_id), data))
 
     async def get_broker_ids(self, watch: Watch | None = None) -> list[int]:
-        """Live brokers' ids, ascending; `watch` sees brokers come and go."""
+        """Return the ids of live brokers, ascending; `watch` fires when a broker comes or goes."""
         return sorted(map(int, await self.children(znodes.BROKER_IDS, watch)))
 
     async def get_broker(self, broker_id: int, watch: Watch | None = None) -> BrokerInfo | None:
-        """A live broker with its epoch; `watch` sees its listeners change."""
+        """Return a live broker with its epoch; `watch` fires when its listeners change."""
         brokers = await self.get_brokers([broker_id], watch)
         return brokers.get(broker_id)
 
     async def get_brokers(
         self, broker_ids: Sequence[int], watch: Watch | None = None
     ) -> dict[int, BrokerInfo]:
-        """Those of `broker_ids` that live, in the order given."""
+        """Return those of `broker_ids` that are alive, in the order given."""
         found = await self.get_all([znodes.broker_path(n) for n in broker_ids], watch)
         return {
             broker_id: znodes.decode_broker(broker_id, answer[0], answer[1].czxid)
@@ -174,19 +175,21 @@ class BrokerRegistry(ZnodeClient):
         }
 
     async def get_all_brokers(self) -> dict[int, BrokerInfo]:
-        """All live brokers with their epochs, ascending."""
+        """Return all live brokers with their epochs, ascending."""
         return await self.get_brokers(await self.get_broker_ids())
 
     # --- the controller
 
     async def get_controller_id(self, watch: Watch | None = None) -> int | None:
-        """The controller's broker id, or None. A watch is set only if there is a controller:
-        to see one come, watch `exists(CONTROLLER)`."""
+        """Return the controller's broker id, or None.
+
+        A watch is set only if there is a controller: to see one come, watch `exists(CONTROLLER)`.
+        """
         found = await self.get(znodes.CONTROLLER, watch)
         return znodes.decode_controller(found[0]) if found else None
 
     async def get_controller_epoch(self) -> tuple[int, int] | None:
-        """Epoch and its znode's version."""
+        """Return the controller epoch and its znode's version."""
         found = await self.get(znodes.CONTROLLER_EPOCH)
         return (znodes.decode_controller_epoch(found[0]), found[1].version) if found else None
 
@@ -195,8 +198,8 @@ class BrokerRegistry(ZnodeClient):
     ) -> tuple[int, int]:
         """Become controller: create `/controller` and raise the epoch in one multi.
 
-        The new epoch and its znode's version, which fences all our writes from now on.
-        ControllerMovedError if somebody else is, or became, controller.
+        Returns the new epoch and its znode's version, which fences all writes from now on. Raises
+        ControllerMovedError if another broker is, or became, controller.
         """
         epoch, zk_version = await self._get_or_create_controller_epoch()
         new_epoch = epoch + 1
@@ -209,7 +212,7 @@ class BrokerRegistry(ZnodeClient):
         try:
             results = await self.call(partial(self.store.multi, operations))
         except MultiError as error:
-            # Ours all the same if only the answer to our first attempt was lost.
+            # This session's, too, if only the response to its first attempt was lost.
             now = await self.get_controller_epoch()
             if await self.get_controller_id() == broker_id and now and now[0] == new_epoch:
                 return now
@@ -228,7 +231,7 @@ class BrokerRegistry(ZnodeClient):
                 continue
 
     async def delete_controller(self, controller_epoch_zk_version: int = ANY_VERSION) -> None:
-        """Step down: a new election begins; ControllerMovedError if it began already."""
+        """Resign, which starts a new election; raise ControllerMovedError if it started already."""
         try:
             await self.write(Delete(znodes.CONTROLLER), controller_epoch_zk_version)
         except NoNodeError:

@@ -1,7 +1,7 @@
 """Znodes of the old consumers, which kept their offsets and their groups' registry in ZooKeeper.
 
-OffsetCommit and OffsetFetch version 0 still read and write the offsets, in Kafka 2.7 too; the
-registry was last written by the consumers of Kafka 1.1.
+OffsetCommit and OffsetFetch version 0 still read and write the offsets, in Kafka 2.7 too. Kafka
+1.1's consumers were the last to write the registry.
 
 Kafka 2.7: kafka.zk.ConsumerOffset, KafkaZkClient.getConsumerOffset.
 """
@@ -14,7 +14,7 @@ from kctl.store.znodes import CONSUMERS, from_json, to_json
 
 
 class Subscription(NamedTuple):
-    """What an old consumer reads."""
+    """The topics that an old consumer reads."""
 
     # Streams by topic, or by regular expression.
     streams: dict[str, int]
@@ -24,7 +24,7 @@ class Subscription(NamedTuple):
 
 
 def consumer_offset_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """Where a group's offset is; UsageError for a group id that is no name of a znode."""
+    """Return the path of a group's offset; UsageError for a group id that is not a znode name."""
     if group_id in ("", ".", "..") or "/" in group_id or "\0" in group_id:
         raise UsageError(f"A group called {group_id!r} cannot keep offsets in ZooKeeper")
     topic, partition = topic_partition
@@ -32,12 +32,12 @@ def consumer_offset_path(group_id: str, topic_partition: TopicPartition) -> str:
 
 
 def encode_consumer_offset(offset: int) -> bytes:
-    """The data of such a znode: the number in decimal."""
+    """Return the data of an offset znode: the number in decimal."""
     return b"%d" % offset
 
 
 def decode_consumer_offset(data: bytes) -> int | None:
-    """The offset, None if there is none; CorruptDataError for data that is no number."""
+    """Return the offset, or None for empty data; CorruptDataError if it is not a number."""
     if not data:
         return None
     try:
@@ -47,18 +47,12 @@ def decode_consumer_offset(data: bytes) -> int | None:
 
 
 def consumer_id_path(group_id: str, consumer_id: str) -> str:
-    """`/consumers/G/ids/C`: a live consumer, ephemeral."""
+    """Return `/consumers/G/ids/C`: a live consumer, ephemeral."""
     return f"{CONSUMERS}/{group_id}/ids/{consumer_id}"
 
 
-def consumer_owner_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """`/consumers/G/owners/T/P`: the thread that reads a partition; its data is its plain name."""
-    topic, partition = topic_partition
-    return f"{CONSUMERS}/{group_id}/owners/{topic}/{partition}"
-
-
 def encode_subscription(subscription: Subscription) -> bytes:
-    """`/consumers/G/ids/C`."""
+    """Encode `/consumers/G/ids/C`."""
     return to_json(
         {
             "version": 1,
@@ -70,7 +64,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(path: str, data: bytes) -> Subscription:
-    """`/consumers/G/ids/C`."""
+    """Decode `/consumers/G/ids/C`."""
     fields = from_json(data, path)
     try:
         streams = {str(topic): int(count) for topic, count in fields["subscription"].items()}

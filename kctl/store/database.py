@@ -1,13 +1,13 @@
 """ZnodeDatabase: a durable tree of znodes and the sessions that share it.
 
-Every write is checked, written to the journal and only then made in memory; its watches are
-handed to their sessions in the order they fired. With `fsync`, nobody is told anything that a
-power cut could undo: answers and events wait, in order, for the sync that covers them, and all
-that came in during one sync shares the next (group commit).
+Every write is checked, written to the journal and only then applied in memory; its watches are
+passed to their sessions in the order they fired. With `fsync`, no session sees anything that a
+power loss could undo: responses and events wait, in order, for the sync that covers them, and all
+that arrive during one sync share the next (group commit).
 
-Sessions of this process live until they are closed; sessions with a timeout expire when they are
-not heard of. At a start the former are over, with their ephemerals, and the latter get their full
-timeout again. A failed sync is never tried again: from then on every call fails.
+Sessions of this process last until they are closed; sessions with a timeout expire without a sign
+of life. After a restart the former are gone, with their ephemerals, and the latter get their full
+timeout again. A failed sync is never repeated: from then on every call fails.
 
 ZooKeeper: org.apache.zookeeper.server.ZKDatabase, SyncRequestProcessor.
 """
@@ -21,30 +21,31 @@ from kctl.errors import StorageError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import fail_loudly, in_turns
 from kctl.store.errors import SessionExpiredError
-from kctl.store.journal import Journal
+from kctl.store.journal import Journal, Snapshot
 from kctl.store.sessions import SessionTracker
 from kctl.store.tree import Transaction, ZnodeTree
 from kctl.store.watches import Firing
 from kctl.store.znode import Operation, Stat
 
-# Session ids are this plus the zxid that opened them: never zero, never used twice.
+# Session ids are this plus the zxid that opened them: never zero, never reused.
 _SESSION_ID_BASE = 1 << 56
 
 
 class SessionOwner(Protocol):
-    """Who is told what happens to a session; called inside `commit`, so it must only take note."""
+    """Receives a session's events; called inside `commit`, so it must only record them."""
 
     def watch_fired(self, firing: Firing) -> None:
-        """One of the session's watches fired."""
+        """Handle a watch of the session that fired."""
         ...
 
     def session_expired(self) -> None:
-        """The session is over, and its owner did not ask for it."""
+        """Handle the end of the session, which its owner did not request."""
         ...
 
     def session_taken(self) -> None:
-        """The session has another owner now: see `attach_session`."""
+        """Handle a new owner of the session: see `attach_session`."""
         ...
 
 
@@ -54,9 +55,9 @@ class ZnodeDatabase:
     def __init__(
         self, runtime: Runtime, tree: ZnodeTree, journal: Journal | None, *, fsync: bool = False
     ) -> None:
-        """Use `open` or `in_memory`."""
+        """Use `open` or `in_memory` instead."""
         self.tree = tree
-        # Set once a sync failed: what is in memory is not what a restart would find.
+        # Set once a sync failed: memory then differs from what a restart would find.
         self.failure: StorageError | None = None
         self._runtime = runtime
         self._scheduler = runtime.scheduler
@@ -67,16 +68,16 @@ class ZnodeDatabase:
         self._tracker = SessionTracker()
         self._expiry_timer: Timer | None = None
         self._expiry_ms: float = inf
-        # Something was written that no finished sync covers.
-        self._is_behind = False
+        # Some write is not covered by a finished sync.
+        self._is_sync_due = False
         self._is_syncing = False
         self._is_writing_snapshot = False
         self._is_closed = False
-        self._untold: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        self._waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str, *, fsync: bool = False) -> "ZnodeDatabase":
-        """The tree in `directory`, made if there is none; StorageError, CorruptDataError."""
+        """Return the tree in `directory`, created if missing; StorageError, CorruptDataError."""
         journal, tree = Journal.open(runtime.disk, directory)
         if journal.cut_off is not None:
             runtime.trace.warning(journal.cut_off)
@@ -86,13 +87,13 @@ class ZnodeDatabase:
 
     @classmethod
     def in_memory(cls, runtime: Runtime) -> "ZnodeDatabase":
-        """An empty tree that leaves no trace."""
+        """Return an empty tree without files."""
         return cls(runtime, ZnodeTree(), None)
 
     # --- sessions
 
     def open_session(self, owner: SessionOwner, timeout_ms: int = 0) -> int:
-        """Begin a session; with a timeout it must be `touch`ed."""
+        """Begin a session; with a timeout it needs `touch` to stay alive."""
         session_id = _SESSION_ID_BASE + self.tree.last_zxid + 1
         self._commit(self.tree.prepare_open_session(session_id, timeout_ms, self._clock.wall_ms()))
         self._owners[session_id] = owner
@@ -100,8 +101,8 @@ class ZnodeDatabase:
         return session_id
 
     def attach_session(self, session_id: int, owner: SessionOwner) -> int:
-        """Take over a session with a timeout, e.g. one from before a restart; its timeout.
-        SessionExpiredError if it is over, or lives with this process."""
+        """Take over a session with a timeout, e.g. one from before a restart; return its timeout.
+        SessionExpiredError if it has ended, or belongs to this process."""
         timeout_ms = self.tree.sessions.get(session_id, 0)
         if timeout_ms == 0 or not self.touch(session_id):
             raise SessionExpiredError
@@ -112,22 +113,23 @@ class ZnodeDatabase:
         return timeout_ms
 
     def detach_session(self, session_id: int, owner: SessionOwner) -> None:
-        """Tell `owner` no more; the session lives on until its timeout."""
+        """Stop notifying `owner`; the session continues until its timeout."""
         if self._owners.get(session_id) is owner:
             del self._owners[session_id]
 
     def touch(self, session_id: int) -> bool:
-        """Heard of a session with a timeout; False if it is over."""
+        """Extend a session with a timeout; return False if it has ended."""
         return self._tracker.touch(session_id, self._clock.monotonic_ms())
 
     def close_session(self, session_id: int) -> None:
-        """End a session: its ephemerals and watches go. SessionExpiredError if it is over."""
+        """End a session and delete its ephemerals and watches. SessionExpiredError if
+        it has ended."""
         self._owners.pop(session_id, None)
         self._tracker.forget(session_id)
         self._commit(self.tree.prepare_close_session(session_id, self._clock.wall_ms()))
 
     def expire_session(self, session_id: int) -> None:
-        """End a session against its owner's will."""
+        """End a session that its owner has not closed."""
         owner = self._owners.get(session_id)
         self.close_session(session_id)
         if owner is not None:
@@ -136,14 +138,14 @@ class ZnodeDatabase:
     # --- writes
 
     def commit(self, session_id: int, operation: Operation) -> Stat | str | None:
-        """Carry out one operation; raises its StoreError, or StorageError, nothing changed."""
+        """Apply one operation; raises its StoreError, or StorageError, with nothing changed."""
         transaction = self.tree.prepare(operation, session_id, self._clock.wall_ms())
         return self._commit(transaction)[0]
 
     def commit_multi(
         self, session_id: int, operations: Sequence[Operation]
     ) -> list[Stat | str | None]:
-        """Carry out operations together; raises MultiError, or StorageError, nothing changed."""
+        """Apply operations together; raises MultiError, or StorageError, with nothing changed."""
         if not operations:
             return []
         transaction = self.tree.prepare_multi(operations, session_id, self._clock.wall_ms())
@@ -158,7 +160,7 @@ class ZnodeDatabase:
         if journal is not None:
             journal.append(transaction)
             if self._fsync:
-                self._fall_behind()
+                self._schedule_sync()
         applied = self.tree.apply(transaction)
         for firing in applied.firings:
             owner = self._owners.get(firing.session_id)
@@ -171,20 +173,20 @@ class ZnodeDatabase:
     # --- telling
 
     @property
-    def can_tell_now(self) -> bool:
-        """Whether all that was written is as durable as it shall be."""
-        return not self._is_behind and self.failure is None
+    def is_all_durable(self) -> bool:
+        """Return whether all writes are as durable as required."""
+        return not self._is_sync_due and self.failure is None
 
-    def tell(self, callback: Callable[..., object], *args: object) -> None:
-        """Call back on the loop, in order, once all that was written before is durable."""
-        if self._is_behind:
-            self._untold.append((callback, args))
+    def when_durable(self, callback: Callable[..., object], *args: object) -> None:
+        """Call back on the loop, in order, once all earlier writes are durable."""
+        if self._is_sync_due:
+            self._waiting.append((callback, args))
         else:
             self._scheduler.call_soon(callback, *args)
 
-    def _fall_behind(self) -> None:
-        if not self._is_behind:
-            self._is_behind = True
+    def _schedule_sync(self) -> None:
+        if not self._is_sync_due:
+            self._is_sync_due = True
             # At the end of this turn of the loop, so that all its writes share the sync.
             self._scheduler.call_soon(self._begin_sync)
 
@@ -193,22 +195,22 @@ class ZnodeDatabase:
         if journal is None or self._is_syncing:
             return
         self._is_syncing = True
-        told, self._untold = self._untold, []
+        waiting, self._waiting = self._waiting, []
         zxid = self.tree.last_zxid
         future = self._scheduler.background(journal.sync)
-        future.add_done_callback(lambda done: self._synced(done, zxid, told))
+        future.add_done_callback(lambda done: self._synced(done, zxid, waiting))
 
     def _synced(
         self,
         done: Future[None],
         zxid: int,
-        told: Sequence[tuple[Callable[..., object], tuple[object, ...]]],
+        waiting: Sequence[tuple[Callable[..., object], tuple[object, ...]]],
     ) -> None:
         self._is_syncing = False
         error = done.error()
         if error is not None:
             self._fail(error)
-        for callback, args in told:
+        for callback, args in waiting:
             self._scheduler.call_soon(callback, *args)
         if self.failure is None and self.tree.last_zxid > zxid:
             self._begin_sync()
@@ -216,9 +218,9 @@ class ZnodeDatabase:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        self._is_behind = False
-        untold, self._untold = self._untold, []
-        for callback, args in untold:
+        self._is_sync_due = False
+        waiting, self._waiting = self._waiting, []
+        for callback, args in waiting:
             self._scheduler.call_soon(callback, *args)
 
     def _fail(self, error: BaseException) -> None:
@@ -233,13 +235,19 @@ class ZnodeDatabase:
         if self._is_syncing or self._is_writing_snapshot:
             return
         self._is_writing_snapshot = True
-        future = self._scheduler.background(journal.begin_snapshot(self.tree).write)
-        future.add_done_callback(self._snapshot_written)
+        snapshot = journal.begin_snapshot(self.tree)
+        encoded = partial(self._write_snapshot, snapshot)
+        in_turns(self._scheduler, snapshot.encode(), encoded, fail_loudly)
+
+    def _write_snapshot(self, snapshot: Snapshot, _: None) -> None:
+        # Once the store is closed another process may use the files.
+        if not self._is_closed:
+            self._scheduler.background(snapshot.write).add_done_callback(self._snapshot_written)
 
     def _snapshot_written(self, done: Future[None]) -> None:
         self._is_writing_snapshot = False
         if (error := done.error()) is not None:
-            # The journals that it would have covered are still there.
+            # The journals that it would have covered still exist.
             self._runtime.trace.warning(f"no snapshot of the metadata store: {error}")
 
     # --- expiry
@@ -278,7 +286,7 @@ class ZnodeDatabase:
     # --- end
 
     def close(self) -> Future[None]:
-        """Make the last of it durable and let go of the files; sessions with a timeout stay."""
+        """Make the last writes durable and close the files; sessions with a timeout stay."""
         self._is_closed = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -287,7 +295,7 @@ class ZnodeDatabase:
         if journal is None:
             closed.set_result(None)
         else:
-            # Behind the jobs that run already, so that none finds its file closed.
+            # After the jobs that run already, so that none finds its file closed.
             job = self._scheduler.background(partial(_close_journal, journal))
             job.add_done_callback(partial(self._journal_closed, closed))
         return closed

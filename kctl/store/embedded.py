@@ -1,7 +1,7 @@
 """EmbeddedStore: a session with a ZnodeDatabase in the same process, as a MetadataStore.
 
-Answers are ready at once, unless events of this session or earlier answers are still on their
-way to it (or, with fsync, not durable yet): then they come after those, so that a watch always
+Results are ready at once, unless events of this session or earlier results are still in flight
+(or, with fsync, not durable yet): then they arrive after those, so that a watch always
 fires before its owner can see the change. Everything runs on the loop's thread.
 
 >>> from kctl.runtime.real import make_runtime
@@ -31,6 +31,7 @@ from typing import Any
 from kctl.errors import KctlError, StorageError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import next_turn
 from kctl.store.database import ZnodeDatabase
 from kctl.store.errors import NotWrittenError, SessionExpiredError
 from kctl.store.interface import (
@@ -52,7 +53,7 @@ class EmbeddedStore:
     def __init__(
         self, runtime: Runtime, database: ZnodeDatabase, *, owns_database: bool = False
     ) -> None:
-        """A new session with `database`, which `close` closes too if it is ours alone."""
+        """Begin a session with `database`, which `close` closes too if this session owns it."""
         self.database = database
         self._tree = database.tree
         self._scheduler = runtime.scheduler
@@ -60,55 +61,60 @@ class EmbeddedStore:
         self._owns_database = owns_database
         self._listeners: list[Callable[[SessionState], object]] = []
         self._is_open = True
-        # Answers and events that were handed to the loop and have not arrived.
-        self._on_their_way = 0
+        # Results and events that were passed to the loop and have not arrived.
+        self._in_flight = 0
         self._session_id = database.open_session(self)
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str, *, fsync: bool = False) -> "EmbeddedStore":
-        """A session with the durable tree in `directory`; StorageError, CorruptDataError."""
+        """Return a session with the durable tree in `directory`; StorageError, CorruptDataError."""
         database = ZnodeDatabase.open(runtime, directory, fsync=fsync)
         return cls(runtime, database, owns_database=True)
 
     @classmethod
     def in_memory(cls, runtime: Runtime) -> "EmbeddedStore":
-        """A session with an empty tree that leaves no trace."""
+        """Return a session with an empty tree without files."""
         return cls(runtime, ZnodeDatabase.in_memory(runtime), owns_database=True)
 
     @property
     def session_id(self) -> int:
-        """The current session's id."""
+        """Return the current session's id."""
         return self._session_id
+
+    @property
+    def failure(self) -> KctlError | None:
+        """Return why nothing can be written, or None."""
+        return self.database.failure
 
     # --- reads
 
     def get(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
-        """Data and Stat; NoNodeError."""
+        """Return data and Stat; raise NoNodeError."""
         try:
             self._check_open()
             node = self._tree.get(path)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         if watch is not None:
             self._tree.watches.watch_data(path, self._session_id, watch)
         return self._answer((node.data, node.stat()))
 
     def exists(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """Stat, or None; the watch is set either way."""
+        """Return Stat, or None; the watch is set either way."""
         if not self._is_open:
-            return self._refuse(SessionExpiredError())
+            return self._failed(SessionExpiredError())
         if watch is not None:
             self._tree.watches.watch_data(path, self._session_id, watch)
         node = self._tree.nodes.get(path)
         return self._answer(None if node is None else node.stat())
 
     def children(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """Names of the children, sorted; NoNodeError."""
+        """Return names of the children, sorted; raise NoNodeError."""
         try:
             self._check_open()
             names = self._tree.children(path)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         if watch is not None:
             self._tree.watches.watch_children(path, self._session_id, watch)
         return self._answer(names)
@@ -118,52 +124,52 @@ class EmbeddedStore:
     def create(
         self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
     ) -> Future[tuple[str, Stat]]:
-        """Create a znode; NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
+        """Create a znode; raise NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
         try:
             operation = Create(path, data, ephemeral, sequence)
             made = self.database.commit(self._session_id, operation)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         assert isinstance(made, str)
         return self._answer((made, self._tree.nodes[made].stat()))
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Future[Stat]:
-        """Replace the data; NoNodeError, BadVersionError."""
+        """Replace the data; raise NoNodeError, BadVersionError."""
         return self._write(Set(path, data, version))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Future[None]:
-        """Delete; NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode; raise NoNodeError, BadVersionError, NotEmptyError."""
         return self._write(Delete(path, version))
 
     def _write(self, operation: Operation) -> Future[Any]:
         try:
             result = self.database.commit(self._session_id, operation)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         return self._answer(result)
 
     def multi(self, operations: Sequence[Operation]) -> Future[list[Stat | str | None]]:
-        """All or nothing; MultiError."""
+        """Apply all operations or none; raise MultiError."""
         try:
             results = self.database.commit_multi(self._session_id, operations)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         return self._answer(results)
 
     # --- answers and events, in order
 
     def _answer(self, value: Any) -> Future[Any]:
         future: Future[Any] = Future(self._call_soon)
-        if self._on_their_way == 0 and self.database.can_tell_now:
+        if self._in_flight == 0 and self.database.is_all_durable:
             future.set_result(value)
         else:
             self._send(self._finish, future, value, None)
         return future
 
-    def _refuse(self, error: BaseException) -> Future[Any]:
+    def _failed(self, error: BaseException) -> Future[Any]:
         future: Future[Any] = Future(self._call_soon)
         error = _as_store_error(error)
-        if self._on_their_way == 0 and self.database.can_tell_now:
+        if self._in_flight == 0 and self.database.is_all_durable:
             future.set_error(error)
         else:
             self._send(self._finish, future, None, error)
@@ -177,15 +183,15 @@ class EmbeddedStore:
             future.set_error(_as_store_error(error))
 
     def _send(self, receiver: Callable[..., object], *args: object) -> None:
-        self._on_their_way += 1
-        self.database.tell(self._arrive, receiver, args)
+        self._in_flight += 1
+        self.database.when_durable(self._arrive, receiver, args)
 
     def _arrive(self, receiver: Callable[..., object], args: tuple[object, ...]) -> None:
-        self._on_their_way -= 1
+        self._in_flight -= 1
         receiver(*args)
 
     def watch_fired(self, firing: Firing) -> None:
-        """One of our watches fired."""
+        """Pass on an event of a watch that fired."""
         self._send(firing.watch, firing.event)
 
     # --- the session
@@ -194,36 +200,40 @@ class EmbeddedStore:
         """Call `listener` on the loop whenever the session's state changes."""
         self._listeners.append(listener)
 
+    def turn(self) -> Future[None]:
+        """Return a future that is done in the loop's next turn."""
+        return next_turn(self._scheduler)
+
     def session_expired(self) -> None:
-        """The session was ended by somebody else."""
+        """Handle the end of a session that was not closed here."""
         self._is_open = False
-        self._tell_state(SessionState.EXPIRED)
+        self._report_state(SessionState.EXPIRED)
 
     def session_taken(self) -> None:
-        """Never: only sessions with a timeout change hands."""
+        """Raise: only sessions with a timeout can be taken over."""
         raise RuntimeError(f"session {self._session_id:#x} lives with this process")
 
     def new_session(self) -> Future[None]:
-        """After EXPIRED: start over with a new session."""
+        """Start a new session after EXPIRED."""
         try:
             self._session_id = self.database.open_session(self)
         except KctlError as error:
-            return self._refuse(error)
+            return self._failed(error)
         self._is_open = True
-        self._tell_state(SessionState.CONNECTED)
+        self._report_state(SessionState.CONNECTED)
         return self._answer(None)
 
     def close(self) -> Future[None]:
-        """End the session; its ephemerals go."""
+        """End the session, which deletes its ephemerals."""
         if self._is_open:
             self._is_open = False
             try:
                 self.database.close_session(self._session_id)
             except KctlError as error:
-                return self._refuse(error)
+                return self._failed(error)
         return self.database.close() if self._owns_database else self._answer(None)
 
-    def _tell_state(self, state: SessionState) -> None:
+    def _report_state(self, state: SessionState) -> None:
         for listener in self._listeners:
             self._send(listener, state)
 
@@ -233,7 +243,8 @@ class EmbeddedStore:
 
 
 def _as_store_error(error: BaseException) -> BaseException:
-    """Who calls a store knows its errors, and not where it keeps its znodes."""
+    """Return an error that callers of a store expect, which does not depend on where it keeps
+    znodes."""
     if isinstance(error, StorageError) and not isinstance(error, NotWrittenError):
         return NotWrittenError("", str(error))
     return error

@@ -1,6 +1,6 @@
-"""What a call of the metadata store can fail with: ZooKeeper's error codes as exceptions.
+"""Errors of metadata store calls: ZooKeeper's error codes as exceptions.
 
-Each class is one decision of its catcher: make the parent, take the other's node, read again,
+Each class is one decision of its catcher: create the parent, use the existing node, read again,
 wait for the connection, start a new session, resign.
 """
 
@@ -8,14 +8,14 @@ from kctl.errors import KctlError, StorageError
 
 
 class StoreError(KctlError):
-    """Any refusal by the metadata store; `path` is the znode's, or empty."""
+    """The metadata store rejected a call; `path` is the znode's, or empty."""
 
     def __init__(self, path: str = "", message: str | None = None) -> None:
         super().__init__(message or (f"{path}: {self.text}" if path else self.text))
         self.path = path
 
     # What the error says about the path.
-    text = "the metadata store refused"
+    text = "rejected by the metadata store"
 
 
 class NoNodeError(StoreError):
@@ -31,7 +31,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The znode's version is not the expected one: somebody wrote in between."""
+    """The znode's version is not the expected one: it was written in between."""
 
     text = "the znode has another version"
 
@@ -49,43 +49,44 @@ class NoChildrenForEphemeralsError(StoreError):
 
 
 class BadArgumentsError(StoreError):
-    """Not a path, too much data, or the root that cannot go: nothing was tried."""
+    """An invalid path, too much data, or a deletion of the root: nothing was tried."""
 
     text = "not a path or not data that a znode can have"
 
 
 class SessionExpiredError(StoreError):
-    """The session is over: ephemerals and watches are gone, ask for a new session."""
+    """The session has ended: ephemerals and watches are gone, a new session is needed."""
 
     text = "the session with the metadata store has expired"
 
 
 class ConnectionLossError(StoreError):
-    """The answer was lost with the connection; the operation may or may not have happened."""
+    """The response was lost with the connection; the operation may or may not have happened."""
 
     text = "connection to the metadata store lost"
 
 
 class AuthFailedError(StoreError):
-    """The store knows us and says no (bad credentials or a znode's ACL); trying again is vain."""
+    """The store rejects this client (bad credentials or a znode's ACL); a retry cannot succeed."""
 
     text = "not authorised by the metadata store"
 
 
 class ControllerMovedError(StoreError):
-    """`/controller_epoch` has moved on: somebody else is controller, resign."""
+    """`/controller_epoch` has changed: another broker is controller, resign."""
 
     text = "the controller has moved to another broker"
 
 
 class NotWrittenError(StoreError, StorageError):
-    """The store's own disk refused: nothing changed, and nothing can, until there is room."""
+    """The store cannot write its own disk: nothing changed, and nothing can, until
+    there is room."""
 
     text = "the metadata store cannot write"
 
 
 class MultiError(StoreError):
-    """A multi was refused as a whole because its operation `index` failed with `error`."""
+    """A multi was rejected as a whole because its operation `index` failed with `error`."""
 
     def __init__(self, index: int, error: StoreError) -> None:
         super().__init__(error.path, f"operation {index} of a multi failed: {error}")

@@ -1,15 +1,16 @@
 """MetadataStore: ZooKeeper's semantics as an interface, embedded or over a real ZooKeeper.
 
-Every call returns a Future; calls of one store are carried out in the order made, and a watch
-fires before any later read of the same store can see the change (ZooKeeper's ordering). Watches
-are one-shot; the same callable set twice on one znode fires once. Errors are those of
-`kctl.store.errors`, through the Future.
+Every call returns a Future. Calls of one store are carried out in the order made, and a watch fires
+before any later read of the same store can see the change (ZooKeeper's ordering). Watches are
+one-shot; the same callable set twice on one znode fires once. A Future fails with an error of
+`kctl.store.errors`.
 """
 
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
+from kctl.errors import KctlError
 from kctl.runtime.future import Future
 from kctl.store.znode import (
     ANY_VERSION,
@@ -41,13 +42,15 @@ __all__ = [
 
 
 class SessionState(Enum):
-    """What became of the session with the store."""
+    """The state of the session with the store."""
 
     CONNECTED = "connected"
-    # Temporarily out of touch; the session may still be alive.
+    # Temporarily disconnected; the session may still be alive.
     SUSPENDED = "suspended"
-    # Ephemerals and watches are gone; `new_session` has to be asked for.
+    # Ephemerals and watches are gone; call `new_session` for another session.
     EXPIRED = "expired"
+    # The store's client itself has ended: no session will follow. See `failure`.
+    FAILED = "failed"
 
 
 class MetadataStore(Protocol):
@@ -55,39 +58,55 @@ class MetadataStore(Protocol):
 
     @property
     def session_id(self) -> int:
-        """The current session's id (`ephemeralOwner` of what we create)."""
+        """Return the current session's id (`ephemeralOwner` of the znodes it creates)."""
+        ...
+
+    @property
+    def failure(self) -> KctlError | None:
+        """Return why the store can never be used again; None while it can."""
         ...
 
     def create(
         self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
     ) -> Future[tuple[str, Stat]]:
-        """Create `path` (with `sequence`: path plus a ten-digit counter); the path made and
-        its Stat. NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError."""
+        """Create `path` (with `sequence`: path plus a ten-digit counter); return the path and its
+        Stat.
+
+        Raises NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError.
+        """
         ...
 
     def get(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
-        """Data and Stat; NoNodeError. A watch is set only when the node is there."""
+        """Return data and Stat; raise NoNodeError. A watch is set only if the znode exists."""
         ...
 
     def exists(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """Stat, or None; the watch is set either way."""
+        """Return Stat, or None; the watch is set either way."""
         ...
 
     def children(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """Names of the children, sorted; NoNodeError."""
+        """Return names of the children, sorted; raise NoNodeError."""
         ...
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Future[Stat]:
-        """Replace the data; NoNodeError, BadVersionError."""
+        """Replace the data; raise NoNodeError, BadVersionError."""
         ...
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Future[None]:
-        """Delete; NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode; raise NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
     def multi(self, operations: Sequence[Operation]) -> Future[list[Stat | str | None]]:
-        """All or nothing. On failure the Future ends with MultiError, which tells the index
-        of the operation that failed and its error."""
+        """Apply all operations or none.
+
+        On failure the Future ends with MultiError, which has the index of the failed operation and
+        its error.
+        """
+        ...
+
+    def turn(self) -> Future[None]:
+        """Return a future that is done in the loop's next turn; for callers that make
+        many calls."""
         ...
 
     def on_session_state(self, listener: Callable[[SessionState], object]) -> None:
@@ -95,9 +114,9 @@ class MetadataStore(Protocol):
         ...
 
     def new_session(self) -> Future[None]:
-        """After EXPIRED: start over with a new session."""
+        """Start a new session after EXPIRED."""
         ...
 
     def close(self) -> Future[None]:
-        """End the session (its ephemerals go) and let go of everything."""
+        """End the session, which deletes its ephemerals, and release all resources."""
         ...

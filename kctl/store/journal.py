@@ -1,12 +1,12 @@
-"""Journal: the files that make a tree durable; a log of transactions, and now and then a snapshot.
+"""Journal: the files that make a tree durable, a log of transactions and occasional snapshots.
 
 `journal-<first zxid>` grows by one write per transaction, before the tree changes; `snapshot-<last
-zxid>` makes all journals up to that zxid superfluous. What was written survives the death of the
-process; `sync` makes it survive the death of the machine too.
+zxid>` makes all journals up to that zxid superfluous. Written data survives a crash of the process;
+`sync` makes it survive a crash of the machine too.
 
-Invariants: a newer journal exists only once the older is synced; a snapshot appears whole or not
-at all; files are removed only when a durable snapshot covers them. So only the newest journal can
-end in a torn record, which is cut off at the next start; damage anywhere else is an error.
+Invariants: a newer journal exists only once the older is synced; a snapshot appears whole or not at
+all; files are removed only when a durable snapshot covers them. So only the newest journal can end
+in a torn record, which is truncated at the next start; damage anywhere else is an error.
 
 ZooKeeper: org.apache.zookeeper.server.persistence.FileTxnSnapLog.
 """
@@ -15,13 +15,15 @@ from kctl.errors import CorruptDataError
 from kctl.runtime.disk import Disk, DiskFile, DiskLock
 from kctl.store.journal_format import (
     JOURNAL_MAGIC,
+    SnapshotEncoder,
     Torn,
+    complete_snapshot,
     decode_snapshot,
     decode_transactions,
-    encode_snapshot,
     encode_transaction,
 )
 from kctl.store.tree import Transaction, ZnodeTree
+from kctl.work import Work
 
 _JOURNAL = "journal-"
 _SNAPSHOT = "snapshot-"
@@ -32,22 +34,22 @@ SNAPSHOT_AFTER_TRANSACTIONS = 10_000
 
 
 class Journal:
-    """Owns one directory."""
+    """Owns the files of one directory."""
 
     def __init__(self, disk: Disk, directory: str, lock: DiskLock) -> None:
-        """Use `Journal.open`."""
+        """Use `Journal.open` instead."""
         self._disk = disk
         self._directory = directory
         self._lock = lock
         self._file: DiskFile | None = None
         # Transactions in the journal that no snapshot covers.
         self.length = 0
-        # What a start had to cut off, for the operator; None if the last stop left no torn tail.
+        # The torn tail that a start truncated, for the operator; None if there was none.
         self.cut_off: str | None = None
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> tuple["Journal", ZnodeTree]:
-        """Lock the directory and read what is there: StorageError, CorruptDataError."""
+        """Lock the directory and read its files; StorageError, CorruptDataError."""
         disk.make_directory(directory)
         lock = disk.lock(f"{directory}/{_LOCK}")
         journal = cls(disk, directory, lock)
@@ -58,22 +60,23 @@ class Journal:
             raise
 
     def append(self, transaction: Transaction) -> None:
-        """Write one transaction; StorageError leaves the file as it was."""
+        """Write one transaction; a StorageError leaves the file as it was."""
         self._open_file(transaction.zxid).append([encode_transaction(transaction)])
         self.length += 1
 
     def sync(self) -> None:
-        """Make what was written survive a power cut; may run beside `append`."""
+        """Make what was written survive a power loss; may run in parallel with `append`."""
         file = self._file
         if file is not None:
             file.fsync()
 
     def is_snapshot_due(self, tree: ZnodeTree) -> bool:
-        """Whether a snapshot now costs little beside what was written since the last."""
+        """Return whether a snapshot now costs little compared with the writes since the last."""
         return self.length >= max(SNAPSHOT_AFTER_TRANSACTIONS, len(tree.nodes))
 
     def begin_snapshot(self, tree: ZnodeTree) -> "Snapshot":
-        """Start a new journal and take the tree as it is; not while `sync` runs."""
+        """Start a new journal and capture the tree; not while `sync` runs, nor before the last
+        snapshot is encoded."""
         if self._file is not None:
             self._file.fsync()
             self._file.close()
@@ -84,11 +87,10 @@ class Journal:
             for name in self._disk.list(self._directory)
             if name.startswith((_JOURNAL, _SNAPSHOT))
         ]
-        data = encode_snapshot(tree)
-        return Snapshot(self._disk, self._directory, tree.last_zxid, data, covered)
+        return Snapshot(self._disk, self._directory, SnapshotEncoder(tree), covered)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the files and release the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -147,20 +149,25 @@ class Journal:
 
 
 class Snapshot:
-    """A tree's bytes on their way to the disk; `write` may run off the loop."""
+    """A snapshot to be encoded, and then written; `write` may run off the loop."""
 
     def __init__(
-        self, disk: Disk, directory: str, zxid: int, data: bytes, covered: list[str]
+        self, disk: Disk, directory: str, encoder: SnapshotEncoder, covered: list[str]
     ) -> None:
         self._disk = disk
         self._directory = directory
-        self._name = f"{_SNAPSHOT}{zxid:016x}"
-        self._data = data
+        self._name = f"{_SNAPSHOT}{encoder.zxid:016x}"
+        self._encoder = encoder
+        self._parts: list[bytes] = []
         self._covered = covered
+
+    def encode(self) -> Work[None]:
+        """Encode the tree as it was when the snapshot began."""
+        self._parts = yield from self._encoder.encode()
 
     def write(self) -> None:
         """Write the snapshot durably, then remove the files that it covers."""
-        self._disk.write_file(f"{self._directory}/{self._name}", self._data)
+        self._disk.write_file(f"{self._directory}/{self._name}", complete_snapshot(self._parts))
         for name in self._covered:
             if name != self._name:
                 self._disk.remove(f"{self._directory}/{name}")

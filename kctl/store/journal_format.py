@@ -1,20 +1,20 @@
-"""The bytes of the store's journal and snapshots. Pure.
+"""The format of the store's journal and snapshots. Pure.
 
-Journal file: MAGIC, then records `crc32 u32, length u32, zxid i64, session i64, time i64,
-count u32, changes`; length counts from zxid on, the CRC covers length and all that follows.
-A change is `kind u8, path length u32, data length u32, path, data`.
-Snapshot file: magic, zxid, sessions, znodes with parents before children, CRC-32 of all that
-precedes. Integers are big-endian.
+Journal file: MAGIC, then records `crc32 u32, length u32, zxid i64, session i64, time i64, count
+u32, changes`; length counts from zxid on, the CRC covers length and all that follows. A change is
+`kind u8, path length u32, data length u32, path, data`. Snapshot file: magic, zxid, sessions,
+znodes with parents before children, CRC-32 of all that precedes. Integers are big-endian.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from kctl.errors import CorruptDataError
 from kctl.store.tree import Change, CloseSession, OpenSession, Transaction, Znode, ZnodeTree
 from kctl.store.znode import Create, Delete, Set
+from kctl.work import Work
 
 JOURNAL_MAGIC = b"kctlznj1"
 SNAPSHOT_MAGIC = b"kctlzns1"
@@ -30,18 +30,20 @@ _ZNODE = struct.Struct(">IIqqqqqIIq")
 
 _CREATE, _CREATE_EPHEMERAL, _SET, _DELETE, _OPEN_SESSION, _CLOSE_SESSION = range(1, 7)
 
-# How many transactions ahead a whole record is looked for behind a damaged one.
+# How many transactions ahead to look for a whole record after a damaged one.
 _LOOK_AHEAD = 64
+# Znodes of a snapshot encoded between two turns of the loop.
+ZNODES_PER_TURN = 1_000
 
 
 class Torn(NamedTuple):
-    """The journal's last record is not whole; all before `position` is."""
+    """The journal's last record is not whole; everything before `position` is."""
 
     position: int
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """One record. Checks change nothing and are left out."""
+    """Return one record. Checks change nothing and are left out."""
     zxid, session_id, time_ms, changes = transaction
     parts = [b""]
     count = 0
@@ -75,10 +77,10 @@ def _encode_change(change: Change) -> bytes:
 
 
 def decode_transactions(data: bytes, path: str, first_zxid: int) -> Iterator[Transaction | Torn]:
-    """The transactions of a journal file; Torn, at most once and last, where they break off.
+    """Yield the transactions of a journal file; Torn, at most once and last, where they end early.
 
-    CorruptDataError when a damaged record is followed by whole ones: then it is no torn tail
-    but damage to what was durable.
+    CorruptDataError if whole records follow a damaged one: then it is not a torn tail but damage to
+    durable data.
     """
     if data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
         if not JOURNAL_MAGIC.startswith(data[: len(JOURNAL_MAGIC)]):
@@ -100,7 +102,7 @@ def decode_transactions(data: bytes, path: str, first_zxid: int) -> Iterator[Tra
 
 
 def _end_of_record(data: bytes, position: int) -> int | None:
-    """Where the record ends, or None if it is not whole."""
+    """Return where the record ends, or None if it is not whole."""
     start = position + _FRAME.size
     if start > len(data):
         return None
@@ -124,7 +126,7 @@ def _check_tail(data: bytes, position: int, next_zxid: int, path: str) -> None:
 
 
 def _places_of_zxid(data: bytes, position: int, zxid: int) -> Iterator[int]:
-    """Where records of this zxid may start, at or after `position`."""
+    """Yield where records of this zxid may start, at or after `position`."""
     wanted = _ZXID.pack(zxid)
     found = data.find(wanted, position + _FRAME.size)
     while found >= 0:
@@ -159,37 +161,65 @@ def _change(kind: int, path: str, data: bytes) -> Change:
     return Create(path, data, kind == _CREATE_EPHEMERAL)
 
 
-def encode_snapshot(tree: ZnodeTree) -> bytes:
-    """The whole tree, its sessions and its last zxid."""
-    parts = [
-        SNAPSHOT_MAGIC,
-        _SNAPSHOT_HEADER.pack(tree.last_zxid, len(tree.sessions), len(tree.nodes)),
-    ]
-    parts += [_SESSION.pack(*session) for session in tree.sessions.items()]
-    for path, node in tree.nodes.items():
-        encoded_path = path.encode()
-        parts.append(
-            _ZNODE.pack(
-                len(encoded_path),
-                len(node.data),
-                node.czxid,
-                node.mzxid,
-                node.pzxid,
-                node.ctime_ms,
-                node.mtime_ms,
-                node.version,
-                node.child_creates,
-                node.ephemeral_owner,
-            )
-        )
-        parts.append(encoded_path)
-        parts.append(node.data)
+class SnapshotEncoder:
+    """Encodes a tree as it is now, over several turns of the loop in which it may change.
+
+    A znode that is about to change is encoded at once. Invariant: of a znode in `_nodes`, either
+    `_early` has the encoding, or it has not changed since.
+    """
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+        self._nodes = dict(tree.nodes)
+        self._early: dict[str, bytes] = {}
+        self._sessions = tuple(tree.sessions.items())
+        self.zxid = tree.last_zxid
+        tree.before_change = self._keep
+
+    def _keep(self, path: str) -> None:
+        node = self._nodes.get(path)
+        # Another znode of that path may have been created since.
+        if node is not None and path not in self._early and node is self._tree.nodes[path]:
+            self._early[path] = _encode_znode(path, node)
+
+    def encode(self) -> Work[list[bytes]]:
+        """Return the parts of a snapshot, without its CRC; call this once."""
+        header = _SNAPSHOT_HEADER.pack(self.zxid, len(self._sessions), len(self._nodes))
+        parts = [SNAPSHOT_MAGIC, header]
+        parts += [_SESSION.pack(*session) for session in self._sessions]
+        for number, (path, node) in enumerate(self._nodes.items(), 1):
+            parts.append(self._early.get(path) or _encode_znode(path, node))
+            if number % ZNODES_PER_TURN == 0:
+                yield
+        self._tree.before_change = None
+        return parts
+
+
+def _encode_znode(path: str, node: Znode) -> bytes:
+    encoded_path = path.encode()
+    fields = _ZNODE.pack(
+        len(encoded_path),
+        len(node.data),
+        node.czxid,
+        node.mzxid,
+        node.pzxid,
+        node.ctime_ms,
+        node.mtime_ms,
+        node.version,
+        node.child_creates,
+        node.ephemeral_owner,
+    )
+    return fields + encoded_path + node.data
+
+
+def complete_snapshot(parts: Sequence[bytes]) -> bytes:
+    """Return the file with the parts of a SnapshotEncoder."""
     body = b"".join(parts)
     return body + _INT.pack(crc32(body))
 
 
 def decode_snapshot(data: bytes, path: str) -> ZnodeTree:
-    """The tree of a snapshot; CorruptDataError."""
+    """Return the tree of a snapshot; raise CorruptDataError."""
     body = memoryview(data)[: -_INT.size]
     if data[: len(SNAPSHOT_MAGIC)] != SNAPSHOT_MAGIC or _INT.unpack(data[-_INT.size :])[0] != crc32(
         body

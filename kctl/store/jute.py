@@ -1,7 +1,7 @@
 """Jute: the encoding of ZooKeeper's client protocol, big-endian and without tags. Pure.
 
-Nothing is allocated because a peer announced it: every length is checked against the bytes that
-are there. A null buffer or string (length -1) reads as an empty one.
+A peer's lengths are not trusted: every length is checked against the remaining bytes. A null buffer
+or string (length -1) reads as an empty one.
 
 ZooKeeper: org.apache.jute.BinaryInputArchive, BinaryOutputArchive; zookeeper.jute.
 """
@@ -14,11 +14,11 @@ from kctl.store.znode import Stat
 
 _INT = Struct(">i")
 _LONG = Struct(">q")
-# czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, dataLength,
-# numChildren, pzxid: the fields of our Stat, in its order.
+# czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, dataLength, numChildren,
+# pzxid: the fields of Stat, in its order.
 _STAT = Struct(">qqqqiiiqiiq")
 
-# What all of a znode's rights are: create, delete, read, write, administer.
+# All rights to a znode: create, delete, read, write, administer.
 ALL_RIGHTS = 31
 ACL = tuple[int, str, str]
 WORLD_ANYONE: ACL = (ALL_RIGHTS, "world", "anyone")
@@ -29,7 +29,7 @@ FALSE = b"\0"
 
 
 class JuteReader:
-    """Reads one frame from its start; CorruptDataError where it ends too early."""
+    """Reads one frame from its start; raises CorruptDataError if it ends too early."""
 
     __slots__ = ("_data", "_position")
 
@@ -39,40 +39,40 @@ class JuteReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all bytes were read."""
+        """Return whether all bytes were read."""
         return self._position >= len(self._data)
 
     def boolean(self) -> bool:
-        """One byte."""
+        """Read a boolean, one byte."""
         return self._take(1) != b"\0"
 
     def int32(self) -> int:
-        """Four bytes."""
+        """Read an integer of four bytes."""
         value: int = _INT.unpack(self._take(4))[0]
         return value
 
     def int64(self) -> int:
-        """Eight bytes."""
+        """Read an integer of eight bytes."""
         value: int = _LONG.unpack(self._take(8))[0]
         return value
 
     def buffer(self) -> bytes:
-        """A length and bytes."""
+        """Read a length and as many bytes."""
         return self._take(max(self.int32(), 0))
 
     def string(self) -> str:
-        """A buffer of UTF-8."""
+        """Read a string in UTF-8."""
         try:
             return self.buffer().decode()
         except UnicodeDecodeError as error:
             raise CorruptDataError(f"a string that is not UTF-8: {error}") from None
 
     def strings(self) -> list[str]:
-        """A vector of strings."""
+        """Read a vector of strings."""
         return [self.string() for _ in range(self._count(4))]
 
     def acls(self) -> list[ACL]:
-        """A vector of ACL entries: rights, scheme, id."""
+        """Read a vector of ACL entries: rights, scheme, id."""
         return [(self.int32(), self.string(), self.string()) for _ in range(self._count(12))]
 
     def _count(self, bytes_each_min: int) -> int:
@@ -91,38 +91,40 @@ class JuteReader:
 
 
 def encode_int(value: int) -> bytes:
-    """Four bytes."""
+    """Encode an integer of four bytes."""
     return _INT.pack(value)
 
 
 def encode_long(value: int) -> bytes:
-    """Eight bytes."""
+    """Encode an integer of eight bytes."""
     return _LONG.pack(value)
 
 
 def encode_buffer(data: bytes) -> bytes:
-    """A length and bytes."""
+    """Encode a length and the bytes."""
     return _INT.pack(len(data)) + data
 
 
 def encode_data(data: bytes) -> bytes:
-    """A znode's data: none is null. Kafka writes null where it has nothing to say, and takes
-    empty data, unlike null, for a document."""
+    """Encode a znode's data; empty data becomes null.
+
+    Kafka writes null for no data, and treats empty data, unlike null, as a document.
+    """
     return encode_buffer(data) if data else _INT.pack(NULL_LENGTH)
 
 
 def encode_string(text: str) -> bytes:
-    """A buffer of UTF-8."""
+    """Encode a string in UTF-8."""
     return encode_buffer(text.encode())
 
 
 def encode_strings(texts: Sequence[str]) -> bytes:
-    """A vector of strings."""
+    """Encode a vector of strings."""
     return _INT.pack(len(texts)) + b"".join([encode_string(text) for text in texts])
 
 
 def encode_acls(acls: Sequence[ACL]) -> bytes:
-    """A vector of ACL entries."""
+    """Encode a vector of ACL entries."""
     parts = [_INT.pack(len(acls))]
     for rights, scheme, identity in acls:
         parts += [_INT.pack(rights), encode_string(scheme), encode_string(identity)]
@@ -130,5 +132,5 @@ def encode_acls(acls: Sequence[ACL]) -> bytes:
 
 
 def encode_stat(stat: Stat) -> bytes:
-    """A Stat."""
+    """Encode a Stat."""
     return _STAT.pack(*stat)

@@ -1,4 +1,4 @@
-"""Notifications: short-lived sequential znodes by which brokers tell the controller something.
+"""Notifications: short-lived sequential znodes by which brokers notify the controller.
 
 Kafka 2.7: kafka.zk.KafkaZkClient (isr_change_notification, log_dir_event_notification).
 """
@@ -12,19 +12,19 @@ from kctl.store.znode_client import ZnodeClient
 
 
 class Notifications(ZnodeClient):
-    """ISRs that leaders changed on their own, and log directories that failed."""
+    """ISRs that leaders changed themselves, and log directories that failed."""
 
     async def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> str:
-        """Tell the controller which ISRs changed (inter-broker protocol below 2.7-IV2)."""
+        """Notify the controller of changed ISRs (inter-broker protocol below 2.7-IV2)."""
         prefix = f"{znodes.ISR_CHANGE_NOTIFICATIONS}/{znodes.ISR_CHANGE_PREFIX}"
         return await self.create_sequential(prefix, znodes.encode_isr_change(partitions))
 
     async def get_isr_change_names(self, watch: Watch | None = None) -> list[str]:
-        """Names of the notifications there are, oldest first; `watch` sees more come."""
+        """Return the names of existing notifications, oldest first; `watch` fires for new ones."""
         return await self.children(znodes.ISR_CHANGE_NOTIFICATIONS, watch)
 
     async def get_isr_changes(self, names: Sequence[str]) -> list[TopicPartition]:
-        """Partitions that these notifications name."""
+        """Return the partitions that these notifications name."""
         paths = [f"{znodes.ISR_CHANGE_NOTIFICATIONS}/{name}" for name in names]
         found = await self.get_all(paths)
         return [tp for answer in found if answer for tp in znodes.decode_isr_change(answer[0])]
@@ -37,16 +37,16 @@ class Notifications(ZnodeClient):
         await self.delete_all(paths, controller_epoch_zk_version)
 
     async def propagate_log_dir_event(self, broker_id: int) -> str:
-        """Tell the controller that a log directory of the broker failed."""
+        """Notify the controller that a log directory of the broker failed."""
         prefix = f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}"
         return await self.create_sequential(prefix, znodes.encode_log_dir_event(broker_id))
 
     async def get_log_dir_event_names(self, watch: Watch | None = None) -> list[str]:
-        """Names of the notifications there are, oldest first; `watch` sees more come."""
+        """Return the names of existing notifications, oldest first; `watch` fires for new ones."""
         return await self.children(znodes.LOG_DIR_EVENTS, watch)
 
     async def get_log_dir_event_brokers(self, names: Sequence[str]) -> list[int]:
-        """Brokers that these notifications name."""
+        """Return the brokers that these notifications name."""
         found = await self.get_all([f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names])
         return [znodes.decode_log_dir_event(answer[0]) for answer in found if answer]
 

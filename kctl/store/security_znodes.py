@@ -1,15 +1,25 @@
-"""Znodes of access control lists and delegation tokens: their paths, and their JSON both ways.
+"""Znodes of access control lists and delegation tokens: their paths and JSON.
 
-Literal and prefixed patterns live in two trees. Names are those of AclAuthorizer's JSON
-(`Topic`, `Allow`, `DescribeConfigs`) and go unchecked: what they mean is the authorizer's business.
+Literal and prefixed patterns are in two trees. Names are those of AclAuthorizer's JSON (`Topic`,
+`Allow`, `DescribeConfigs`), in any case; an entry that has another name is corrupt.
 
 Kafka 2.7: kafka.zk.ZkData (ZkAclStore, ResourceZNode, DelegationTokenInfoZNode); KIP-48, KIP-290.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.acl import (
+    OPERATIONS_BY_TEXT,
+    PERMISSIONS_BY_TEXT,
+    RESOURCE_TYPES_BY_TEXT,
+    AclEntry,
+    AclPattern,
+    PatternType,
+    ResourceType,
+    is_principal,
+)
 from kctl.store.znodes import desanitize, from_json, sanitize, to_json
 
 ACLS = "/kafka-acl"
@@ -18,37 +28,16 @@ EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
 EXTENDED_ACL_CHANGES = "/kafka-acl-extended-changes"
 ACL_CHANGE_PREFIX = "acl_changes_"
+# In the order in which AclAuthorizer creates them.
 RESOURCE_TYPES = ("Group", "Cluster", "Topic", "TransactionalId", "DelegationToken")
 
 DELEGATION_TOKENS = "/delegation_token/tokens"
 TOKEN_CHANGES = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = "token_change_"
 
-_RESOURCE_CONSTANTS = {
-    "Group": "GROUP",
-    "Cluster": "CLUSTER",
-    "Topic": "TOPIC",
-    "TransactionalId": "TRANSACTIONAL_ID",
-    "DelegationToken": "DELEGATION_TOKEN",
-}
-_RESOURCE_TYPES = {constant: name for name, constant in _RESOURCE_CONSTANTS.items()}
-
-
-class AccessControlEntry(NamedTuple):
-    """Whether a principal may do an operation from a host."""
-
-    principal: str
-    permission_type: str
-    operation: str
-    host: str
-
-
-class ResourcePattern(NamedTuple):
-    """What entries are about: all resources of this name, or whose names begin with it."""
-
-    resource_type: str
-    name: str
-    is_prefixed: bool = False
+# Names are found in any case, as old tools wrote them.
+_OPERATIONS = {text.upper(): it for text, it in OPERATIONS_BY_TEXT.items()}
+_PERMISSIONS = {text.upper(): it for text, it in PERMISSIONS_BY_TEXT.items()}
 
 
 class TokenInformation(NamedTuple):
@@ -62,7 +51,7 @@ class TokenInformation(NamedTuple):
     max_timestamp_ms: int
 
 
-# Made by AclAuthorizer as it starts, in this order, parents first as needed.
+# Created by AclAuthorizer as it starts, in this order, parents first as needed.
 ACL_PATHS = (
     ACLS,
     *(f"{ACLS}/{name}" for name in RESOURCE_TYPES),
@@ -73,19 +62,23 @@ ACL_PATHS = (
 )
 
 
-def acl_path(pattern: ResourcePattern) -> str:
-    """`/kafka-acl/TYPE/NAME`, or `/kafka-acl-extended/prefixed/TYPE/NAME`."""
-    root = PREFIXED_ACLS if pattern.is_prefixed else ACLS
-    return f"{root}/{pattern.resource_type}/{pattern.name}"
+def acl_path(pattern: AclPattern) -> str:
+    """Return `/kafka-acl/TYPE/NAME`, or `/kafka-acl-extended/prefixed/TYPE/NAME`."""
+    return f"{acl_root(pattern.pattern_type)}/{pattern.resource_type.text}/{pattern.name}"
 
 
-def encode_acls(entries: Iterable[AccessControlEntry]) -> bytes:
-    """The entries of one pattern."""
+def acl_root(pattern_type: PatternType) -> str:
+    """Return the path below which the patterns of one kind are, by resource type."""
+    return PREFIXED_ACLS if pattern_type is PatternType.PREFIXED else ACLS
+
+
+def encode_acls(entries: Iterable[AclEntry]) -> bytes:
+    """Encode the entries of one pattern."""
     acls = [
         {
             "principal": entry.principal,
-            "permissionType": entry.permission_type,
-            "operation": entry.operation,
+            "permissionType": entry.permission.text,
+            "operation": entry.operation.text,
             "host": entry.host,
         }
         for entry in entries
@@ -93,71 +86,71 @@ def encode_acls(entries: Iterable[AccessControlEntry]) -> bytes:
     return to_json({"version": 1, "acls": acls})
 
 
-def decode_acls(path: str, data: bytes) -> list[AccessControlEntry]:
-    """The entries of one pattern; none for a znode without data."""
+def decode_acls(path: str, data: bytes) -> list[AclEntry]:
+    """Return the entries of one pattern; none for a znode without data."""
     if not data:
         return []
     fields = from_json(data, path)
     try:
         if fields["version"] != 1:
             raise CorruptDataError(f"znode {path} has version {fields['version']}")
-        return [
-            AccessControlEntry(a["principal"], a["permissionType"], a["operation"], a["host"])
-            for a in fields["acls"]
-        ]
-    except (KeyError, TypeError) as error:
+        return [_entry(acl) for acl in fields["acls"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptDataError(f"znode {path} lacks or garbles a field: {error!r}") from None
 
 
-def acl_change_prefix(pattern: ResourcePattern) -> str:
-    """The path, less its counter, under which a change of these entries is announced."""
-    root = EXTENDED_ACL_CHANGES if pattern.is_prefixed else ACL_CHANGES
+def _entry(acl: Mapping[str, str]) -> AclEntry:
+    principal, host = acl["principal"], acl["host"]
+    if not is_principal(principal) or not isinstance(host, str):
+        raise ValueError(f"principal {principal!r}, host {host!r}")
+    operation = _OPERATIONS[acl["operation"].upper()]
+    permission = _PERMISSIONS[acl["permissionType"].upper()]
+    return AclEntry(principal, host, operation, permission)
+
+
+def acl_change_prefix(pattern: AclPattern) -> str:
+    """Return the path, without its counter, under which a change of these entries is announced."""
+    is_prefixed = pattern.pattern_type is PatternType.PREFIXED
+    root = EXTENDED_ACL_CHANGES if is_prefixed else ACL_CHANGES
     return f"{root}/{ACL_CHANGE_PREFIX}"
 
 
-def encode_acl_change(pattern: ResourcePattern) -> bytes:
-    """`TOPIC:name` for literal patterns, JSON for prefixed ones."""
-    constant = _RESOURCE_CONSTANTS[pattern.resource_type]
-    if not pattern.is_prefixed:
+def encode_acl_change(pattern: AclPattern) -> bytes:
+    """Encode an announcement: `TOPIC:name` for literal patterns, JSON for prefixed ones."""
+    constant = pattern.resource_type.name
+    if pattern.pattern_type is PatternType.LITERAL:
         return f"{constant}:{pattern.name}".encode()
     return to_json(
         {
             "version": 1,
             "resourceType": constant,
             "name": pattern.name,
-            "patternType": "PREFIXED",
+            "patternType": pattern.pattern_type.name,
         }
     )
 
 
-def decode_acl_change(data: bytes) -> ResourcePattern:
-    """Whose entries changed; Kafka before 2.0 wrote `Topic:name`."""
+def decode_acl_change(data: bytes) -> AclPattern:
+    """Return the pattern whose entries changed; Kafka before 2.0 wrote `Topic:name`."""
     try:
         if data[:1] == b"{":
             fields = from_json(data, EXTENDED_ACL_CHANGES)
-            is_prefixed = fields["patternType"] == "PREFIXED"
-            return ResourcePattern(
-                _RESOURCE_TYPES[fields["resourceType"]], fields["name"], is_prefixed
-            )
+            resource_type = ResourceType[fields["resourceType"]]
+            return AclPattern(resource_type, fields["name"], PatternType[fields["patternType"]])
         constant, _, name = data.decode().partition(":")
-        return ResourcePattern(_RESOURCE_TYPES.get(constant) or _known_type(constant), name)
-    except (KeyError, ValueError) as error:
+        known = RESOURCE_TYPES_BY_TEXT.get(constant) or ResourceType[constant]
+        return AclPattern(known, name)
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptDataError(f"an announced change of ACLs is garbled: {error!r}") from None
 
 
-def _known_type(name: str) -> str:
-    if name not in _RESOURCE_CONSTANTS:
-        raise KeyError(name)
-    return name
-
-
 def delegation_token_path(token_id: str) -> str:
-    """`/delegation_token/tokens/ID`."""
+    """Return `/delegation_token/tokens/ID`."""
     return f"{DELEGATION_TOKENS}/{token_id}"
 
 
 def encode_delegation_token(token: TokenInformation) -> bytes:
-    """`/delegation_token/tokens/ID`."""
+    """Encode `/delegation_token/tokens/ID`."""
     return to_json(
         {
             "issueTimestamp": token.issue_timestamp_ms,
@@ -172,7 +165,7 @@ def encode_delegation_token(token: TokenInformation) -> bytes:
 
 
 def decode_delegation_token(token_id: str, data: bytes) -> TokenInformation:
-    """`/delegation_token/tokens/ID`."""
+    """Decode `/delegation_token/tokens/ID`."""
     path = delegation_token_path(token_id)
     fields = from_json(data, path)
     try:

@@ -1,25 +1,25 @@
-"""SessionTracker: when a session with a timeout expires. Pure, time passed in.
+"""SessionTracker: decides when sessions with a timeout expire. Pure, time passed in.
 
-A session lives while it is heard of: each `touch` moves its deadline. Which ephemerals go with
-it is the tree's knowledge. Sessions of this process have no deadline and are not tracked.
+Each `touch` moves a session's deadline. The tree knows which ephemerals a session has. Sessions of
+this process have no deadline and are not tracked.
 
 ZooKeeper: org.apache.zookeeper.server.SessionTrackerImpl.
 """
 
 
 class SessionTracker:
-    """Owns deadlines; never a session's state."""
+    """Owns the deadlines of sessions, not their state."""
 
     def __init__(self) -> None:
         # Session id -> timeout and deadline.
         self._sessions: dict[int, tuple[int, int]] = {}
 
     def track(self, session_id: int, timeout_ms: int, now_ms: int) -> None:
-        """Expire the session `timeout_ms` from now unless it is heard of."""
+        """Expire the session `timeout_ms` from now unless `touch` is called."""
         self._sessions[session_id] = (timeout_ms, now_ms + timeout_ms)
 
     def touch(self, session_id: int, now_ms: int) -> bool:
-        """Heard of the session; False if it is not (or no longer) tracked."""
+        """Extend the session after a sign of life; return False if it is not tracked."""
         found = self._sessions.get(session_id)
         if found is None:
             return False
@@ -27,15 +27,15 @@ class SessionTracker:
         return True
 
     def forget(self, session_id: int) -> None:
-        """The session ended on its own."""
+        """Stop tracking a session that ended."""
         self._sessions.pop(session_id, None)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` may find something; None if nothing is tracked."""
+        """Return when the next session may expire; None if no session is tracked."""
         return min((deadline for _, deadline in self._sessions.values()), default=None)
 
     def expire(self, now_ms: int) -> list[int]:
-        """Take out the sessions whose deadline has come, earliest first."""
+        """Remove and return the sessions whose deadline has come, earliest first."""
         due = sorted(
             (deadline, session_id)
             for session_id, (_, deadline) in self._sessions.items()

@@ -3,57 +3,73 @@
 Kafka 2.7: kafka.zk.KafkaZkClient, kafka.zk.AdminZkClient; KIP-455.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.store import znodes
-from kctl.store.errors import BadVersionError, StoreError
+from kctl.store.errors import BadVersionError, NoNodeError, StoreError
 from kctl.store.interface import ANY_VERSION, Create, Delete, Set, Stat, Watch
 from kctl.store.znode_client import ZnodeClient
 from kctl.store.znodes import LeaderIsrAndControllerEpoch
+from kctl.work import Work, finished
+
+# Znodes decoded between two turns of the loop.
+TOPICS_PER_TURN = 500
+STATES_PER_TURN = 1_000
 
 
 class UpdateLeaderAndIsrResult(NamedTuple):
-    """What became of each partition's conditional update; in the order asked for."""
+    """The outcome of each partition's conditional update, in the requested order."""
 
     # The new state with its new zk_version, or why it cannot be written.
     finished: dict[TopicPartition, LeaderAndIsr | StoreError]
-    # Somebody else wrote in between: read again and decide again.
+    # Another writer was faster: read and decide again.
     to_retry: list[TopicPartition]
 
 
 class TopicRegistry(ZnodeClient):
-    """What topics there are, where their replicas shall be, and who leads."""
+    """Topics, the assignments of their replicas, and the leaders of partitions."""
 
     async def get_all_topics(self, watch: Watch | None = None) -> list[str]:
-        """Names, sorted; `watch` sees topics come and go."""
+        """Return the names, sorted; `watch` fires when a topic is created or deleted."""
         return await self.children(znodes.TOPICS, watch)
 
     async def topic_exists(self, topic: str) -> bool:
-        """Whether a topic has an assignment (it may be on its way out)."""
+        """Return whether a topic has an assignment (its deletion may be in progress)."""
         return await self.exists(znodes.topic_path(topic))
 
     async def topic_stays(self, topic: str) -> bool:
-        """Whether a topic exists and is not to be deleted."""
+        """Return whether a topic exists and its deletion has not been requested."""
         return await self.topic_exists(topic) and topic not in await self.get_topic_deletions()
 
     async def get_topic_assignments(
         self, topics: Sequence[str], watch: Watch | None = None
     ) -> dict[str, dict[int, ReplicaAssignment]]:
-        """Assignments of those topics that exist; `watch` sees each of them change."""
-        found = await self.get_all([znodes.topic_path(topic) for topic in topics], watch)
-        return {
-            topic: znodes.decode_topic(topic, answer[0])
-            for topic, answer in zip(topics, found, strict=True)
-            if answer is not None
-        }
+        """Return the assignments of existing topics; `watch` fires when one changes."""
+        found = await self.get_all(map(znodes.topic_path, topics), watch)
+        assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        for number, (topic, answer) in enumerate(zip(topics, found, strict=True), 1):
+            if number % TOPICS_PER_TURN == 0:
+                await self.store.turn()
+            if answer is not None:
+                decoding = znodes.topic_decoding(topic, answer[0])
+                assignments[topic] = await finished(decoding, self.store.turn)
+        return assignments
+
+    async def get_topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
+        """Return the assignment of one topic; raise NoNodeError."""
+        found = await self.get_topic_assignments([topic])
+        if topic not in found:
+            raise NoNodeError(znodes.topic_path(topic))
+        return found[topic]
 
     async def create_topic_assignment(
         self, topic: str, assignment: Mapping[int, ReplicaAssignment]
     ) -> None:
-        """Bring a topic into being (the controller does the rest); NodeExistsError."""
-        await self.create_recursive(znodes.topic_path(topic), znodes.encode_topic(assignment))
+        """Create a topic's assignment (the controller does the rest); raise NodeExistsError."""
+        data = await finished(znodes.topic_encoding(assignment), self.store.turn)
+        await self.create_recursive(znodes.topic_path(topic), data)
 
     async def set_topic_assignment(
         self,
@@ -61,25 +77,51 @@ class TopicRegistry(ZnodeClient):
         assignment: Mapping[int, ReplicaAssignment],
         controller_epoch_zk_version: int = ANY_VERSION,
     ) -> None:
-        """Replace an assignment: more partitions, or a step of a reassignment. NoNodeError."""
-        operation = Set(znodes.topic_path(topic), znodes.encode_topic(assignment))
+        """Replace an assignment: more partitions, or a step of a reassignment. Raise
+        NoNodeError."""
+        data = await finished(znodes.topic_encoding(assignment), self.store.turn)
+        operation = Set(znodes.topic_path(topic), data)
         await self.write(operation, controller_epoch_zk_version)
+
+    async def update_topic_assignment(
+        self,
+        topic: str,
+        update: Callable[[dict[int, ReplicaAssignment]], Mapping[int, ReplicaAssignment]],
+        controller_epoch_zk_version: int = ANY_VERSION,
+    ) -> None:
+        """Replace an assignment by `update` of the one in the store; raise NoNodeError.
+
+        Concurrent additions and reassignments of partitions are not lost; `update` may be called
+        several times.
+        """
+        path = znodes.topic_path(topic)
+
+        def change(data: bytes | None) -> Work[bytes]:
+            if data is None:
+                raise NoNodeError(path)
+            assignment = yield from znodes.topic_decoding(topic, data)
+            return (yield from znodes.topic_encoding(update(assignment)))
+
+        await self.update(path, change, controller_epoch_zk_version)
 
     # --- partition states
 
     async def get_partition_states(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """States of those partitions that have one."""
+        """Return the states of those partitions that have one."""
         return (await self.get_partition_states_and_changes(partitions))[0]
 
     async def get_partition_states_and_changes(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, int]]:
-        """The same, and the zxid of each one's last change, to be compared with broker epochs."""
-        found = await self.get_all([znodes.partition_state_path(tp) for tp in partitions])
+        """Return the states, and the zxid of each one's last change, to be compared with broker
+        epochs."""
+        found = await self.get_all(map(znodes.partition_state_path, partitions))
         states, changes = {}, {}
-        for tp, answer in zip(partitions, found, strict=True):
+        for number, (tp, answer) in enumerate(zip(partitions, found, strict=True), 1):
+            if number % STATES_PER_TURN == 0:
+                await self.store.turn()
             if answer is not None:
                 data, stat = answer
                 states[tp] = znodes.decode_partition_state(tp, data, stat.version)
@@ -91,29 +133,24 @@ class TopicRegistry(ZnodeClient):
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         controller_epoch_zk_version: int,
     ) -> dict[TopicPartition, StoreError | None]:
-        """First states of new partitions, their parents first; per partition None or the error
-        (NodeExistsError: somebody was quicker)."""
+        """Create the first states of new partitions, their parents first; return per partition None
+        or the error (NodeExistsError: another broker was faster)."""
         topics = dict.fromkeys(tp.topic for tp in states)
-        parents = [Create(znodes.partitions_path(topic), znodes.NO_DATA) for topic in topics]
-        await self._create_parents(parents, controller_epoch_zk_version)
-        parents = [Create(znodes.partition_path(tp), znodes.NO_DATA) for tp in states]
-        await self._create_parents(parents, controller_epoch_zk_version)
-        outcomes = await self.write_all(
-            [
-                Create(znodes.partition_state_path(tp), znodes.encode_partition_state(state))
-                for tp, state in states.items()
-            ],
-            controller_epoch_zk_version,
+        await self._create_parents(map(znodes.partitions_path, topics), controller_epoch_zk_version)
+        await self._create_parents(map(znodes.partition_path, states), controller_epoch_zk_version)
+        operations = (
+            Create(znodes.partition_state_path(tp), znodes.encode_partition_state(state))
+            for tp, state in states.items()
         )
+        outcomes = await self.write_all(operations, controller_epoch_zk_version)
         return {
             tp: outcome if isinstance(outcome, StoreError) else None
-            for tp, outcome in zip(states, outcomes, strict=True)
+            async for tp, outcome in self.over_turns(zip(states, outcomes, strict=True))
         }
 
-    async def _create_parents(
-        self, parents: Sequence[Create], controller_epoch_zk_version: int
-    ) -> None:
-        # Why a parent could not be made is seen again, and told, where its child is made.
+    async def _create_parents(self, paths: Iterable[str], controller_epoch_zk_version: int) -> None:
+        # A parent's error occurs again, and is reported, when its child is created.
+        parents = (Create(path, znodes.NO_DATA) for path in paths)
         await self.write_all(parents, controller_epoch_zk_version)
 
     async def set_partition_states(
@@ -121,21 +158,19 @@ class TopicRegistry(ZnodeClient):
         states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         controller_epoch_zk_version: int,
     ) -> dict[TopicPartition, int | StoreError]:
-        """Write each state at its expected `zk_version`; the new version or the error."""
-        outcomes = await self.write_all(
-            [
-                Set(
-                    znodes.partition_state_path(tp),
-                    znodes.encode_partition_state(state),
-                    state.leader_and_isr.zk_version,
-                )
-                for tp, state in states.items()
-            ],
-            controller_epoch_zk_version,
+        """Write each state at its expected `zk_version`; return the new version or the error."""
+        operations = (
+            Set(
+                znodes.partition_state_path(tp),
+                znodes.encode_partition_state(state),
+                state.leader_and_isr.zk_version,
+            )
+            for tp, state in states.items()
         )
+        outcomes = await self.write_all(operations, controller_epoch_zk_version)
         return {
             tp: outcome if isinstance(outcome, StoreError) else cast(Stat, outcome).version
-            for tp, outcome in zip(states, outcomes, strict=True)
+            async for tp, outcome in self.over_turns(zip(states, outcomes, strict=True))
         }
 
     async def update_leader_and_isr(
@@ -144,15 +179,16 @@ class TopicRegistry(ZnodeClient):
         controller_epoch: int,
         controller_epoch_zk_version: int,
     ) -> UpdateLeaderAndIsrResult:
-        """The controller's conditional update of many partitions (ControllerMovedError)."""
+        """Apply the controller's conditional update of many partitions; raise
+        ControllerMovedError."""
         states = {
             tp: LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
-            for tp, leader_and_isr in leader_and_isrs.items()
+            async for tp, leader_and_isr in self.over_turns(leader_and_isrs.items())
         }
         outcomes = await self.set_partition_states(states, controller_epoch_zk_version)
         finished: dict[TopicPartition, LeaderAndIsr | StoreError] = {}
         to_retry: list[TopicPartition] = []
-        for tp, outcome in outcomes.items():
+        async for tp, outcome in self.over_turns(outcomes.items()):
             if isinstance(outcome, BadVersionError):
                 to_retry.append(tp)
             elif isinstance(outcome, StoreError):
@@ -165,8 +201,10 @@ class TopicRegistry(ZnodeClient):
     async def update_isr(
         self, partition: TopicPartition, leader_and_isr: LeaderAndIsr, controller_epoch: int
     ) -> int | None:
-        """A leader's own change of its ISR (inter-broker protocol below 2.7-IV2): the new
-        zk_version, or None if the state has moved on."""
+        """Apply a leader's own change of its ISR (inter-broker protocol below 2.7-IV2).
+
+        Return the new zk_version, or None if the state has changed meanwhile.
+        """
         data = znodes.encode_partition_state(
             LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
         )
@@ -174,24 +212,29 @@ class TopicRegistry(ZnodeClient):
         version = await self.conditional_set(path, data, leader_and_isr.zk_version)
         if version is not None:
             return version
-        # The write may have happened and its answer got lost: then it is there, word for word.
+        # The write may have happened and its response got lost: then the data is equal.
         found = await self.get(path)
         return found[1].version if found and found[0] == data else None
 
     # --- deletion
 
     async def create_delete_topic_path(self, topic: str) -> None:
-        """Ask the controller to delete a topic; NodeExistsError if somebody did."""
+        """Request a topic's deletion from the controller; NodeExistsError if it is requested
+        already."""
         await self.create_recursive(znodes.delete_topic_path(topic))
 
+    async def is_marked_for_deletion(self, topic: str) -> bool:
+        """Return whether the topic's deletion has been requested and is not complete."""
+        return await self.exists(znodes.delete_topic_path(topic))
+
     async def get_topic_deletions(self, watch: Watch | None = None) -> list[str]:
-        """Topics to be deleted, sorted; `watch` sees more come."""
+        """Return the topics whose deletion is requested, sorted; `watch` fires for new ones."""
         return await self.children(znodes.DELETE_TOPICS, watch)
 
     async def delete_topic_deletions(
         self, topics: Iterable[str], controller_epoch_zk_version: int
     ) -> None:
-        """The topics are gone, or need not go: forget that they were to be deleted."""
+        """Remove requests to delete topics that are deleted, or that do not exist."""
         await self.delete_all(map(znodes.delete_topic_path, topics), controller_epoch_zk_version)
 
     async def delete_topic_znode(self, topic: str, controller_epoch_zk_version: int) -> None:
@@ -210,7 +253,7 @@ class TopicRegistry(ZnodeClient):
     async def get_partition_reassignment(
         self, watch: Watch | None = None
     ) -> dict[TopicPartition, tuple[int, ...]]:
-        """`/admin/reassign_partitions`: target replicas, empty if nothing is asked for."""
+        """Return `/admin/reassign_partitions`: target replicas, empty without a request."""
         if watch is not None:
             await self.exists(znodes.REASSIGN_PARTITIONS, watch)
         found = await self.get(znodes.REASSIGN_PARTITIONS)
@@ -219,7 +262,7 @@ class TopicRegistry(ZnodeClient):
     async def create_partition_reassignment(
         self, reassignment: Mapping[TopicPartition, Sequence[int]]
     ) -> None:
-        """Ask for a reassignment; NodeExistsError while one is under way."""
+        """Request a reassignment; NodeExistsError while one is in progress."""
         data = znodes.encode_reassignment(reassignment)
         await self.create_recursive(znodes.REASSIGN_PARTITIONS, data)
 
@@ -228,7 +271,8 @@ class TopicRegistry(ZnodeClient):
         reassignment: Mapping[TopicPartition, Sequence[int]],
         controller_epoch_zk_version: int,
     ) -> None:
-        """What is still to be done; the znode goes when that is nothing."""
+        """Replace the requested reassignment by what is left of it; delete the znode if nothing is
+        left."""
         if reassignment:
             data = znodes.encode_reassignment(reassignment)
             operation: Set | Delete = Set(znodes.REASSIGN_PARTITIONS, data)
@@ -239,17 +283,17 @@ class TopicRegistry(ZnodeClient):
     async def get_preferred_replica_election(
         self, watch: Watch | None = None
     ) -> list[TopicPartition]:
-        """`/admin/preferred_replica_election`, empty if nothing is asked for."""
+        """Return `/admin/preferred_replica_election`; empty without a request."""
         if watch is not None:
             await self.exists(znodes.PREFERRED_REPLICA_ELECTION, watch)
         found = await self.get(znodes.PREFERRED_REPLICA_ELECTION)
         return znodes.decode_preferred_election(found[0]) if found else []
 
     async def create_preferred_replica_election(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask for an election; NodeExistsError while one is under way."""
+        """Request an election; NodeExistsError while one is in progress."""
         data = znodes.encode_preferred_election(partitions)
         await self.create_recursive(znodes.PREFERRED_REPLICA_ELECTION, data)
 
     async def delete_preferred_replica_election(self, controller_epoch_zk_version: int) -> None:
-        """The election is done."""
+        """Remove the request after the election."""
         await self.delete_if_exists(znodes.PREFERRED_REPLICA_ELECTION, controller_epoch_zk_version)

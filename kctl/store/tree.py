@@ -1,19 +1,19 @@
 """ZnodeTree: znodes with versions, ephemerals, sequences and one-shot watches. Pure.
 
 A change has two steps, so that it can be made durable between them: `prepare` checks operations
-against the tree and numbers them as one Transaction, changing nothing; `apply` carries a
-Transaction out and cannot fail. A multi is checked as if its operations happened one after the
-other, and is all or nothing.
+against the tree and numbers them as one Transaction, changing nothing; `apply` carries out a
+Transaction and cannot fail. A multi is checked as if its operations happened in sequence, and is
+all or nothing.
 
-Invariants: every znode but "/" has a parent; an ephemeral one has no children and its owner is
-an open session; zxids rise by one per transaction; a parent counts the children it ever had, and
-that count numbers its sequential ones.
+Invariants: every znode but "/" has a parent; an ephemeral one has no children and its owner is an
+open session; zxids rise by one per transaction; a parent counts the children it ever had, and that
+count numbers its sequential ones.
 
 ZooKeeper: org.apache.zookeeper.server.DataTree, PrepRequestProcessor.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from kctl.store.errors import (
 from kctl.store.watches import Firing, WatchTable
 from kctl.store.znode import ANY_VERSION, Create, Delete, EventType, Operation, Set, Stat
 
-# ZooKeeper's jute.maxbuffer is 1 MiB; ours lets an assignment of 100,000 partitions through.
+# ZooKeeper's jute.maxbuffer is 1 MiB; this allows an assignment of 100,000 partitions.
 MAX_DATA_BYTES = 4 << 20
 MAX_PATH_CHARACTERS = 8192
 
@@ -44,7 +44,7 @@ _VALID_PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session begins; `timeout_ms` 0: it lives as long as the process that owns the tree."""
+    """A session begins; with `timeout_ms` 0 it lasts as long as the process that owns the tree."""
 
     timeout_ms: int
 
@@ -67,7 +67,7 @@ class Transaction(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a transaction brought: a path per Create, a Stat per Set, else None."""
+    """The results of a transaction: a path per Create, a Stat per Set, else None."""
 
     results: list[Stat | str | None]
     firings: list[Firing]
@@ -100,7 +100,7 @@ class Znode:
         self.ephemeral_owner = ephemeral_owner
 
     def stat(self) -> Stat:
-        """ZooKeeper's Stat; cversion counts children that came and children that went."""
+        """Return ZooKeeper's Stat; cversion counts created and deleted children."""
         child_count = len(self.children) if self.children else 0
         return Stat(
             self.czxid,
@@ -118,7 +118,7 @@ class Znode:
 
 
 class _Facts(NamedTuple):
-    """What checks ask of a znode, as it will be at that point of a multi."""
+    """The facts of a znode that checks need, as of that point of a multi."""
 
     version: int
     child_creates: int
@@ -130,7 +130,7 @@ _Outlook = dict[str, _Facts | None]
 
 
 class ZnodeTree:
-    """Owns znodes, open sessions and watches; knows no file, clock or connection."""
+    """Owns znodes, open sessions and watches; has no file, clock or connection."""
 
     def __init__(self) -> None:
         self.last_zxid = 0
@@ -139,29 +139,31 @@ class ZnodeTree:
         # Open sessions and their timeouts.
         self.sessions: dict[int, int] = {}
         self.watches = WatchTable()
+        # Called with the path of an existing znode before it changes.
+        self.before_change: Callable[[str], object] | None = None
         self._ephemerals: dict[int, dict[str, None]] = {}
 
     # --- reads
 
     def get(self, path: str) -> Znode:
-        """The znode; NoNodeError."""
+        """Return the znode; raise NoNodeError."""
         node = self.nodes.get(path)
         if node is None:
             raise NoNodeError(path)
         return node
 
     def children(self, path: str) -> list[str]:
-        """Names of the children, sorted; NoNodeError."""
+        """Return names of the children, sorted; raise NoNodeError."""
         return sorted(self.get(path).children or ())
 
     def ephemerals(self, session_id: int) -> list[str]:
-        """Paths of a session's ephemerals, in the order created."""
+        """Return the paths of a session's ephemerals, in order of creation."""
         return list(self._ephemerals.get(session_id, ()))
 
     # --- step one: check
 
     def prepare(self, operation: Operation, session_id: int, time_ms: int) -> Transaction:
-        """Check one operation; raises why it cannot be."""
+        """Check one operation; raise the error that it would fail with."""
         self._check_session(session_id)
         operation = self._numbered(operation, None)
         self._check(operation, None)
@@ -170,7 +172,7 @@ class ZnodeTree:
     def prepare_multi(
         self, operations: Sequence[Operation], session_id: int, time_ms: int
     ) -> Transaction:
-        """Check operations one after the other; MultiError tells which one cannot be."""
+        """Check operations in order; MultiError has the index of the first that fails."""
         self._check_session(session_id)
         outlook: _Outlook = {}
         numbered = []
@@ -188,7 +190,7 @@ class ZnodeTree:
         return Transaction(self.last_zxid + 1, session_id, time_ms, (OpenSession(timeout_ms),))
 
     def prepare_close_session(self, session_id: int, time_ms: int) -> Transaction:
-        """End a session and delete its ephemerals; SessionExpiredError if it is over already."""
+        """End a session and delete its ephemerals; SessionExpiredError if it has ended already."""
         self._check_session(session_id)
         changes: list[Change] = [Delete(path) for path in self._ephemerals.get(session_id, ())]
         changes.append(CloseSession())
@@ -199,7 +201,8 @@ class ZnodeTree:
             raise SessionExpiredError
 
     def _numbered(self, operation: Operation, outlook: _Outlook | None) -> Operation:
-        """A sequential Create under the path that it gets at that point; NoNodeError."""
+        """Return a sequential Create with the path that it gets at that point; raise
+        NoNodeError."""
         if not (isinstance(operation, Create) and operation.sequence):
             return operation
         parent = self._facts(_parent_of(operation.path), outlook)
@@ -209,7 +212,7 @@ class ZnodeTree:
         return Create(path, operation.data, operation.ephemeral)
 
     def _check(self, operation: Operation, outlook: _Outlook | None) -> None:
-        """Raise if the operation cannot be; else note in `outlook` what it would change."""
+        """Raise the operation's error, or note in `outlook` what it would change."""
         if isinstance(operation, Create):
             self._check_create(operation, outlook)
         elif isinstance(operation, Delete):
@@ -276,7 +279,7 @@ class ZnodeTree:
     # --- step two: change
 
     def apply(self, transaction: Transaction) -> Applied:
-        """Carry out what `prepare` made, the next zxid and no other."""
+        """Carry out a transaction of `prepare`, which must have the next zxid."""
         zxid, session_id, time_ms, changes = transaction
         if zxid != self.last_zxid + 1:
             raise ValueError(f"transaction {zxid:#x} after {self.last_zxid:#x}")
@@ -291,7 +294,7 @@ class ZnodeTree:
                 self._fire_created(change.path, firings)
                 result = change.path
             elif isinstance(change, Set):
-                node = self.nodes[change.path]
+                node = self._to_change(change.path)
                 node.data = change.data
                 node.mzxid = zxid
                 node.mtime_ms = time_ms
@@ -310,10 +313,15 @@ class ZnodeTree:
             results.append(result)
         return Applied(results, firings)
 
+    def _to_change(self, path: str) -> Znode:
+        if self.before_change is not None:
+            self.before_change(path)
+        return self.nodes[path]
+
     def _create(self, path: str, data: bytes, owner: int, zxid: int, time_ms: int) -> None:
         self.nodes[path] = Znode(data, zxid, time_ms, owner)
         parent_path, _, name = path.rpartition("/")
-        parent = self.nodes[parent_path or "/"]
+        parent = self._to_change(parent_path or "/")
         if parent.children is None:
             parent.children = {name}
         else:
@@ -330,7 +338,7 @@ class ZnodeTree:
     def _delete(self, path: str, zxid: int) -> None:
         node = self.nodes.pop(path)
         parent_path, _, name = path.rpartition("/")
-        parent = self.nodes[parent_path or "/"]
+        parent = self._to_change(parent_path or "/")
         if parent.children is not None:
             parent.children.discard(name)
             if not parent.children:
@@ -345,7 +353,7 @@ class ZnodeTree:
     # --- restoring a snapshot
 
     def restore(self, zxid: int, nodes: Iterable[tuple[str, Znode]]) -> None:
-        """Become the tree as of `zxid`; `nodes` name parents before children."""
+        """Replace the tree by the state as of `zxid`; `nodes` list parents before children."""
         self.last_zxid = zxid
         for path, node in nodes:
             self.nodes[path] = node

@@ -1,9 +1,9 @@
-"""WatchTable: who wants to hear once of a change to which znode. Pure.
+"""WatchTable: one-shot watches of changes to znodes. Pure.
 
-Two kinds, as in ZooKeeper: a data watch (set by get and exists) sees its znode created, changed
-or deleted; a child watch sees children come and go, and its znode deleted. Invariant: a watch
-leaves the table as it fires. A callable that waits for data and for children of one znode hears
-of its deletion once. Watches of one event fire in the order they were set.
+Two kinds, as in ZooKeeper: a data watch (set by get and exists) sees its znode created, changed or
+deleted; a child watch sees children created and deleted, and its znode deleted. Invariant: a watch
+leaves the table as it fires. A callable that watches data and children of one znode is called once
+for its deletion. Watches of one event fire in the order they were set.
 
 ZooKeeper: org.apache.zookeeper.server.watch.WatchManager.
 """
@@ -17,7 +17,7 @@ _Waiting = dict[tuple[int, Watch], int]
 
 
 class Firing(NamedTuple):
-    """An event on its way to one watch of one session."""
+    """An event for one watch of one session."""
 
     session_id: int
     watch: Watch
@@ -25,7 +25,7 @@ class Firing(NamedTuple):
 
 
 class Armed(NamedTuple):
-    """A watch that waits; `zxid` is of the last change that its owner knows of."""
+    """A pending watch; `zxid` is of the last change that its owner knows of."""
 
     path: str
     is_child_watch: bool
@@ -46,11 +46,12 @@ class WatchTable:
         self._data.setdefault(path, {}).setdefault((session_id, watch), zxid)
 
     def watch_children(self, path: str, session_id: int, watch: Watch, zxid: int = 0) -> None:
-        """Fire `watch` when the next child of `path` comes or goes, or `path` itself goes."""
+        """Fire `watch` when a child of `path` is created or deleted, or `path` itself
+        is deleted."""
         self._child.setdefault(path, {}).setdefault((session_id, watch), zxid)
 
     def fire(self, event_type: EventType, path: str) -> list[Firing]:
-        """Take out the watches that this event concerns."""
+        """Remove and return the watches that this event concerns."""
         if event_type is EventType.CHILDREN_CHANGED:
             waiting = self._child.pop(path, None)
         else:
@@ -63,7 +64,7 @@ class WatchTable:
         return [Firing(session_id, watch, event) for session_id, watch in waiting]
 
     def is_watched(self, path: str, session_id: int, *, data: bool, children: bool) -> bool:
-        """Whether a session has a watch of these kinds on `path`."""
+        """Return whether a session has a watch of these kinds on `path`."""
         return any(
             waiting_session == session_id
             for table in self._tables(data=data, children=children)
@@ -85,7 +86,7 @@ class WatchTable:
             yield self._child
 
     def armed(self) -> Iterator[Armed]:
-        """All watches that wait, in the order set; the table may not change meanwhile."""
+        """Yield all pending watches, in the order set; the table must not change meanwhile."""
         for is_child_watch, table in ((False, self._data), (True, self._child)):
             for path, waiting in table.items():
                 for (session_id, watch), zxid in waiting.items():
@@ -102,6 +103,6 @@ class WatchTable:
                     del table[path]
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all watches."""
         self._data.clear()
         self._child.clear()

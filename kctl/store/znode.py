@@ -1,4 +1,4 @@
-"""What a tree of znodes is spoken of in: Stat, events, watches, the operations of a multi.
+"""The vocabulary of a tree of znodes: Stat, events, watches, the operations of a multi.
 
 ZooKeeper: org.apache.zookeeper.data.Stat, WatchedEvent, Op.
 """
@@ -29,7 +29,7 @@ class Stat(NamedTuple):
 
 
 class EventType(Enum):
-    """What a watch saw."""
+    """The kind of change that a watch saw."""
 
     CREATED = 1
     DELETED = 2

@@ -1,14 +1,15 @@
 """ZnodeClient: pipelined, retried and fenced calls on a MetadataStore; ClusterStore's base.
 
-Many calls go out before the first answer is awaited. A call whose answer was lost with the
-connection is made again once we are connected; expiry of the session goes to the caller.
-A write of the controller is a multi that checks `/controller_epoch` first: a controller that was
-replaced while it slept can change nothing, and learns it by ControllerMovedError.
+Many calls are sent before the first response is awaited. A call whose response was lost with the
+connection is repeated after the reconnection; expiry of the session is raised to the caller. A
+write of the controller is a multi that checks `/controller_epoch` first: a controller that was
+replaced while it was paused cannot change anything, and gets ControllerMovedError.
 
 Kafka 2.7: kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,37 +37,46 @@ from kctl.store.interface import (
     Stat,
     Watch,
 )
+from kctl.work import Work, finished
 
 T = TypeVar("T")
 Call = Callable[[], Future[T]]
 
-# As many calls wait for answers at once; more are sent when these are through.
+# Calls in flight at once; more are sent when these have finished.
 MAX_IN_FLIGHT_CALLS = 1000
+# How often an update is tried while others write the same znode. Each attempt takes one round trip,
+# so many concurrent writers succeed.
+UPDATE_ATTEMPTS_MAX = 100
+# Calls made in one turn of the loop: the embedded store carries each out at once, in about 0.1 ms.
+CALLS_PER_TURN = 64
+# Outcomes of calls examined in one turn; each takes some microseconds.
+OUTCOMES_PER_TURN = 1_000
 
 
 class ZnodeClient:
-    """Owns a MetadataStore's retries and fencing; knows no Kafka but `/controller_epoch`."""
+    """Owns a MetadataStore's retries and fencing; of Kafka it knows only `/controller_epoch`."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
         self._connected = True
+        self._is_patient = True
         self._waiting_for_connection: list[Future[None]] = []
         store.on_session_state(self._session_state_changed)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
-        """Data and Stat, or None if there is no such znode (then no watch either)."""
+        """Return data and Stat, or None if there is no such znode (then no watch is set)."""
         try:
             return await self.call(lambda: self.store.get(path, watch))
         except NoNodeError:
             return None
 
     async def get_all(
-        self, paths: Sequence[str], watch: Watch | None = None
+        self, paths: Iterable[str], watch: Watch | None = None
     ) -> list[tuple[bytes, Stat] | None]:
-        """Data and Stat of many znodes at once, None for those that are not there."""
-        answers = await self.call_all([partial(self.store.get, path, watch) for path in paths])
+        """Return data and Stat of many znodes at once, None for missing znodes."""
+        answers = await self.call_all(partial(self.store.get, path, watch) for path in paths)
         found: list[tuple[bytes, Stat] | None] = []
-        for answer in answers:
+        async for answer in self.over_turns(answers):
             if isinstance(answer, NoNodeError):
                 found.append(None)
             elif isinstance(answer, StoreError):
@@ -76,18 +86,18 @@ class ZnodeClient:
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
-        """Whether the znode is there; the watch is set in any case."""
+        """Return whether the znode exists; the watch is set in any case."""
         return await self.call(lambda: self.store.exists(path, watch)) is not None
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children, sorted; none if there is no such znode."""
+        """Return names of the children, sorted; none if there is no such znode."""
         try:
             return await self.call(lambda: self.store.children(path, watch))
         except NoNodeError:
             return []
 
     async def create_recursive(self, path: str, data: bytes = znodes.NO_DATA) -> None:
-        """Create a persistent znode and the parents it lacks; NodeExistsError."""
+        """Create a persistent znode and its missing parents; raise NodeExistsError."""
         try:
             await self.call(lambda: self.store.create(path, data))
         except NoNodeError:
@@ -95,14 +105,14 @@ class ZnodeClient:
             await self.call(lambda: self.store.create(path, data))
 
     async def make_path(self, path: str) -> None:
-        """Make sure that a persistent znode is there, parents included."""
+        """Create a persistent znode and its parents unless they exist."""
         try:
             await self.create_recursive(path)
         except NodeExistsError:
             return
 
     async def create_sequential(self, path_prefix: str, data: bytes) -> str:
-        """Create `path_prefix` plus a counter, persistent; the path made."""
+        """Create a persistent znode `path_prefix` plus a counter; return its path."""
         path, _ = await self.call(lambda: self.store.create(path_prefix, data, sequence=True))
         return path
 
@@ -120,17 +130,51 @@ class ZnodeClient:
                 await self.write(Set(path, data), controller_epoch_zk_version)
 
     async def conditional_set(self, path: str, data: bytes, version: int) -> int | None:
-        """Set the data if the znode's version is `version`: the new version, or None if the
-        znode has another version or is gone."""
+        """Set the data if the znode's version is `version`; return the new version.
+
+        Returns None if the znode has another version or is gone.
+        """
         try:
             return (await self.call(lambda: self.store.set(path, data, version))).version
         except (BadVersionError, NoNodeError):
             return None
 
+    async def update(
+        self,
+        path: str,
+        change: Callable[[bytes | None], Work[bytes]],
+        controller_epoch_zk_version: int = ANY_VERSION,
+    ) -> None:
+        """Replace the data of a persistent znode by `change` of the current data.
+
+        `change` gets None if there is no znode, which is then created. Concurrent writes are not
+        lost: `change` is called again with the newer data, so it must have no side effects. An
+        exception that it raises ends the call, with nothing written. BadVersionError if each of
+        UPDATE_ATTEMPTS_MAX attempts met a concurrent write.
+        """
+        written: tuple[bytes, int] | None = None
+        for _ in range(UPDATE_ATTEMPTS_MAX):
+            found = await self.get(path)
+            data, version = (found[0], found[1].version) if found else (None, -1)
+            # An attempt whose response was lost with the connection may have been carried out.
+            if (data, version) == written:
+                return
+            changed = await finished(change(data), self.store.turn)
+            written = changed, version + 1
+            try:
+                if found is None:
+                    await self.create_recursive(path, changed)
+                else:
+                    await self.write(Set(path, changed, version), controller_epoch_zk_version)
+                return
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+        raise BadVersionError(path)
+
     async def delete_if_exists(
         self, path: str, controller_epoch_zk_version: int = ANY_VERSION
     ) -> bool:
-        """Delete a znode without children; whether it was there."""
+        """Delete a znode without children; return whether it existed."""
         try:
             await self.write(Delete(path), controller_epoch_zk_version)
         except NoNodeError:
@@ -140,16 +184,17 @@ class ZnodeClient:
     async def delete_all(
         self, paths: Iterable[str], controller_epoch_zk_version: int = ANY_VERSION
     ) -> None:
-        """Delete many znodes at once; those already gone do not matter."""
-        operations = [Delete(path) for path in paths]
-        for outcome in await self.write_all(operations, controller_epoch_zk_version):
+        """Delete many znodes at once, ignoring those already gone."""
+        operations = map(Delete, paths)
+        outcomes = await self.write_all(operations, controller_epoch_zk_version)
+        async for outcome in self.over_turns(outcomes):
             if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
                 raise outcome
 
     async def delete_recursive(
         self, path: str, controller_epoch_zk_version: int = ANY_VERSION
     ) -> bool:
-        """Delete a znode and all below it, children first; whether it was there."""
+        """Delete a znode and everything below it, children first; return whether it existed."""
         for child in await self.children(path):
             await self.delete_recursive(f"{path}/{child}", controller_epoch_zk_version)
         return await self.delete_if_exists(path, controller_epoch_zk_version)
@@ -157,24 +202,25 @@ class ZnodeClient:
     async def write(
         self, operation: Operation, controller_epoch_zk_version: int = ANY_VERSION
     ) -> object:
-        """One write, fenced unless the version is ANY_VERSION; raises the operation's error."""
+        """Make one write, fenced unless the version is ANY_VERSION; raise the operation's error."""
         (result,) = await self.write_all([operation], controller_epoch_zk_version)
         if isinstance(result, StoreError):
             raise result
         return result
 
     async def write_all(
-        self, operations: Sequence[Operation], controller_epoch_zk_version: int = ANY_VERSION
+        self, operations: Iterable[Operation], controller_epoch_zk_version: int = ANY_VERSION
     ) -> list[object]:
-        """Many writes, each on its own and each fenced: for each the Stat or path, or the error.
+        """Make many independent writes, each fenced; return for each the Stat or path, or the
+        error.
 
         ControllerMovedError is raised for the whole, though some may have happened.
         """
         if controller_epoch_zk_version == ANY_VERSION:
-            return await self.call_all([self._plain_call(o) for o in operations])
+            return await self.call_all(map(self._plain_call, operations))
         fence = Check(znodes.CONTROLLER_EPOCH, controller_epoch_zk_version)
-        outcomes = await self.call_all([self._multi_call([fence, o]) for o in operations])
-        return [_unfenced(outcome) for outcome in outcomes]
+        outcomes = await self.call_all(self._multi_call([fence, o]) for o in operations)
+        return [_unfenced(outcome) async for outcome in self.over_turns(outcomes)]
 
     def _multi_call(self, operations: Sequence[Operation]) -> Call[list[Stat | str | None]]:
         return lambda: self.store.multi(operations)
@@ -192,33 +238,51 @@ class ZnodeClient:
                 return lambda: store.multi([operation])
 
     async def call(self, call: Call[T]) -> T:
-        """One call; made again after a lost connection."""
+        """Make one call, and repeat it after a lost connection."""
         while True:
             try:
                 return await call()
             except ConnectionLossError:
                 await self.connected()
 
-    async def call_all(self, calls: Sequence[Call[T]]) -> list[T | StoreError]:
-        """Many calls at once: results or errors in the order of the calls.
+    async def call_all(self, calls: Iterable[Call[T]]) -> list[T | StoreError]:
+        """Make many calls at once, CALLS_PER_TURN of them in a turn of the loop.
 
-        SessionExpiredError is raised for the whole.
+        Returns results or errors in the order of the calls. `calls` may be an iterator, whose work
+        then counts as theirs. SessionExpiredError is raised for the whole.
         """
         results: list[T | StoreError] = []
-        for start in range(0, len(calls), MAX_IN_FLIGHT_CALLS):
-            futures = [call() for call in calls[start : start + MAX_IN_FLIGHT_CALLS]]
-            for call, future in zip(calls[start:], futures, strict=False):
-                try:
-                    results.append(await future)
-                except ConnectionLossError:
-                    await self.connected()
-                    again: T | StoreError = await self._result_of(call)
-                    results.append(again)
-                except SessionExpiredError:
-                    raise
-                except StoreError as error:
-                    results.append(error)
+        in_flight: deque[tuple[Call[T], Future[T]]] = deque()
+        for number, call in enumerate(calls):
+            if number and number % CALLS_PER_TURN == 0:
+                await self.store.turn()
+            if len(in_flight) == MAX_IN_FLIGHT_CALLS:
+                first: T | StoreError = await self._outcome(*in_flight.popleft())
+                results.append(first)
+            in_flight.append((call, call()))
+        async for waiting in self.over_turns(in_flight):
+            next_: T | StoreError = await self._outcome(*waiting)
+            results.append(next_)
         return results
+
+    async def over_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Yield `items`, OUTCOMES_PER_TURN of them in a turn of the loop."""
+        for number, item in enumerate(items):
+            if number and number % OUTCOMES_PER_TURN == 0:
+                await self.store.turn()
+            yield item
+
+    async def _outcome(self, call: Call[T], future: Future[T]) -> T | StoreError:
+        """Return the result of a call in flight, which is repeated after a lost connection."""
+        try:
+            return await future
+        except ConnectionLossError:
+            await self.connected()
+            return await self._result_of(call)
+        except SessionExpiredError:
+            raise
+        except StoreError as error:
+            return error
 
     async def _result_of(self, call: Call[T]) -> T | StoreError:
         try:
@@ -228,8 +292,25 @@ class ZnodeClient:
         except StoreError as error:
             return error
 
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the store is connected, or the session is known to have ended."""
+        return self._connected
+
+    def stop_waiting(self) -> None:
+        """Fail calls that wait, or would wait, for the connection with ConnectionLossError.
+
+        For a broker that stops: it must not wait for a store that may never come back.
+        """
+        self._is_patient = False
+        waiting, self._waiting_for_connection = self._waiting_for_connection, []
+        for future in waiting:
+            future.set_error(ConnectionLossError())
+
     async def connected(self) -> None:
-        """Wait until the store is in touch (or the session is known to be over)."""
+        """Wait until the store is connected, or the session is known to have ended."""
+        if not self._is_patient:
+            raise ConnectionLossError
         if not self._connected:
             future: Future[None] = Future(_call_now)
             self._waiting_for_connection.append(future)
@@ -244,7 +325,7 @@ class ZnodeClient:
 
 
 def _unfenced(outcome: list[Stat | str | None] | StoreError) -> object:
-    """What became of the operation behind the fence; ControllerMovedError if the fence held."""
+    """Return the outcome of the fenced operation; ControllerMovedError if the fence rejected it."""
     if not isinstance(outcome, MultiError):
         return outcome if isinstance(outcome, StoreError) else outcome[1]
     if outcome.index == 0:
@@ -253,5 +334,5 @@ def _unfenced(outcome: list[Stat | str | None] | StoreError) -> object:
 
 
 def _call_now(callback: Callable[..., object], *args: object) -> None:
-    # Whoever waits for the connection goes on inside the listener's turn of the loop.
+    # Callers that wait for the connection continue inside the listener's turn of the loop.
     callback(*args)

@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from kctl.errors import CorruptDataError
-from kctl.model import BrokerInfo, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from kctl.store.map_order import java_properties_order, scala_map_order
+from kctl.model import (
+    BrokerInfo,
+    Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    SecurityProtocol,
+    TopicPartition,
+)
+from kctl.store.map_order import java_properties_order, scala_map_order, scala_number_order
+from kctl.work import Work, at_once
 
 NO_DATA = b""
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
@@ -52,8 +60,8 @@ BROKER_CONFIGS = "brokers"
 IP_CONFIGS = "ips"
 DEFAULT_ENTITY = "<default>"
 
-# Made by every broker as it starts, in this order, parents first as needed. `/config/ips` came
-# with 2.7 but is made only once an IP quota is set.
+# Created by every broker as it starts, in this order, parents first as needed. `/config/ips` came
+# with 2.7 but is created only once an IP quota is set.
 PERSISTENT_PATHS = (
     CONSUMERS,
     BROKER_IDS,
@@ -75,17 +83,22 @@ INITIAL_CONTROLLER_EPOCH = 0
 INITIAL_CONTROLLER_EPOCH_ZK_VERSION = 0
 PRODUCER_ID_BLOCK_SIZE = 1000
 SEQUENCE_DIGITS = 10
+# Partitions of an assignment that are encoded or decoded between two turns of the loop.
+PARTITIONS_PER_TURN = 2_000
+
+# The controller epoch before the first controller of a store, whose epoch is 1.
+NO_CONTROLLER_EPOCH = 0
 
 
 class LeaderIsrAndControllerEpoch(NamedTuple):
-    """A partition's state znode: who leads, who is in sync, and which controller said so."""
+    """A partition's state znode: the leader, the ISR, and the controller epoch that decided it."""
 
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids `first` to `last` (inclusive) belong to broker `broker_id`."""
+    """Producer ids `first` to `last` (inclusive), which belong to broker `broker_id`."""
 
     broker_id: int
     first: int
@@ -100,14 +113,14 @@ class VersionRange(NamedTuple):
 
 
 class FeatureStatus(IntEnum):
-    """Whether the feature versioning system may be used at all (IBP 2.7-IV0 and up)."""
+    """Whether the feature versioning system may be used (IBP 2.7-IV0 and up)."""
 
     DISABLED = 0
     ENABLED = 1
 
 
 def to_json(value: object) -> bytes:
-    """Compact JSON in UTF-8, as Jackson writes it: characters beyond 16 bits escaped as two."""
+    """Encode compact JSON in UTF-8, as Jackson does: characters beyond 16 bits as two escapes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     if not text.isascii():
         text = _BEYOND_16_BITS.sub(lambda match: _escape(match.group()), text)
@@ -120,7 +133,7 @@ def _escape(character: str) -> str:
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
-    """The JSON object in znode `path`."""
+    """Return the JSON object in znode `path`; raise CorruptDataError."""
     try:
         value = json.loads(data)
     except ValueError as error:
@@ -138,7 +151,7 @@ def _corrupt(path: str, error: Exception) -> CorruptDataError:
 
 
 def broker_path(broker_id: int) -> str:
-    """`/brokers/ids/N`."""
+    """Return `/brokers/ids/N`."""
     return f"/brokers/ids/{broker_id}"
 
 
@@ -150,12 +163,14 @@ def encode_broker(
     features: Mapping[str, VersionRange] | None = None,
     version: int = 5,
 ) -> bytes:
-    """`/brokers/ids/N`: version 5 names features (IBP 2.7-IV0 and up), version 4 does not.
+    """Encode `/brokers/ids/N`: version 5 names features (IBP 2.7-IV0 and up), version 4 does not.
 
-    `host` and `port` are those of the first PLAINTEXT listener, for clients before 0.9; null and
-    -1 if there is none.
+    `host` and `port` are those of the first PLAINTEXT listener, for clients before 0.9; null and -1
+    if there is none.
     """
-    plaintext = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    plaintext = next(
+        (e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT), None
+    )
     fields: dict[str, Any] = {}
     if version >= 5:
         fields["features"] = {
@@ -182,7 +197,7 @@ def _endpoint_text(endpoint: Endpoint) -> str:
 
 
 def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> BrokerInfo:
-    """Versions 1 to 5; `epoch` is the znode's czxid."""
+    """Decode `/brokers/ids/N`, versions 1 to 5; `epoch` is the znode's czxid."""
     path = broker_path(broker_id)
     fields = from_json(data, path)
     try:
@@ -203,11 +218,12 @@ def _parse_endpoint(text: str, protocols: Mapping[str, str] | None) -> Endpoint:
     host, _, port = address.rpartition(":")
     if host.startswith("["):
         host = host[1:-1]
-    return Endpoint(host, int(port), name, protocols[name] if protocols else name)
+    protocol = SecurityProtocol(protocols[name] if protocols else name)
+    return Endpoint(host, int(port), name, protocol)
 
 
 def decode_broker_features(broker_id: int, data: bytes) -> dict[str, VersionRange]:
-    """The features a broker supports; none before version 5."""
+    """Return the features a broker supports; none before version 5."""
     path = broker_path(broker_id)
     try:
         return {
@@ -219,7 +235,7 @@ def decode_broker_features(broker_id: int, data: bytes) -> dict[str, VersionRang
 
 
 def encode_feature(status: FeatureStatus, features: Mapping[str, VersionRange]) -> bytes:
-    """`/feature`: the finalized features of the cluster."""
+    """Encode `/feature`: the finalized features of the cluster."""
     levels = {
         name: {"min_version_level": r.min_level, "max_version_level": r.max_level}
         for name, r in features.items()
@@ -228,7 +244,7 @@ def encode_feature(status: FeatureStatus, features: Mapping[str, VersionRange]) 
 
 
 def decode_feature(data: bytes) -> tuple[FeatureStatus, dict[str, VersionRange]]:
-    """`/feature`; any version from 1 up."""
+    """Decode `/feature`, any version from 1 up."""
     fields = from_json(data, FEATURE)
     try:
         status = FeatureStatus(fields["status"])
@@ -245,12 +261,12 @@ def decode_feature(data: bytes) -> tuple[FeatureStatus, dict[str, VersionRange]]
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """`/controller`."""
+    """Encode `/controller`."""
     return to_json({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
 
 
 def decode_controller(data: bytes) -> int:
-    """`/controller`: the controller's broker id."""
+    """Decode `/controller`: return the controller's broker id."""
     try:
         return int(from_json(data, CONTROLLER)["brokerid"])
     except (KeyError, TypeError, ValueError) as error:
@@ -258,12 +274,12 @@ def decode_controller(data: bytes) -> int:
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
-    """`/controller_epoch`: a bare number."""
+    """Encode `/controller_epoch`: a bare number."""
     return b"%d" % epoch
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    """`/controller_epoch`."""
+    """Decode `/controller_epoch`."""
     try:
         return int(data)
     except ValueError as error:
@@ -274,65 +290,83 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 def topic_path(topic: str) -> str:
-    """`/brokers/topics/T`: the assignment."""
+    """Return `/brokers/topics/T`: the assignment."""
     return f"/brokers/topics/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """`/brokers/topics/T/partitions`."""
+    """Return `/brokers/topics/T/partitions`."""
     return f"/brokers/topics/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """`/brokers/topics/T/partitions/P`."""
+    """Return `/brokers/topics/T/partitions/P`."""
     return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}"
 
 
 def partition_state_path(partition: TopicPartition) -> str:
-    """`/brokers/topics/T/partitions/P/state`."""
+    """Return `/brokers/topics/T/partitions/P/state`."""
     return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
 
 
 def encode_topic(assignment: Mapping[int, ReplicaAssignment]) -> bytes:
-    """`/brokers/topics/T`, version 2: 2.7 knows no topic ids yet (version 3 is 2.8's)."""
-    return to_json(
-        {
-            "version": 2,
-            "partitions": _by_partition({p: a.replicas for p, a in assignment.items()}),
-            "adding_replicas": _by_partition(
-                {p: a.adding for p, a in assignment.items() if a.adding}
-            ),
-            "removing_replicas": _by_partition(
-                {p: a.removing for p, a in assignment.items() if a.removing}
-            ),
-        }
-    )
+    """Encode `/brokers/topics/T`, version 2: 2.7 has no topic ids yet (version 3 is 2.8's)."""
+    return at_once(topic_encoding(assignment))
 
 
-def _by_partition(replicas: Mapping[int, Sequence[int]]) -> dict[str, Sequence[int]]:
+def topic_encoding(assignment: Mapping[int, ReplicaAssignment]) -> Work[bytes]:
+    """Encode as `encode_topic` does, with a `yield` after every PARTITIONS_PER_TURN."""
+    items = list(assignment.items())
+    replicas = yield from _by_partition({p: a.replicas for p, a in items})
+    adding = yield from _by_partition({p: a.adding for p, a in items if a.adding})
+    removing = yield from _by_partition({p: a.removing for p, a in items if a.removing})
+    return (
+        f'{{"version":2,"partitions":{replicas},"adding_replicas":{adding},'
+        f'"removing_replicas":{removing}}}'
+    ).encode()
+
+
+def _by_partition(replicas: Mapping[int, Sequence[int]]) -> Work[str]:
+    """Return a JSON object of arrays by partition, in the order in which Kafka writes them."""
     by_name = {str(partition): ids for partition, ids in replicas.items()}
-    return {name: by_name[name] for name in scala_map_order(by_name)}
+    count = len(by_name)
+    is_gapless = count and max(replicas) == count - 1 and min(replicas) == 0
+    order = scala_number_order(count) if is_gapless else scala_map_order(by_name)
+    texts: list[str] = []
+    for number, name in enumerate(order, 1):
+        texts.append(f'"{name}":[{",".join(map(str, by_name[name]))}]')
+        if number % PARTITIONS_PER_TURN == 0:
+            yield
+    return f"{{{','.join(texts)}}}"
 
 
 def decode_topic(topic: str, data: bytes) -> dict[int, ReplicaAssignment]:
-    """`/brokers/topics/T`, versions 1 to 3; partitions ascend."""
+    """Decode `/brokers/topics/T`, versions 1 to 3, with partitions in ascending order."""
+    return at_once(topic_decoding(topic, data))
+
+
+def topic_decoding(topic: str, data: bytes) -> Work[dict[int, ReplicaAssignment]]:
+    """Decode as `decode_topic` does, with a `yield` after every PARTITIONS_PER_TURN."""
     path = topic_path(topic)
     fields = from_json(data, path)
+    assignment: dict[int, ReplicaAssignment] = {}
     try:
         adding = fields.get("adding_replicas") or {}
         removing = fields.get("removing_replicas") or {}
-        return {
-            int(p): ReplicaAssignment(
-                tuple(replicas), tuple(adding.get(p, ())), tuple(removing.get(p, ()))
+        replicas = fields["partitions"]
+        for number, p in enumerate(sorted(replicas, key=int), 1):
+            assignment[int(p)] = ReplicaAssignment(
+                tuple(replicas[p]), tuple(adding.get(p, ())), tuple(removing.get(p, ()))
             )
-            for p, replicas in sorted(fields["partitions"].items(), key=lambda item: int(item[0]))
-        }
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _corrupt(path, error) from None
+    return assignment
 
 
 def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
-    """`.../state`; its zk_version is the znode's and not in the data."""
+    """Encode `.../state`; its zk_version is the znode's and not in the data."""
     leader_and_isr, controller_epoch = state
     isr = ",".join(map(str, leader_and_isr.isr))
     return (
@@ -344,7 +378,7 @@ def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
 def decode_partition_state(
     partition: TopicPartition, data: bytes, zk_version: int
 ) -> LeaderIsrAndControllerEpoch:
-    """`.../state` with the znode's version."""
+    """Decode `.../state`, adding the znode's version."""
     path = partition_state_path(partition)
     fields = from_json(data, path)
     try:
@@ -360,12 +394,12 @@ def decode_partition_state(
 
 
 def config_type_path(entity_type: str) -> str:
-    """`/config/topics` and so on."""
+    """Return `/config/TYPE`."""
     return f"/config/{entity_type}"
 
 
 def config_path(entity_type: str, entity_name: str) -> str:
-    """`/config/TYPE/NAME`; users' and clients' names have to be `sanitize`d before.
+    """Return `/config/TYPE/NAME`; the caller applies `sanitize` to names of users and clients.
 
     A client of a user is entity type `users` and name `USER/clients/CLIENT`.
     """
@@ -373,23 +407,23 @@ def config_path(entity_type: str, entity_name: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """A user or client id as a znode name. Not for DEFAULT_ENTITY, which stays as it is."""
+    """Return a user or client id as a znode name. Not for DEFAULT_ENTITY, which stays as it is."""
     return quote(name, safe="-._").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
-    """The name that `sanitize` was given."""
+    """Return the name that `sanitize` was given."""
     return unquote(name)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """`/config/TYPE/NAME`."""
+    """Encode `/config/TYPE/NAME`."""
     ordered = {key: config[key] for key in java_properties_order(config)}
     return to_json({"version": 1, "config": ordered})
 
 
 def decode_config(entity_path: str, data: bytes) -> dict[str, str]:
-    """`/config/...`: empty for a znode without data (a user that has only clients)."""
+    """Decode `/config/...`; empty for a znode without data (a user that has only clients)."""
     if not data:
         return {}
     path = f"/config/{entity_path}"
@@ -401,12 +435,13 @@ def decode_config(entity_path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """`/config/changes/config_change_N`: tells which config to read again (`topics/T`)."""
+    """Encode `/config/changes/config_change_N`: names the config to read again (`topics/T`)."""
     return to_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str:
-    """The entity path of a change; version 1 of Kafka 0.9 named type and entity apart."""
+    """Return the entity path of a change; version 1 of Kafka 0.9 has type and entity
+    in two fields."""
     path = f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}"
     fields = from_json(data, path)
     try:
@@ -421,12 +456,12 @@ def decode_config_change(data: bytes) -> str:
 
 
 def sequence_number(name: str) -> int:
-    """The counter at the end of a sequential znode's name or path."""
+    """Return the counter at the end of a sequential znode's name or path."""
     return int(name[-SEQUENCE_DIGITS:])
 
 
 def sequence_path(parent: str, prefix: str, number: int) -> str:
-    """The path of sequential znode `number`."""
+    """Return the path of sequential znode `number`."""
     return f"{parent}/{prefix}{number:010d}"
 
 
@@ -434,22 +469,22 @@ def sequence_path(parent: str, prefix: str, number: int) -> str:
 
 
 def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
-    """`/isr_change_notification/isr_change_N`."""
+    """Encode `/isr_change_notification/isr_change_N`."""
     return to_json({"version": 1, "partitions": _partition_list(partitions)})
 
 
 def decode_isr_change(data: bytes) -> list[TopicPartition]:
-    """Partitions whose ISR changed."""
+    """Return the partitions whose ISR changed."""
     return _partitions_of(data, ISR_CHANGE_NOTIFICATIONS)
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """`/log_dir_event_notification/log_dir_event_N`: event 1, a log directory failed."""
+    """Encode `/log_dir_event_notification/log_dir_event_N`: event 1, a log directory failed."""
     return to_json({"version": 1, "broker": broker_id, "event": 1})
 
 
 def decode_log_dir_event(data: bytes) -> int:
-    """The broker whose log directory failed."""
+    """Return the broker whose log directory failed."""
     try:
         return int(from_json(data, LOG_DIR_EVENTS)["broker"])
     except (KeyError, TypeError, ValueError) as error:
@@ -460,12 +495,12 @@ def decode_log_dir_event(data: bytes) -> int:
 
 
 def delete_topic_path(topic: str) -> str:
-    """`/admin/delete_topics/T`: T is to be deleted."""
+    """Return `/admin/delete_topics/T`, which requests the deletion of T."""
     return f"/admin/delete_topics/{topic}"
 
 
 def encode_reassignment(reassignment: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """`/admin/reassign_partitions`."""
+    """Encode `/admin/reassign_partitions`."""
     partitions = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
         for tp, replicas in reassignment.items()
@@ -474,7 +509,7 @@ def encode_reassignment(reassignment: Mapping[TopicPartition, Sequence[int]]) ->
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """The target replicas of each partition that is to move."""
+    """Return the target replicas of each partition that must move."""
     try:
         return {
             TopicPartition(p["topic"], int(p["partition"])): tuple(map(int, p["replicas"]))
@@ -485,12 +520,12 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """`/admin/preferred_replica_election`."""
+    """Encode `/admin/preferred_replica_election`."""
     return to_json({"version": 1, "partitions": _partition_list(partitions)})
 
 
 def decode_preferred_election(data: bytes) -> list[TopicPartition]:
-    """Partitions that shall be led by their preferred replica."""
+    """Return the partitions whose preferred replica must become leader."""
     return _partitions_of(data, PREFERRED_REPLICA_ELECTION)
 
 
@@ -512,12 +547,12 @@ def _partitions_of(data: bytes, path: str) -> list[TopicPartition]:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """`/cluster/id`, whose version is a string."""
+    """Encode `/cluster/id`, whose version is a string."""
     return to_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """`/cluster/id`."""
+    """Decode `/cluster/id`."""
     try:
         return str(from_json(data, CLUSTER_ID)["id"])
     except KeyError as error:
@@ -525,7 +560,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    """`/latest_producer_id_block`, whose bounds are strings."""
+    """Encode `/latest_producer_id_block`, whose bounds are strings."""
     return to_json(
         {
             "version": 1,
@@ -537,7 +572,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
-    """`/latest_producer_id_block`, once it has data."""
+    """Decode `/latest_producer_id_block`, once it has data."""
     fields = from_json(data, PRODUCER_ID_BLOCK)
     try:
         return ProducerIdBlock(

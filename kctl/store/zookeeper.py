@@ -1,16 +1,19 @@
 """ZooKeeperStore: a session with a real ZooKeeper ensemble, as a MetadataStore, over kazoo.
 
-kazoo talks on a thread of its own. All that it tells (answers, events, states) is posted to the
-loop in the order in which it came over the connection, from that one thread: answers are linked
-before their request goes out, and nothing passes through kazoo's worker queues, of which one is
-for events and one for answers and neither waits for the other. So ZooKeeper's promise holds: a
+kazoo has its own thread. Everything that it delivers (responses, events, states) is posted to the
+loop in the order in which it arrived on the connection, from that one thread: responses are linked
+before their request is sent, and nothing passes through kazoo's worker queues, of which one is for
+events and one for responses and neither waits for the other. So ZooKeeper's guarantee holds: a
 watch fires before its owner sees the change.
 
-kazoo forgets watches when a connection drops although the session lives on. We keep them, ask
-anew about each one's znode before anything else is sent over the next connection, and fire those
-that missed something.
+kazoo forgets watches when a connection drops although the session continues. This store keeps them,
+reads each one's znode before any other request on the next connection, and fires those that missed
+a change.
 
-This is the only module that imports kazoo, which takes 70 ms: import it only when it is needed.
+The session depends on the loop: see `zookeeper_thread`. If the loop was blocked for so long that
+the session may have ended, the session counts as SUSPENDED until the server has responded.
+
+kazoo takes 70 ms to import: import this module only when it is needed.
 
 Kafka 2.7: kafka.zookeeper.ZooKeeperClient.
 """
@@ -23,19 +26,17 @@ from typing import Any
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
 from kazoo.exceptions import ConfigurationError, KazooException  # type: ignore[import-untyped]
-from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
 
-from kctl.errors import UnreachableError, UsageError
+from kctl.errors import KctlError, UnreachableError, UsageError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import next_turn
 from kctl.store import errors
 from kctl.store.errors import ConnectionLossError, MultiError, SessionExpiredError, StoreError
 from kctl.store.interface import (
     ANY_VERSION,
-    Check,
     Create,
-    Delete,
     EventType,
     Operation,
     SessionState,
@@ -45,12 +46,16 @@ from kctl.store.interface import (
     WatchedEvent,
 )
 from kctl.store.watches import Armed, WatchTable
+from kctl.store.zookeeper_calls import commit, missed_data_event
+from kctl.store.zookeeper_reports import SessionReports
+from kctl.store.zookeeper_thread import InlineHandler
 
 # Kafka's zookeeper.session.timeout.ms.
 SESSION_TIMEOUT_MS = 18_000
-# A loop with no timer, connection or job to wait for takes itself for stuck: it cannot see that
-# kazoo's thread may post. So there is always a timer.
-_AWAKE_MS = 60_000
+# How often the server is pinged.
+LOOK_MS = 1_000
+# How long `close` waits for the server to end the session; otherwise it ends by its timeout.
+CLOSE_MS_MAX = 2_000
 # The longest wait between two attempts to connect, seconds.
 _RETRY_MAX_DELAY_SECONDS = 1.0
 
@@ -75,75 +80,48 @@ _ERRORS: dict[str, type[StoreError]] = {
     "ConnectionClosedError": errors.ConnectionLossError,
     "NoAuthError": errors.AuthFailedError,
     "AuthFailedError": errors.AuthFailedError,
-    # kazoo itself, of a path like "/a/../b".
+    # kazoo itself raises this for a path like "/a/../b".
     "ValueError": errors.BadArgumentsError,
 }
-# What a multi says of the operations that did not fail themselves.
+# Errors of a multi's operations that did not fail themselves.
 _BYSTANDERS = ("RolledBackError", "RuntimeInconsistency")
-
-Link = Callable[[Any], None]
 
 
 class _Session(Enum):
-    """Where we are with the ensemble.
+    """The state of the session.
 
-    CONNECTING -> CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED; any -> CLOSED.
+    CONNECTING -> CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED; any -> FAILED, CLOSED.
     """
 
     CONNECTING = auto()
     CONNECTED = auto()
     SUSPENDED = auto()
     EXPIRED = auto()
+    FAILED = auto()
     CLOSED = auto()
 
 
-class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Runs kazoo's callbacks at once on its connection thread, in the order things arrived."""
-
-    # What kazoo asks to decide whether a callback goes through a queue.
-    running = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._next_link: Link | None = None
-
-    def start(self) -> None:
-        """No workers."""
-
-    def stop(self) -> None:
-        """No workers."""
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """An event."""
-        callback.func(*callback.args)
-
-    def link_next(self, link: Link | None) -> None:
-        """Link the next result that is made, before its request can be on its way."""
-        self._next_link = link
-
-    def async_result(self) -> Any:
-        """A result, linked if so asked."""
-        result = super().async_result()
-        link, self._next_link = self._next_link, None
-        if link is not None:
-            result.rawlink(link)
-        return result
+_OVER = (_Session.EXPIRED, _Session.FAILED, _Session.CLOSED)
 
 
 class ZooKeeperStore:
-    """Owns a kazoo client and the session it holds."""
+    """Owns a kazoo client and its session."""
 
     def __init__(
         self, runtime: Runtime, connect_string: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
-        """`connect_string` is `host:port,host:port/chroot`; UsageError. Nothing is sent before
-        `connect`."""
+        """Parse `connect_string`, `host:port,host:port/chroot`; raise UsageError. Nothing is sent
+        before `connect`."""
         self._runtime = runtime
         self._scheduler = runtime.scheduler
         hosts, _, chroot = connect_string.partition("/")
         self._connect_string = connect_string
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
-        self._handler = _InlineHandler()
+        self._session_timeout_ms = session_timeout_ms
+        self._handler = InlineHandler(runtime, session_timeout_ms, self._thread_ended)
+        self._reports = SessionReports(
+            runtime.clock, runtime.trace, self._connect_string, session_timeout_ms
+        )
         try:
             self._client = KazooClient(
                 hosts,
@@ -161,12 +139,19 @@ class ZooKeeperStore:
         self._client.add_listener(self._kazoo_state_changed)
         self._session = _Session.CONNECTING
         self._session_id = 0
-        # kazoo began a new session of its own accord; ours begins when `new_session` is called.
+        # kazoo began a new session by itself; ours begins when `new_session` is called.
         self._has_new_session = False
         self._listeners: list[Callable[[SessionState], object]] = []
         self._watches = WatchTable()
         self._waiting_for_session: Future[None] | None = None
-        self._awake: Timer | None = None
+        self.failure: KctlError | None = None
+        self._look_timer: Timer | None = None
+        self._look_due_ms = 0
+        # When the ping was sent that the server has not answered yet.
+        self._asked_ms: int | None = None
+        # The loop was blocked for so long that the server is asked whether the session is alive.
+        self._is_suspect = False
+        runtime.scheduler.watchdog.on_stall(self._loop_stalled)
 
     @classmethod
     async def open(
@@ -177,16 +162,16 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> "ZooKeeperStore":
-        """A connected store, its chroot made; UnreachableError."""
+        """Return a connected store with its chroot created; raise UnreachableError."""
         store = cls(runtime, connect_string, session_timeout_ms=session_timeout_ms)
         await store.connect(connection_timeout_ms)
         return store
 
     async def connect(self, timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
-        """Begin the session and make the chroot; UnreachableError after `timeout_ms`."""
+        """Begin the session and create the chroot; UnreachableError after `timeout_ms`."""
         connected = self._wait_for_session()
         timer = self._scheduler.call_later(timeout_ms, self._give_up, connected)
-        self._stay_awake()
+        self._look_later()
         self._client.start_async()
         try:
             await connected
@@ -196,9 +181,6 @@ class ZooKeeperStore:
         except (UnreachableError, StoreError):
             await self.close()
             raise
-
-    def _stay_awake(self) -> None:
-        self._awake = self._scheduler.call_later(_AWAKE_MS, self._stay_awake)
 
     def _give_up(self, connected: Future[None]) -> None:
         if not connected.done:
@@ -220,7 +202,7 @@ class ZooKeeperStore:
 
     @property
     def session_id(self) -> int:
-        """The current session's id."""
+        """Return the current session's id."""
         return self._session_id
 
     # --- calls
@@ -228,7 +210,7 @@ class ZooKeeperStore:
     def create(
         self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False
     ) -> Future[tuple[str, Stat]]:
-        """Create a znode; NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
+        """Create a znode; raise NodeExistsError, NoNodeError, NoChildrenForEphemeralsError."""
         return self._call(
             partial(
                 self._client.create_async,
@@ -243,7 +225,7 @@ class ZooKeeperStore:
         )
 
     def get(self, path: str, watch: Watch | None = None) -> Future[tuple[bytes, Stat]]:
-        """Data and Stat; NoNodeError."""
+        """Return data and Stat; raise NoNodeError."""
 
         def convert(answer: tuple[bytes | None, Any]) -> tuple[bytes, Stat]:
             stat = Stat(*answer[1])
@@ -256,7 +238,7 @@ class ZooKeeperStore:
         )
 
     def exists(self, path: str, watch: Watch | None = None) -> Future[Stat | None]:
-        """Stat, or None; the watch is set either way."""
+        """Return Stat, or None; the watch is set either way."""
 
         def convert(answer: Any) -> Stat | None:
             stat = None if answer is None else Stat(*answer)
@@ -269,7 +251,7 @@ class ZooKeeperStore:
         )
 
     def children(self, path: str, watch: Watch | None = None) -> Future[list[str]]:
-        """Names of the children, sorted; NoNodeError."""
+        """Return names of the children, sorted; raise NoNodeError."""
 
         def convert(answer: tuple[list[str], Any]) -> list[str]:
             if watch is not None:
@@ -282,25 +264,25 @@ class ZooKeeperStore:
         return self._call(call, path, convert)
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Future[Stat]:
-        """Replace the data; NoNodeError, BadVersionError."""
+        """Replace the data; raise NoNodeError, BadVersionError."""
         return self._call(
             partial(self._client.set_async, path, data, version), path, lambda stat: Stat(*stat)
         )
 
     def delete(self, path: str, version: int = ANY_VERSION) -> Future[None]:
-        """Delete; NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode; raise NoNodeError, BadVersionError, NotEmptyError."""
         return self._call(
             partial(self._client.delete_async, path, version), path, lambda _answer: None
         )
 
     def multi(self, operations: Sequence[Operation]) -> Future[list[Stat | str | None]]:
-        """All or nothing; MultiError."""
+        """Apply all operations or none; raise MultiError."""
         if not operations:
             done: Future[list[Stat | str | None]] = self._scheduler.future()
             done.set_result([])
             return done
         return self._call(
-            partial(_commit, self._client, operations),
+            partial(commit, self._client, operations),
             "",
             lambda answer: _multi_results(answer, operations),
         )
@@ -309,10 +291,10 @@ class ZooKeeperStore:
         self, call: Callable[[], Any], path: str, convert: Callable[[Any], Any]
     ) -> Future[Any]:
         future: Future[Any] = self._scheduler.future()
-        if self._session in (_Session.EXPIRED, _Session.CLOSED):
+        if self._session in _OVER:
             future.set_error(SessionExpiredError())
         elif self._session is not _Session.CONNECTED:
-            # Not queued behind the restored watches by kazoo: the caller waits for CONNECTED.
+            # kazoo must not queue it after the restored watches: the caller waits for CONNECTED.
             future.set_error(ConnectionLossError(path))
         else:
             try:
@@ -325,6 +307,7 @@ class ZooKeeperStore:
     def _post(self, call: Callable[[], Any], receiver: Callable[[Any], None]) -> None:
         """Send a request; its result goes to `receiver`, on the loop."""
         post = self._scheduler.call_soon_threadsafe
+        self._handler.gate.note_turn()
         self._handler.link_next(lambda result: post(receiver, result))
         call()
 
@@ -345,11 +328,11 @@ class ZooKeeperStore:
     # --- watches
 
     def _event_if(self, watch: Watch | None) -> Callable[[Any], None] | None:
-        # One and the same callable, so that kazoo holds one watch per znode and kind.
+        # The same callable each time, so that kazoo holds one watch per znode and kind.
         return None if watch is None else self._kazoo_event
 
     def _kazoo_event(self, event: Any) -> None:
-        """On kazoo's thread."""
+        """Pass an event to the loop; called on kazoo's thread."""
         event_type = _EVENT_TYPES.get(event.type)
         if event_type is not None:
             self._scheduler.call_soon_threadsafe(self._fire, event_type, event.path)
@@ -382,7 +365,7 @@ class ZooKeeperStore:
             if Stat(*result.value[1]).pzxid > armed.zxid:
                 missed = EventType.CHILDREN_CHANGED
         elif error is None:
-            missed = _missed_data_event(result.value, armed.zxid)
+            missed = missed_data_event(result.value, armed.zxid)
         if missed is not None:
             armed.watch(WatchedEvent(missed, armed.path))
         elif armed.is_child_watch:
@@ -392,36 +375,54 @@ class ZooKeeperStore:
 
     # --- the session
 
+    def turn(self) -> Future[None]:
+        """Return a future that is done in the loop's next turn."""
+        return next_turn(self._scheduler)
+
     def on_session_state(self, listener: Callable[[SessionState], object]) -> None:
         """Call `listener` on the loop whenever the session's state changes."""
         self._listeners.append(listener)
 
     def _kazoo_state_changed(self, state: str) -> None:
-        """On kazoo's thread."""
+        """Pass a change of state to the loop; called on kazoo's thread."""
         client_id = self._client.client_id
         session_id = client_id[0] if client_id else 0
+        if state == KazooState.CONNECTED:
+            self._handler.session_confirmed()
         self._scheduler.call_soon_threadsafe(self._state_changed, state, session_id)
 
     def _state_changed(self, state: str, session_id: int) -> None:
-        if self._session is _Session.CLOSED:
+        if self._session in (_Session.CLOSED, _Session.FAILED):
             return
         if state == KazooState.CONNECTED:
             self._session_id = session_id
             self._connected()
-        elif state == KazooState.SUSPENDED and self._session is _Session.CONNECTED:
-            self._session = _Session.SUSPENDED
-            self._tell(SessionState.SUSPENDED)
+        elif state == KazooState.SUSPENDED:
+            # Requests queued on this connection get no response; a ping on the next connection
+            # does.
+            self._is_suspect = False
+            if self._session is _Session.CONNECTED:
+                self._suspend()
         elif state == KazooState.LOST:
             self._has_new_session = False
             if self._session is not _Session.EXPIRED:
                 self._session = _Session.EXPIRED
                 self._watches.clear()
+                self._reports.expired(self._session_id)
                 self._tell(SessionState.EXPIRED)
+
+    def _suspend(self) -> None:
+        self._session = _Session.SUSPENDED
+        self._reports.suspended(
+            "the event loop was blocked" if self._is_suspect else "connection lost"
+        )
+        self._tell(SessionState.SUSPENDED)
 
     def _connected(self) -> None:
         if self._session is _Session.SUSPENDED:
             self._session = _Session.CONNECTED
             self._restore_watches()
+            self._reports.resumed(self._session_id)
             self._tell(SessionState.CONNECTED)
         elif self._session is _Session.CONNECTING or self._waiting_for_session is not None:
             self._begin_session()
@@ -431,6 +432,7 @@ class ZooKeeperStore:
     def _begin_session(self) -> None:
         self._has_new_session = False
         self._session = _Session.CONNECTED
+        self._reports.began(self._session_id)
         self._tell(SessionState.CONNECTED)
         waiting, self._waiting_for_session = self._waiting_for_session, None
         if waiting is not None and not waiting.done:
@@ -442,7 +444,7 @@ class ZooKeeperStore:
         return self._waiting_for_session
 
     def new_session(self) -> Future[None]:
-        """After EXPIRED: start over with a new session, once there is a connection."""
+        """Start a new session after EXPIRED, once there is a connection."""
         waiting = self._wait_for_session()
         if self._session is not _Session.EXPIRED:
             self._waiting_for_session = None
@@ -455,35 +457,94 @@ class ZooKeeperStore:
         for listener in self._listeners:
             listener(state)
 
+    # --- signs of life
+
+    def _look_later(self) -> None:
+        self._look_due_ms = self._runtime.clock.monotonic_ms() + LOOK_MS
+        self._look_timer = self._scheduler.call_at(self._look_due_ms, self._look)
+
+    def _look(self) -> None:
+        """Ping the server every LOOK_MS, and report missing responses."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        late_ms = now_ms - self._look_due_ms
+        self._look_later()
+        self._loop_stalled(late_ms / 1000)
+        if self._session is _Session.CONNECTED:
+            if self._asked_ms is None:
+                self._ask()
+            else:
+                self._reports.unanswered(now_ms - self._asked_ms)
+        elif self._session not in _OVER:
+            self._reports.still_missing(self._handler.last_failure)
+
+    def _ask(self) -> None:
+        self._asked_ms = self._runtime.clock.monotonic_ms()
+        self._post(partial(self._client.exists_async, "/"), self._answered_sign)
+
+    def _answered_sign(self, result: Any) -> None:
+        self._asked_ms = None
+        if result.exception is None:
+            self._reports.answered()
+            if self._is_suspect and self._session is _Session.SUSPENDED:
+                self._connected()
+            self._is_suspect = False
+
+    def _loop_stalled(self, seconds: float) -> None:
+        """Suspend the session after a stall of the loop in which the server may have ended it."""
+        if self._session is _Session.CONNECTED and seconds * 1500 > self._session_timeout_ms:
+            self._is_suspect = True
+            self._suspend()
+            self._ask()
+
+    # --- the end
+
+    def _thread_ended(self, error: BaseException | None) -> None:
+        """Pass the end of kazoo's thread to the loop; called on that thread."""
+        self._scheduler.call_soon_threadsafe(self._client_ended, error)
+
+    def _client_ended(self, error: BaseException | None) -> None:
+        if self._session in (_Session.CLOSED, _Session.FAILED):
+            return
+        why = "it gave up" if error is None else f"{type(error).__name__}: {error}"
+        self.failure = UnreachableError(
+            f"the client of ZooKeeper at {self._connect_string} has ended: {why}",
+            hint="without a session this broker is unknown to the cluster: restart it",
+        )
+        self._session = _Session.FAILED
+        self._watches.clear()
+        waiting, self._waiting_for_session = self._waiting_for_session, None
+        if waiting is not None and not waiting.done:
+            waiting.set_error(self.failure)
+        self._tell(SessionState.FAILED)
+
     def close(self) -> Future[None]:
-        """End the session; its ephemerals go."""
+        """End the session, which deletes its ephemerals.
+
+        Waits CLOSE_MS_MAX for a connected server, and not at all for an unreachable one: the
+        session then ends by its timeout.
+        """
+        is_reached = self._session is _Session.CONNECTED
         self._session = _Session.CLOSED
-        if self._awake is not None:
-            self._awake.cancel()
-        return self._scheduler.background(self._stop_client)
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        self._handler.gate.open_permanently()
+        closed: Future[None] = self._scheduler.future()
+        timer = self._scheduler.call_later(CLOSE_MS_MAX if is_reached else 0, _settle, closed)
+        closed.add_done_callback(lambda _: timer.cancel())
+        post = self._scheduler.call_soon_threadsafe
 
-    def _stop_client(self) -> None:
-        self._client.stop()
-        self._client.close()
+        def stop() -> None:
+            self._client.stop()
+            self._client.close()
+            post(_settle, closed)
+
+        self._handler.run_aside(stop)
+        return closed
 
 
-def _commit(client: Any, operations: Sequence[Operation]) -> None:
-    transaction = client.transaction()
-    for operation in operations:
-        _add(transaction, operation)
-    transaction.commit_async()
-
-
-def _add(transaction: Any, operation: Operation) -> None:
-    match operation:
-        case Create(path, data, ephemeral, sequence):
-            transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
-        case Set(path, data, version):
-            transaction.set_data(path, data, version)
-        case Delete(path, version):
-            transaction.delete(path, version)
-        case Check(path, version):
-            transaction.check(path, version)
+def _settle(closed: Future[None]) -> None:
+    if not closed.done:
+        closed.set_result(None)
 
 
 def _multi_results(
@@ -502,15 +563,6 @@ def _multi_results(
     ]
 
 
-def _missed_data_event(stat: Any, known_zxid: int) -> EventType | None:
-    """What a data watch missed, of a znode last changed at `known_zxid` (0: not there)."""
-    if stat is None:
-        return EventType.DELETED if known_zxid else None
-    if not known_zxid:
-        return EventType.CREATED
-    return EventType.DATA_CHANGED if Stat(*stat).mzxid > known_zxid else None
-
-
 def _store_error(error: BaseException, path: str) -> StoreError:
     name = type(error).__name__
     known = _ERRORS.get(name)
@@ -521,7 +573,7 @@ def _store_error(error: BaseException, path: str) -> StoreError:
 
 
 def _silent_logger() -> logging.Logger:
-    # What kazoo would say of lost connections we tell as session states.
+    # What kazoo would log about lost connections is reported as session states.
     logger = logging.getLogger("kctl.store.zookeeper")
     logger.propagate = False
     if not logger.handlers:

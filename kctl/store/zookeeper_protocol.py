@@ -1,19 +1,19 @@
 """ZooKeeper's client protocol: its frames, numbers and requests, as a server sees them. Pure.
 
-A conversation is a sequence of frames (length, payload). The client's first frame asks for a
-session, new or its own from before; from then on each of its frames is `xid, operation, request`
-and is answered, in the order asked, by `xid, zxid, error, response`. Between answers come events
-(xid -1) of watches that fired, each before any answer that could show its change. Some xids are
-not numbers of requests: -2 a ping, -4 credentials, -8 watches that are set again.
+A connection is a sequence of frames (length, payload). The client's first frame requests a session,
+a new one or an earlier one; from then on each of its frames is `xid, operation, request` and is
+answered, in order, by `xid, zxid, error, response`. Between responses come events (xid -1) of
+watches that fired, each before any response that could show its change. Some xids do not number
+requests: -2 is a ping, -4 credentials, -8 watches that are set again.
 
-A watch belongs to the connection it was set on. When that is lost the session lives on until its
-timeout, and the client names over its next connection the watches it had and the last zxid it
-saw: what changed since is an event at once, the rest waits on.
+A watch belongs to the connection it was set on. When that is lost the session continues until its
+timeout, and on its next connection the client names its watches and the last zxid it saw: later
+changes become events at once, the other watches stay pending.
 
-What is served is what ZooKeeper 3.5 does with `world:anyone` everywhere, and the reads of 3.6 in
-one request. ACLs that would protect something, TTLs, containers, quorum changes, SASL and
-persistent watches are refused with the error that a ZooKeeper gives which lacks them: nothing is
-accepted that would not be kept.
+The server does what ZooKeeper 3.5 does with `world:anyone` everywhere, and the reads of 3.6 in one
+request. ACLs that would protect something, TTLs, containers, quorum changes, SASL and persistent
+watches are rejected with the error of a ZooKeeper without them: no request is accepted that would
+not be honored.
 
 ZooKeeper: org.apache.zookeeper.ZooDefs.OpCode, KeeperException.Code, MultiOperationRecord.
 """
@@ -48,7 +48,7 @@ SYNC_CONNECTED = 3
 
 
 class OpCode(IntEnum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     CREATE = 1
     DELETE = 2
@@ -74,12 +74,12 @@ class OpCode(IntEnum):
     GET_ALL_CHILDREN_NUMBER = 104
     SET_WATCHES2 = 105
     CLOSE_SESSION = -11
-    # The end of a multi, and a failed operation in its answer.
+    # The end of a multi, and a failed operation in its response.
     ERROR = -1
 
 
 class ErrorNumber(IntEnum):
-    """How a request failed."""
+    """The error code of a failed request."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -119,7 +119,7 @@ _NUMBERS: dict[type[StoreError], ErrorNumber] = {
 
 
 class RefusedError(StoreError):
-    """A request that this store does not carry out; `number` tells the client why."""
+    """A request that this store does not support; `number` is the error code for the client."""
 
     def __init__(self, number: ErrorNumber, path: str, message: str) -> None:
         super().__init__(path, message)
@@ -127,7 +127,7 @@ class RefusedError(StoreError):
 
 
 def error_number(error: StoreError) -> ErrorNumber:
-    """What the client is told of `error`."""
+    """Return the error code that the client gets for `error`."""
     if isinstance(error, RefusedError):
         return error.number
     return _NUMBERS.get(type(error), ErrorNumber.SYSTEM_ERROR)
@@ -137,18 +137,18 @@ def error_number(error: StoreError) -> ErrorNumber:
 
 
 class ConnectRequest(NamedTuple):
-    """A client wants a session; `session_id` 0: a new one."""
+    """A client's request for a session; `session_id` 0 requests a new one."""
 
     last_zxid_seen: int
     timeout_ms: int
     session_id: int
     password: bytes
-    # Clients since 3.4 say whether a read-only server would do, and are told what they got.
+    # Clients since 3.4 say whether they accept a read-only server; the response says what they got.
     knows_read_only: bool
 
 
 def decode_connect(frame: bytes | memoryview) -> ConnectRequest:
-    """CorruptDataError if it is none."""
+    """Decode the first frame; raise CorruptDataError if it is invalid."""
     reader = JuteReader(frame)
     if reader.int32() != 0:
         raise CorruptDataError("a client of an unknown version of ZooKeeper's protocol")
@@ -159,11 +159,11 @@ def decode_connect(frame: bytes | memoryview) -> ConnectRequest:
 def encode_connected(
     session_id: int, password: bytes, timeout_ms: int, *, knows_read_only: bool
 ) -> bytes:
-    """The answer; session 0 with timeout 0: the session that was asked for is over."""
+    """Return the response; session 0 with timeout 0: the requested session has ended."""
     body = encode_int(0) + encode_int(timeout_ms) + encode_long(session_id)
     body += encode_buffer(password)
     if knows_read_only:
-        # This server always writes.
+        # This server is never read-only.
         body += FALSE
     return encode_buffer(body)
 
@@ -174,12 +174,12 @@ def encode_connected(
 def encode_reply(
     xid: int, zxid: int, body: bytes = b"", error: ErrorNumber = ErrorNumber.OK
 ) -> bytes:
-    """A whole frame."""
+    """Return a complete frame."""
     return encode_buffer(encode_int(xid) + encode_long(zxid) + encode_int(error) + body)
 
 
 def encode_event(event: WatchedEvent) -> bytes:
-    """A whole frame."""
+    """Return a complete frame."""
     body = encode_int(event.type.value) + encode_int(SYNC_CONNECTED) + encode_string(event.path)
     return encode_reply(NOTIFICATION_XID, -1, body)
 
@@ -195,14 +195,14 @@ class Read(NamedTuple):
 
 
 class SetAcl(NamedTuple):
-    """SET_ACL, after its ACL was found to be the only one there is."""
+    """SET_ACL, after its ACL was found to be the only supported one."""
 
     path: str
     version: int
 
 
 class WatchesAgain(NamedTuple):
-    """SET_WATCHES: what the client watched, and the last zxid it saw."""
+    """SET_WATCHES: the client's watches, and the last zxid it saw."""
 
     last_zxid_seen: int
     data: list[str]
@@ -224,7 +224,7 @@ class WatcherKind(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """MULTI or MULTI_READ: what each part asks for, and the part."""
+    """MULTI or MULTI_READ: the operation of each part, and the part."""
 
     opcodes: list[OpCode]
     parts: list["Operation | Read"]
@@ -241,7 +241,7 @@ _SEQUENCE = 2
 def _check_acl(acls: list[ACL], path: str) -> None:
     if acls != [WORLD_ANYONE]:
         raise RefusedError(
-            ErrorNumber.INVALID_ACL, path, f"{path}: the only ACL here is world:anyone:cdrwa"
+            ErrorNumber.INVALID_ACL, path, f"{path}: the only supported ACL is world:anyone:cdrwa"
         )
 
 
@@ -312,7 +312,7 @@ def _read_parts(reader: JuteReader, allowed: Sequence[OpCode]) -> Multi:
 
 
 class RefusedMultiError(StoreError):
-    """A multi with a part that is not served; its answer names all parts."""
+    """A multi with an unsupported part; its response covers all parts."""
 
     def __init__(self, opcodes: list[OpCode], cause: MultiError) -> None:
         super().__init__(cause.path, str(cause))
@@ -356,13 +356,13 @@ _READERS: dict[OpCode, Callable[[JuteReader], Request]] = {
 
 
 def decode_header(reader: JuteReader) -> tuple[int, int]:
-    """The xid of a request, and the number of its operation."""
+    """Return the xid of a request, and the number of its operation."""
     return reader.int32(), reader.int32()
 
 
 def decode_request(reader: JuteReader, number: int) -> tuple[OpCode, Request]:
-    """The rest of a frame. RefusedError, RefusedMultiError; CorruptDataError ends the
-    conversation."""
+    """Decode the rest of a frame. RefusedError, RefusedMultiError; CorruptDataError ends the
+    connection."""
     try:
         opcode = OpCode(number)
         read = _READERS[opcode]
@@ -379,7 +379,7 @@ def _unknown(number: int) -> RefusedError:
 
 
 def encode_parts(opcodes: Sequence[OpCode], bodies: Sequence[bytes]) -> bytes:
-    """The answer of a multi of which each part succeeded, or tells its own error."""
+    """Return the response of a multi in which each part has succeeded or has its own error."""
     answered = []
     for opcode, body in zip(opcodes, bodies, strict=True):
         answered.append(_part_header(opcode, body if opcode is OpCode.ERROR else b""))
@@ -389,7 +389,7 @@ def encode_parts(opcodes: Sequence[OpCode], bodies: Sequence[bytes]) -> bytes:
 
 
 def encode_failed_parts(opcodes: Sequence[OpCode], error: MultiError) -> bytes:
-    """The answer of a multi that changed nothing because of one part."""
+    """Return the response of a multi that changed nothing because of one part."""
     numbers = [
         ErrorNumber.OK
         if index < error.index
@@ -406,7 +406,8 @@ def _part_header(opcode: OpCode, error: bytes) -> bytes:
 
 
 def encode_result(opcode: OpCode, result: Stat | str | None, stat: Stat | None) -> bytes:
-    """What a write brought: of CREATE its path, of CREATE2 path and `stat`, of SET_DATA a Stat."""
+    """Encode the result of a write: of CREATE its path, of CREATE2 path and `stat`, of SET_DATA a
+    Stat."""
     if isinstance(result, str):
         body = encode_string(result)
         return body + encode_stat(stat) if opcode is OpCode.CREATE2 and stat is not None else body

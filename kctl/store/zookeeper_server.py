@@ -1,9 +1,9 @@
-"""ZooKeeperServer: a ZnodeDatabase for others, over ZooKeeper's client protocol on a port.
+"""ZooKeeperServer: serves a ZnodeDatabase over ZooKeeper's client protocol on a port.
 
-The shell of Conversation: it accepts, cuts bytes into frames, sends, and keeps the limits. A
-client that does not read its answers is not read from either; one to which events pile up is cut
-off, and asks again for its watches over its next connection. Who connects and asks for nothing is
-sent away after GREETING_MS; whose session expires is closed by that.
+The shell of Conversation: it accepts connections, splits bytes into frames, sends, and enforces the
+limits. A client that does not read its responses is not read from either; one with too many unsent
+events is disconnected, and sets its watches again on its next connection. A client that connects
+and sends no request is disconnected after GREETING_MS; an expired session closes its connection.
 
 ZooKeeper: org.apache.zookeeper.server.NIOServerCnxnFactory, NIOServerCnxn.
 """
@@ -20,13 +20,13 @@ from kctl.store.tree import MAX_DATA_BYTES
 from kctl.store.zookeeper_session import Conversation, Passwords
 from kctl.store.zookeeper_words import WORD_BYTES, ServerFacts, answer, is_word
 
-# jute.maxbuffer: a znode's data, and room for its path and what goes with it.
+# jute.maxbuffer: a znode's data, and room for its path and other fields.
 FRAME_BYTES_MAX = MAX_DATA_BYTES + 64 * 1024
 CONNECTIONS_MAX = 2_000
 GREETING_MS = 10_000
-# Between two lines about clients, of which there may be many that do the same.
+# Minimum time between two lines about clients, as many clients may fail in the same way.
 COMPLAINT_MS = 100
-# Unsent bytes above which a client is not read from, and above which it is cut off.
+# Unsent bytes above which a client is not read from, and above which it is disconnected.
 UNSENT_BYTES_PAUSE = 1 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
@@ -35,11 +35,17 @@ _SECRET = "session-secret"
 
 
 def session_passwords(disk: Disk, entropy: Entropy, directory: str) -> Passwords:
-    """The same for as long as `directory` lives, so that sessions outlive the process."""
+    """Return the passwords of sessions, the same as long as `directory` exists, so that sessions
+    outlive the process.
+
+    The secret they derive from allows to take over any session, so only its owner can read it.
+    """
     path = f"{directory}/{_SECRET}"
     if not disk.exists(path):
         disk.make_directory(directory)
-        disk.write_file(path, entropy.random_bytes(SECRET_BYTES))
+        disk.write_file(path, entropy.random_bytes(SECRET_BYTES), is_private=True)
+    # Earlier versions of kctl left it readable for all users.
+    disk.make_private(path)
     secret = disk.read_file(path)
     if len(secret) != SECRET_BYTES:
         raise CorruptDataError(
@@ -50,7 +56,7 @@ def session_passwords(disk: Disk, entropy: Entropy, directory: str) -> Passwords
 
 
 class ZooKeeperServer:
-    """Owns a listener and its connections; the database is its caller's."""
+    """Owns a listener and its connections; the caller owns the database."""
 
     def __init__(self, runtime: Runtime, database: ZnodeDatabase, passwords: Passwords) -> None:
         self.runtime = runtime
@@ -59,7 +65,7 @@ class ZooKeeperServer:
         # Shared by all connections; see FrameBuffer.
         self.scratch = bytearray(SCRATCH_BYTES)
         self.pool = BufferPool()
-        # Frames of all connections together.
+        # Frames received on all connections.
         self.received = 0
         self.sent = 0
         self._listener: Listener | None = None
@@ -69,13 +75,13 @@ class ZooKeeperServer:
         self._emptied: Future[None] | None = None
 
     def start(self, host: str, port: int) -> int:
-        """Listen; the port in fact bound. KctlError if it cannot be."""
+        """Listen, and return the port in use; raise KctlError if that fails."""
         self._listener = self.runtime.network.listen(host, port, self._accept)
         return self._listener.port
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     def _accept(self, transport: Transport) -> "_Connection":
@@ -87,7 +93,7 @@ class ZooKeeperServer:
         return connection
 
     def connection_lost(self, connection: "_Connection") -> None:
-        """`connection` is gone."""
+        """Forget a connection that is closed."""
         del self._connections[connection]
         if not self._is_accepting and self._listener is not None:
             self._is_accepting = True
@@ -95,15 +101,15 @@ class ZooKeeperServer:
         if self._emptied is not None and not self._connections and not self._emptied.done:
             self._emptied.set_result(None)
 
-    def complain(self, words: str) -> None:
-        """A line for the operator, unless there was one just now."""
+    def warn(self, message: str) -> None:
+        """Log a warning, unless there was one just now."""
         now_ms = self.runtime.clock.monotonic_ms()
         if now_ms - self._complained_ms >= COMPLAINT_MS:
             self._complained_ms = now_ms
-            self.runtime.trace.warning(words)
+            self.runtime.trace.warning(message)
 
     def until_empty(self) -> Future[None]:
-        """Done when the last client has gone; nobody is sent away."""
+        """Return a future that is done when the last client has left; no client is disconnected."""
         if self._emptied is None:
             self._emptied = self.runtime.scheduler.future()
             if not self._connections:
@@ -111,7 +117,7 @@ class ZooKeeperServer:
         return self._emptied
 
     def close(self) -> None:
-        """Accept nobody, close all; sessions live on until their timeouts."""
+        """Stop accepting and close all connections; sessions continue until their timeouts."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -119,7 +125,7 @@ class ZooKeeperServer:
             connection.close()
 
     def facts(self) -> ServerFacts:
-        """What four-letter words tell."""
+        """Return what the four-letter-word commands report."""
         tree = self.database.tree
         return ServerFacts(
             zxid=tree.last_zxid,
@@ -144,21 +150,23 @@ class _Connection:
         self.conversation = Conversation(server.database, server.passwords, self)
         self._server = server
         self._frames = FrameBuffer(server.scratch, server.pool, FRAME_BYTES_MAX)
-        # The first bytes, until it is known whether they are a word or a frame's length.
+        # The first bytes, until they are known to be a command or a frame's length.
         self._head = bytearray()
         self._is_paused = False
-        self._greeting_timer = server.runtime.scheduler.call_later(GREETING_MS, self._greeted_not)
+        self._greeting_timer = server.runtime.scheduler.call_later(
+            GREETING_MS, self._greeting_timed_out
+        )
 
     # --- Receiver
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         if len(self._head) < WORD_BYTES:
             return memoryview(self._server.scratch)[: WORD_BYTES - len(self._head)]
         return self._frames.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
-        """Serve what is whole now."""
+        """Serve the frames that are complete."""
         if len(self._head) < WORD_BYTES:
             self._head += self._server.scratch[:count]
             if len(self._head) < WORD_BYTES:
@@ -183,7 +191,7 @@ class _Connection:
                 self._server.received += 1
                 conversation.receive(frame)
         except CorruptDataError as error:
-            self.complain(str(error))
+            self.warn(str(error))
             conversation.connection_lost()
             self.transport.close()
         self._frames.release()
@@ -212,36 +220,36 @@ class _Connection:
             self.transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """The session waits for its client."""
+        """End the conversation; the session waits for its client."""
         self._greeting_timer.cancel()
         self.conversation.connection_lost()
         self._frames.close()
         self._server.connection_lost(self)
 
-    def _greeted_not(self) -> None:
+    def _greeting_timed_out(self) -> None:
         if not self.conversation.is_serving:
             self.transport.abort()
 
     # --- Peer
 
     def send(self, frame: bytes) -> None:
-        """Pass one frame on; a client that takes none of it is cut off."""
+        """Send a frame; disconnect a client that does not read."""
         self._server.sent += 1
         self.transport.send([frame])
         if self.transport.unsent_bytes() > UNSENT_BYTES_MAX:
-            self.complain("it does not read what it asked for")
+            self.warn("it does not read its responses")
             self.transport.abort()
 
     def close(self) -> None:
-        """Send what is there, then close."""
+        """Send what is queued, then close."""
         self.transport.close()
 
-    def complain(self, words: str) -> None:
-        """A line for the operator about this client."""
+    def warn(self, message: str) -> None:
+        """Log a warning about this client."""
         host, port = self.transport.peer
-        self._server.complain(f"ZooKeeper client {host}:{port}: {words}")
+        self._server.warn(f"ZooKeeper client {host}:{port}: {message}")
 
-    def untold_sent(self) -> None:
-        """Answers left: go on with what was asked meanwhile."""
+    def responses_sent(self) -> None:
+        """Continue with requests that arrived meanwhile, after responses have left."""
         if self._is_paused:
             self._go_on()

@@ -1,15 +1,15 @@
 """Conversation: one client's conversation with a ZnodeDatabase, frame by frame.
 
     GREETING --connect--> SERVING --close session--> ENDED
-        any --bytes that are no request, session over, credentials refused--> ENDED
+        any --invalid bytes, session ended, credentials rejected--> ENDED
 
-A session outlives its conversations: who names its id and password in a new first frame goes on
-with it, and the conversation that had it ends. The password is a function of the id and of a
-secret that lies beside the journal, so sessions can be resumed after a restart, and nobody can
+A session outlives its connections: a client that sends its id and password in a new first frame
+resumes it, which ends its previous conversation. The password is a function of the id and of a
+secret stored beside the journal, so sessions can be resumed after a restart, and no client can
 resume a session by guessing its id.
 
-Answers and events leave in the order in which they came to be. What is not durable yet waits, and
-all behind it: at most UNTOLD_MAX answers, then the shell stops reading.
+Responses and events leave in the order in which they arose. Those not durable yet wait, and
+so do all after them: at most WAITING_RESPONSES_MAX responses, then the shell stops reading.
 
 ZooKeeper: org.apache.zookeeper.server.FinalRequestProcessor, PrepRequestProcessor.
 """
@@ -66,52 +66,52 @@ from kctl.store.zookeeper_protocol import (
     error_number,
 )
 
-# What a client may ask for is cut to these (ZooKeeper: 2 and 20 ticks).
+# The limits of a client's requested timeout (ZooKeeper: 2 and 20 ticks).
 SESSION_TIMEOUT_MS_MIN = 1_000
 SESSION_TIMEOUT_MS_MAX = 120_000
 SESSIONS_MAX = 10_000
-# Answers of one conversation that wait for a sync (ZooKeeper: globalOutstandingLimit).
-UNTOLD_MAX = 1_000
+# Responses of one conversation that wait for a sync (ZooKeeper: globalOutstandingLimit).
+WAITING_RESPONSES_MAX = 1_000
 
 _NO_PASSWORD = bytes(PASSWORD_BYTES)
 _NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-# Reads are answered by the znode's data, its names, or its Stat alone.
+# The parts of a znode that a read's watch covers: its names, its data, or any.
 _CHILDREN, _DATA, _ANY = 1, 2, 3
 
 
 class Passwords:
-    """What proves that a session is one's own."""
+    """The passwords that prove ownership of a session."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def of(self, session_id: int) -> bytes:
-        """The session's password."""
+        """Return the session's password."""
         name = session_id.to_bytes(8, "big", signed=True)
         return blake2b(name, key=self._secret, digest_size=PASSWORD_BYTES).digest()
 
     def is_right(self, session_id: int, password: bytes) -> bool:
-        """Whether the session's owner knows this."""
+        """Return whether the password is the session's."""
         return hmac.compare_digest(self.of(session_id), password)
 
 
 class Peer(Protocol):
-    """The connection that a conversation is held over."""
+    """The connection of a conversation."""
 
     def send(self, frame: bytes) -> None:
-        """Pass one frame on, behind those before it."""
+        """Send a frame, after those before it."""
         ...
 
     def close(self) -> None:
-        """Send what is there, then close."""
+        """Send what is queued, then close."""
         ...
 
-    def complain(self, words: str) -> None:
-        """A line for the operator about this peer."""
+    def warn(self, message: str) -> None:
+        """Log a warning about this peer."""
         ...
 
-    def untold_sent(self) -> None:
-        """There is room for answers again, see `is_full`."""
+    def responses_sent(self) -> None:
+        """Continue after `is_full`: there is room for responses again."""
         ...
 
 
@@ -129,7 +129,7 @@ _MOVES = {
 
 
 class Conversation:
-    """Owns the session as long as it is the last to have asked for it."""
+    """A client's conversation; it owns the session until another connection takes it over."""
 
     def __init__(self, database: ZnodeDatabase, passwords: Passwords, peer: Peer) -> None:
         self.session_id = 0
@@ -138,23 +138,23 @@ class Conversation:
         self._passwords = passwords
         self._peer = peer
         self._state = _State.GREETING
-        # Frames handed to the database until they may be told.
-        self._untold = 0
+        # Frames passed to the database that may not be sent yet.
+        self._waiting_responses = 0
 
     @property
     def is_serving(self) -> bool:
-        """Whether there is a session."""
+        """Return whether there is a session."""
         return self._state is _State.SERVING
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is said any more."""
+        """Return whether the conversation has ended."""
         return self._state is _State.ENDED
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may be asked before some answers could leave."""
-        return self._untold >= UNTOLD_MAX
+        """Return whether responses must leave before more requests are read."""
+        return self._waiting_responses >= WAITING_RESPONSES_MAX
 
     def _move(self, state: _State) -> None:
         if state not in _MOVES[self._state]:
@@ -164,7 +164,7 @@ class Conversation:
     # --- in
 
     def receive(self, frame: bytes | memoryview) -> None:
-        """The client's next frame."""
+        """Handle the client's next frame."""
         if self._state is _State.ENDED:
             return
         try:
@@ -180,20 +180,21 @@ class Conversation:
             self._end_because(str(error))
 
     def connection_lost(self) -> None:
-        """The session waits for its timeout or its client's return; watches are forgotten."""
+        """Detach from the session, which waits for its client or its timeout; its watches are
+        dropped."""
         if self._state is not _State.ENDED:
             self._state = _State.ENDED
             self._tree.watches.forget_session(self.session_id)
             self._database.detach_session(self.session_id, self)
 
     def end(self) -> None:
-        """Say no more, close when all is said."""
+        """Send nothing new, and close when everything queued is sent."""
         if self._state is not _State.ENDED:
             self._move(_State.ENDED)
             self._peer.close()
 
-    def _end_because(self, words: str) -> None:
-        self._peer.complain(words)
+    def _end_because(self, message: str) -> None:
+        self._peer.warn(message)
         self.connection_lost()
         self._peer.close()
 
@@ -202,16 +203,18 @@ class Conversation:
     def _greet(self, request: ConnectRequest) -> None:
         tree = self._tree
         if request.last_zxid_seen > tree.last_zxid:
-            # It saw what this store lost, or comes from another one.
+            # The client saw data that this store lost, or comes from another store.
             seen = f"{request.last_zxid_seen:#x}"
-            raise CorruptDataError(f"it has seen zxid {seen}, this store has {tree.last_zxid:#x}")
+            raise CorruptDataError(
+                f"it has seen zxid {seen}, but this store is at {tree.last_zxid:#x}"
+            )
         try:
             timeout_ms = self._begin(request)
         except SessionExpiredError:
             answer = encode_connected(0, _NO_PASSWORD, 0, knows_read_only=request.knows_read_only)
             self._move(_State.ENDED)
             self._say(answer)
-            self._close_behind()
+            self._close_after_responses()
             return
         self._move(_State.SERVING)
         password = self._passwords.of(self.session_id)
@@ -235,38 +238,38 @@ class Conversation:
         return timeout_ms
 
     def session_taken(self) -> None:
-        """Its client came back over another connection."""
+        """End the conversation: the client resumed the session on another connection."""
         self._tree.watches.forget_session(self.session_id)
         self.end()
 
     def session_expired(self) -> None:
-        """The session is over."""
+        """End the conversation with its session."""
         self.end()
 
     def watch_fired(self, firing: Firing) -> None:
-        """An event for the client."""
+        """Send an event to the client."""
         self._say(encode_event(firing.event))
 
     # --- out
 
     def _say(self, frame: bytes) -> None:
-        if not self._untold and self._database.can_tell_now:
+        if not self._waiting_responses and self._database.is_all_durable:
             self._peer.send(frame)
         else:
-            self._untold += 1
-            self._database.tell(self._tell, frame)
+            self._waiting_responses += 1
+            self._database.when_durable(self._send, frame)
 
-    def _tell(self, frame: bytes) -> None:
+    def _send(self, frame: bytes) -> None:
         was_full = self.is_full
-        self._untold -= 1
+        self._waiting_responses -= 1
         if self._database.failure is not None:
-            # Nobody may hear of what a restart would not find.
+            # No client may see state that a restart would lose.
             if self._state is not _State.ENDED:
                 self._end_because(str(self._database.failure))
             return
         self._peer.send(frame)
         if was_full:
-            self._peer.untold_sent()
+            self._peer.responses_sent()
 
     # --- requests
 
@@ -278,11 +281,11 @@ class Conversation:
             opcode, request = decode_request(reader, number)
             body = _SERVED[opcode](self, opcode, request)
         except RefusedMultiError as refused:
-            self._peer.complain(str(refused))
+            self._peer.warn(str(refused))
             body = encode_failed_parts(refused.opcodes, refused.cause)
         except StoreError as refused:
             if isinstance(refused, RefusedError):
-                self._peer.complain(str(refused))
+                self._peer.warn(str(refused))
             error = error_number(refused)
         self._say(encode_reply(xid, self._tree.last_zxid, body, error))
         if opcode is OpCode.CLOSE_SESSION or error is ErrorNumber.AUTH_FAILED:
@@ -293,21 +296,21 @@ class Conversation:
             self._move(_State.ENDED)
         else:
             self.connection_lost()
-        self._close_behind()
+        self._close_after_responses()
 
-    def _close_behind(self) -> None:
-        """Close when the last answer is sent, should that wait for a sync."""
-        if self._untold:
-            self._database.tell(self._peer.close)
+    def _close_after_responses(self) -> None:
+        """Close when the last response is sent, which may wait for a sync."""
+        if self._waiting_responses:
+            self._database.when_durable(self._peer.close)
         else:
             self._peer.close()
 
     def write(self, opcode: OpCode, operation: Operation) -> bytes:
-        """CREATE, CREATE2, DELETE, SET_DATA, CHECK."""
+        """Carry out CREATE, CREATE2, DELETE, SET_DATA, CHECK."""
         return self._result(opcode, self._database.commit(self.session_id, operation))
 
     def write_all(self, _opcode: OpCode, multi: Multi) -> bytes:
-        """MULTI."""
+        """Carry out MULTI."""
         try:
             operations = cast(list[Operation], multi.parts)
             results = self._database.commit_multi(self.session_id, operations)
@@ -321,8 +324,8 @@ class Conversation:
         return encode_result(opcode, result, node.stat() if node is not None else _NO_STAT)
 
     def read(self, opcode: OpCode, request: Read) -> bytes:
-        """GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2; the watch is set if it succeeds, that
-        of EXISTS in any case."""
+        """Carry out GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2; the watch is set if the read
+        succeeds, that of EXISTS in any case."""
         path, watch = request
         watches = self._tree.watches
         if watch and opcode is OpCode.EXISTS:
@@ -340,7 +343,7 @@ class Conversation:
         return names + encode_stat(node.stat()) if opcode is OpCode.GET_CHILDREN2 else names
 
     def read_all(self, _opcode: OpCode, multi: Multi) -> bytes:
-        """MULTI_READ: each part succeeds or fails by itself."""
+        """Carry out MULTI_READ: each part succeeds or fails independently."""
         opcodes, bodies = [], []
         for opcode, part in zip(multi.opcodes, multi.parts, strict=True):
             assert isinstance(part, Read)
@@ -353,34 +356,34 @@ class Conversation:
         return encode_parts(opcodes, bodies)
 
     def get_acl(self, _opcode: OpCode, path: str) -> bytes:
-        """GET_ACL."""
+        """Carry out GET_ACL."""
         return encode_acls([WORLD_ANYONE]) + encode_stat(self._tree.get(path).stat())
 
     def set_acl(self, _opcode: OpCode, request: SetAcl) -> bytes:
-        """SET_ACL, to what it is anyhow."""
+        """Carry out SET_ACL, which can only set the ACL that every znode has."""
         stat = self._tree.get(request.path).stat()
         if request.version not in (ANY_VERSION, stat.aversion):
             raise BadVersionError(request.path)
         return encode_stat(stat)
 
     def sync(self, _opcode: OpCode, path: str) -> bytes:
-        """SYNC: there is no other server to be behind of."""
+        """Carry out SYNC: there is no other server to synchronize with."""
         return encode_string(path)
 
     def ephemerals(self, _opcode: OpCode, prefix: str) -> bytes:
-        """GET_EPHEMERALS."""
+        """Carry out GET_EPHEMERALS."""
         paths = self._tree.ephemerals(self.session_id)
         return encode_strings([path for path in paths if path.startswith(prefix)])
 
     def descendants(self, _opcode: OpCode, path: str) -> bytes:
-        """GET_ALL_CHILDREN_NUMBER."""
+        """Carry out GET_ALL_CHILDREN_NUMBER."""
         self._tree.get(path)
         prefix = path.rstrip("/") + "/"
         count = sum(each.startswith(prefix) and each != "/" for each in self._tree.nodes)
         return encode_int(count)
 
     def set_watches(self, _opcode: OpCode, request: WatchesAgain) -> bytes:
-        """SET_WATCHES: what changed since is told at once, the rest is watched."""
+        """Carry out SET_WATCHES: changes since are reported at once, the other watches are set."""
         watches, session_id, seen = self._tree.watches, self.session_id, request.last_zxid_seen
         for path in request.data:
             missed = self._missed(path, seen, is_child_watch=False)
@@ -410,7 +413,7 @@ class Conversation:
         return EventType.DATA_CHANGED if node.mzxid > seen else None
 
     def watcher_kind(self, opcode: OpCode, request: WatcherKind) -> bytes:
-        """CHECK_WATCHES, REMOVE_WATCHES."""
+        """Carry out CHECK_WATCHES, REMOVE_WATCHES."""
         path, kind = request
         watches = self._tree.watches
         data, children = kind in (_DATA, _ANY), kind in (_CHILDREN, _ANY)
@@ -421,7 +424,7 @@ class Conversation:
         return b""
 
     def authenticate(self, _opcode: OpCode, credentials: Credentials) -> bytes:
-        """AUTH: a digest is whoever's it is, as in ZooKeeper; no ACL here asks for it."""
+        """Carry out AUTH: any digest is accepted, as in ZooKeeper; no ACL requires one."""
         if credentials.scheme != "digest":
             raise RefusedError(
                 ErrorNumber.AUTH_FAILED, "", f"no authentication by {credentials.scheme}"
@@ -429,20 +432,20 @@ class Conversation:
         return b""
 
     def ping(self, _opcode: OpCode, _request: None) -> bytes:
-        """PING: the session was heard of."""
+        """Carry out PING, a sign of life."""
         return b""
 
     def close_session(self, _opcode: OpCode, _request: None) -> bytes:
-        """CLOSE_SESSION: its ephemerals go."""
+        """Carry out CLOSE_SESSION, which deletes its ephemerals."""
         self._database.close_session(self.session_id)
         return b""
 
 
 def _fires_at_its_session(_event: WatchedEvent) -> None:
-    """What stands for a client's watch: the session's owner passes the event on."""
+    """Stand for a client's watch: the session's owner passes the event on."""
 
 
-# Given what its row of the decoders made.
+# Called with the result of its row in the decoders.
 _Server = Callable[[Conversation, OpCode, Any], bytes]
 _SERVED: dict[OpCode, _Server] = {
     OpCode.CREATE: Conversation.write,

@@ -1,7 +1,8 @@
-"""The four-letter words that a ZooKeeper port answers to whoever types them. Pure.
+"""The four-letter-word commands that a ZooKeeper port answers. Pure.
 
-A word instead of a first frame is answered with text, then the connection is closed. `ruok` says
-that the server lives; `srvr`, `stat`, `mntr` and `envi` tell what it has; `isro` that it writes.
+A command instead of a first frame is answered with text, then the connection is closed. `ruok`
+reports that the server runs; `srvr`, `stat`, `mntr` and `envi` report its state; `isro` that it is
+writable.
 
 ZooKeeper: org.apache.zookeeper.server.command.
 """
@@ -12,13 +13,13 @@ from dataclasses import dataclass, field
 from kctl import __version__
 
 WORD_BYTES = 4
-# The ZooKeeper whose behaviour is served: clients and tools look at these digits.
+# The ZooKeeper version that is emulated: clients and tools read these digits.
 ZOOKEEPER_VERSION = f"3.5.9-kctl-{__version__}"
 
 
 @dataclass(slots=True)
 class ServerFacts:
-    """What the words tell of."""
+    """The facts that the commands report."""
 
     zxid: int
     znodes: int
@@ -77,7 +78,7 @@ _CONSTANTS = {
     b"isro": "rw",
     b"envi": f"Environment:\nzookeeper.version={ZOOKEEPER_VERSION}\n",
 }
-# ZooKeeper's other words, which it answers only if they were allowed.
+# ZooKeeper's other commands, which it answers only if they are whitelisted.
 _OTHERS = (
     b"conf", b"cons", b"crst", b"dirs", b"dump", b"gtmk", b"stmk", b"srst", b"wchc", b"wchp",
     b"wchs", b"hash",
@@ -85,12 +86,13 @@ _OTHERS = (
 
 
 def is_word(first: bytes) -> bool:
-    """Whether the first four bytes of a connection are a word, and no length of a frame."""
+    """Return whether the first four bytes of a connection are a command rather than a frame's
+    length."""
     return first in _CONSTANTS or first in _WORDS or first in _OTHERS
 
 
 def answer(word: bytes, count_facts: Callable[[], ServerFacts]) -> bytes:
-    """The text for a word; to count facts goes through all znodes."""
+    """Return the answer to a command; counting facts goes through all znodes."""
     if word in _CONSTANTS:
         return _CONSTANTS[word].encode()
     speak = _WORDS.get(word)

@@ -1,1 +1,2 @@
-"""What other people's tests need of kctl."""
+"""A Kafka broker for tests: the pytest plugin, `KafkaBroker` with fault injection, and
+`ScriptedBroker`."""

@@ -1,35 +1,66 @@
-"""ProducedRecords: a block of a test that must bring records to a topic, sync or async.
+"""ProducedRecords: a context, sync or async, whose block must write records to a topic.
 
-It remembers where the topic ends when the block begins, and at its end waits for what has come
-since. An error of the block itself goes first.
+It remembers the topic's end when the block begins; when the block ends, it waits for the records
+written since. An exception in the block takes precedence.
 """
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from kctl.errors import UsageError
+from kctl.export.options import Isolation
 from kctl.testing.topic_records import Record
 
-if TYPE_CHECKING:
-    from kctl.testing.kafka_broker import KafkaBroker
-
-# How long a coroutine sleeps between looks.
-_LOOK_S = 0.005
+# How long a coroutine sleeps between polls.
+_POLL_S = 0.005
 _SHOWN_MAX = 10
 
 
+class ReadableBroker(Protocol):
+    """The methods of KafkaBroker that ProducedRecords uses."""
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Return the end offset of each partition."""
+        ...
+
+    def records_since(
+        self, topic: str, first_offsets: Mapping[int, int], *, isolation: str
+    ) -> list[Record]:
+        """Return the records from `first_offsets` on."""
+        ...
+
+    def wait_for_records(
+        self,
+        topic: str,
+        first_offsets: Mapping[int, int],
+        count: int,
+        timeout: float,
+        *,
+        isolation: str,
+    ) -> bool:
+        """Wait until `records_since` returns `count` records; return whether it does."""
+        ...
+
+
 class ProducedRecords:
-    """See `KafkaBroker.assert_produces`."""
+    """The context that `KafkaBroker.assert_produces` returns."""
 
     def __init__(
-        self, broker: "KafkaBroker", topic: str, count: int | None, timeout: float
+        self,
+        broker: ReadableBroker,
+        topic: str,
+        count: int | None,
+        timeout: float,
+        isolation: Isolation,
     ) -> None:
         if count is not None and count < 0:
-            raise UsageError(f"count={count}: there cannot be so few records")
+            raise UsageError(f"count={count}: the number of records cannot be negative")
         self._broker = broker
         self._topic = topic
         self._count = count
         self._timeout = timeout
+        self._isolation = isolation
         self._first_offsets: dict[int, int] = {}
         # Filled at the end of the block.
         self._records: list[Record] = []
@@ -37,17 +68,15 @@ class ProducedRecords:
     def __enter__(self) -> list[Record]:
         if _is_in_coroutine():
             raise UsageError(
-                "assert_produces in a coroutine would stop the loop that is to produce",
-                hint="async with broker.assert_produces(...)",
+                "assert_produces in a coroutine would block the event loop",
+                hint="use async with broker.assert_produces(...)",
             )
         return self._begin()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         if kind is None:
-            self._broker.wait_for_records(
-                self._topic, self._first_offsets, self._awaited, self._timeout
-            )
+            self._are_written(self._timeout)
             self._check()
 
     async def __aenter__(self) -> list[Record]:
@@ -68,27 +97,46 @@ class ProducedRecords:
         return self._records
 
     async def _wait_async(self) -> None:
-        # Whoever has a coroutine to wait in has loaded it.
+        # Local: a caller with a coroutine has imported asyncio already, others do not need it.
         import asyncio
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
-        while loop.time() < deadline and not self._broker.wait_for_records(
-            self._topic, self._first_offsets, self._awaited, 0
-        ):
-            await asyncio.sleep(_LOOK_S)
+        while loop.time() < deadline and not self._are_written(0):
+            await asyncio.sleep(_POLL_S)
+
+    def _are_written(self, timeout: float) -> bool:
+        return self._broker.wait_for_records(
+            self._topic, self._first_offsets, self._awaited, timeout, isolation=self._isolation
+        )
+
+    def _records_since(self, isolation: Isolation) -> list[Record]:
+        if not self._broker.end_offsets(self._topic):
+            return []
+        return self._broker.records_since(self._topic, self._first_offsets, isolation=isolation)
 
     def _check(self) -> None:
         __tracebackhide__ = True
-        if self._broker.end_offsets(self._topic):
-            self._records += self._broker.records_since(self._topic, self._first_offsets)
+        self._records += self._records_since(self._isolation)
         found = len(self._records)
         if found == self._count or (self._count is None and found):
             return
         wanted = "records" if self._count is None else f"{self._count} records"
         late = f" within {self._timeout:g} s" if found < self._awaited else ""
         shown = "".join(f"\n  {record}" for record in self._records[:_SHOWN_MAX])
-        raise AssertionError(f"expected {wanted} in {self._topic!r}{late}, found {found}{shown}")
+        raise AssertionError(
+            f"expected {wanted} in {self._topic!r}{late}, found {found}{self._hidden()}{shown}"
+        )
+
+    def _hidden(self) -> str:
+        """Return what to add to the message if the isolation level hides records."""
+        hidden = len(self._records_since(Isolation.READ_UNCOMMITTED)) - len(self._records)
+        if hidden <= 0:
+            return ""
+        return (
+            f"; read_committed hides {hidden} more, in or after transactions that are open or"
+            ' aborted (isolation="read_uncommitted" counts them)'
+        )
 
 
 def _is_in_coroutine() -> bool:

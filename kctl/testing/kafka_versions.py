@@ -1,7 +1,7 @@
-"""What older releases of Apache Kafka serve: the last version of each API, for `kctl_as_version`.
+"""The API versions of older releases of Apache Kafka, for `kctl_as_version`.
 
-The figures are what brokers of those releases answer to ApiVersions. Only APIs that kctl serves
-are listed; all begin with version 0.
+The figures are what brokers of these releases report in ApiVersions. Only APIs that kctl
+serves are listed; all begin with version 0.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from kctl.errors import UsageError
 from kctl.protocol.api_keys import ApiKey
 
+__all__ = ["RELEASES"]
+
 NATIVE = "2.7"
 RELEASES = ("0.10.2", "1.1", "2.0", "2.4", NATIVE)
 _ABSENT = -1
 
-# API: last version in 0.10.2, 1.1, 2.0, 2.4; 2.7 is what ApiKey says.
+# API: last version in 0.10.2, 1.1, 2.0, 2.4; those of 2.7 are in ApiKey.
 _LAST_VERSIONS = {
     ApiKey.PRODUCE: (2, 5, 6, 8),
     ApiKey.FETCH: (3, 7, 8, 11),
@@ -54,19 +56,28 @@ _LAST_VERSIONS = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (_ABSENT, _ABSENT, _ABSENT, 0),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_ABSENT, _ABSENT, _ABSENT, 1),
     ApiKey.OFFSET_DELETE: (_ABSENT, _ABSENT, _ABSENT, 0),
+    ApiKey.SASL_HANDSHAKE: (0, 1, 1, 1),
+    ApiKey.DESCRIBE_ACLS: (_ABSENT, 0, 1, 1),
+    ApiKey.CREATE_ACLS: (_ABSENT, 0, 1, 1),
+    ApiKey.DELETE_ACLS: (_ABSENT, 0, 1, 1),
+    ApiKey.SASL_AUTHENTICATE: (_ABSENT, 0, 0, 1),
+    ApiKey.CREATE_DELEGATION_TOKEN: (_ABSENT, 0, 1, 2),
+    ApiKey.RENEW_DELEGATION_TOKEN: (_ABSENT, 0, 1, 1),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (_ABSENT, 0, 1, 1),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (_ABSENT, 0, 1, 1),
 }
 
 
 def served_as(release: str) -> Mapping[ApiKey, tuple[int, int]] | None:
-    """API -> (first, last) version of a broker of `release`; None for all that kctl has.
+    """Return API -> (first, last) version of a broker of `release`; None for kctl's own versions.
 
-    UsageError if the release is none of RELEASES.
+    UsageError if the release is not in RELEASES.
     """
     if release == NATIVE:
         return None
     if release not in RELEASES:
         raise UsageError(
-            f"kctl cannot pass for Kafka {release}", hint=f"it knows {', '.join(RELEASES)}"
+            f"kctl cannot serve as Kafka {release}", hint=f"releases: {', '.join(RELEASES)}"
         )
     column = RELEASES.index(release)
     return {

@@ -1,10 +1,10 @@
-"""The pytest plugin: brokers as fixtures. It loads nothing of kctl until a fixture is asked for.
+"""The pytest plugin: brokers as fixtures. It imports the rest of kctl only when a fixture is used.
 
-- `kafka_broker`: a broker of the test's own, with the topics of its marker `kafka_topics`.
-- `kafka_broker_session`: one that all tests of the session share.
-- `kafka_broker_factory`: starts brokers that last for the session, as its caller wants them.
+- `kafka_broker`: one broker per test, with the topics of the marker `kafka_topics`.
+- `kafka_broker_session`: one broker that all tests of the session share.
+- `kafka_broker_factory`: starts further brokers that last for the session.
 
-Markers and settings of the ini file: docs/testing.md.
+Markers and ini options: docs/testing.md.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 
     KafkaBrokerFactory = Callable[..., KafkaBroker]
 
+__all__ = ["kafka_broker", "kafka_broker_factory", "kafka_broker_session"]
+
 _MARKERS = {
-    "kafka_topics": '("name:partitions", ...): topics that the fixture kafka_broker starts with',
+    "kafka_topics": '("name:partitions", ...): topics of the fixture kafka_broker',
     "kafka_settings": "({name: value}): settings that the fixture kafka_broker starts with",
-    "kctl_as_version": '("2.4"): the release that the fixture kafka_broker passes for',
+    "kctl_as_version": '("2.4"): the Kafka release that the fixture kafka_broker serves as',
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What the ini file may say, for every broker."""
+    """Declare the ini options, which apply to every broker."""
     parser.addini("kafka_topics", "topics of every kctl broker: name:partitions", "linelist")
     parser.addini("kafka_settings", "settings of every kctl broker: name=value", "linelist")
-    parser.addini("kctl_as_version", "the release that kctl brokers pass for, e.g. 2.4", "string")
+    parser.addini(
+        "kctl_as_version", "the Kafka release that kctl brokers serve as, e.g. 2.4", "string"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     for name, text in _MARKERS.items():
         config.addinivalue_line("markers", f"{name}{text}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A marker that cannot have an effect is a mistake."""
+    """Fail a test whose marker would have no effect."""
     names = getattr(item, "fixturenames", ())
     if "kafka_broker_session" in names and "kafka_broker" not in names:
         for mark in item.own_markers:
@@ -55,11 +59,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """A kctl broker of this test's own, on a free port; its data go with it."""
+    """Start a broker for this test, on a free port; its data is removed afterwards."""
     topics = [*request.config.getini("kafka_topics")]
     settings = _ini_settings(request.config)
     version = request.config.getini("kctl_as_version")
-    # Outer markers come last: the nearest one has the last word.
+    # iter_markers yields the nearest first; reversed, so that it takes precedence.
     for mark in reversed(list(request.node.iter_markers("kafka_topics"))):
         topics += mark.args
     for mark in reversed(list(request.node.iter_markers("kafka_settings"))):
@@ -75,8 +79,13 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def kafka_broker_factory(pytestconfig: pytest.Config) -> Iterator[KafkaBrokerFactory]:
-    """Starts brokers that last until the end of the session: `kafka_broker_factory(topics=[...],
-    settings={...}, kctl_as_version="2.4")`. What is not given is as the ini file says."""
+    """Return a function that starts brokers, which last until the end of the session.
+
+    Call it as `kafka_broker_factory(topics=[...], settings={...}, kctl_as_version="2.4")`. Omitted
+    arguments are taken from the ini file. With `users={"alice": "secret"}` clients must log in;
+    with `acls=["alice: Read topic:orders"]` they may do only what these allow; with
+    `security="SSL"` or `"SASL_SSL"` they must speak TLS.
+    """
     brokers: list[KafkaBroker] = []
 
     def start(
@@ -84,11 +93,17 @@ def kafka_broker_factory(pytestconfig: pytest.Config) -> Iterator[KafkaBrokerFac
         topics: Iterable[str] | None = None,
         settings: Mapping[str, object] | None = None,
         kctl_as_version: str | None = None,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[str] | None = None,
+        security: str | None = None,
     ) -> KafkaBroker:
         broker = _started(
             pytestconfig.getini("kafka_topics") if topics is None else topics,
             {**_ini_settings(pytestconfig), **(settings or {})},
             kctl_as_version or pytestconfig.getini("kctl_as_version"),
+            users,
+            acls,
+            security,
         )
         brokers.append(broker)
         return broker
@@ -102,17 +117,31 @@ def kafka_broker_factory(pytestconfig: pytest.Config) -> Iterator[KafkaBrokerFac
 
 @pytest.fixture(scope="session")
 def kafka_broker_session(kafka_broker_factory: KafkaBrokerFactory) -> KafkaBroker:
-    """One kctl broker for all tests of the session, as the ini file describes it."""
+    """Return one broker for all tests of the session, as the ini file configures it."""
     return kafka_broker_factory()
 
 
-def _started(topics: Iterable[str], settings: Mapping[str, object], version: str) -> KafkaBroker:
+def _started(
+    topics: Iterable[str],
+    settings: Mapping[str, object],
+    version: str,
+    users: Mapping[str, str] | None = None,
+    acls: Iterable[str] | None = None,
+    security: str | None = None,
+) -> KafkaBroker:
     from kctl.errors import KctlError
     from kctl.testing.kafka_broker import KafkaBroker
     from kctl.testing.kafka_versions import NATIVE
 
     try:
-        broker = KafkaBroker(topics=topics, settings=settings, kctl_as_version=version or NATIVE)
+        broker = KafkaBroker(
+            topics=topics,
+            settings=settings,
+            kctl_as_version=version or NATIVE,
+            users=users,
+            acls=acls,
+            security=security,
+        )
         return broker.start()
     except KctlError as error:
         hint = f" ({error.hint})" if error.hint else ""

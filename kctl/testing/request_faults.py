@@ -1,19 +1,20 @@
-"""RequestFaults: what a test wants to go wrong, per API, between a connection and the handlers.
+"""RequestFaults: the faults that a test injects per API, between connections and handlers.
 
-A request of an API meets the faults injected for it in this order: the first latency that has
-turns left delays it, then the first error or disconnect that has turns left ends it; without one
-it is handled as usual. A fault spends one turn a request. A Fetch that is to be refused must name
-its partitions: an incremental one is told that its session is gone, as a full cache does, and the
-full Fetch that follows meets the error. Requests that do not come over a connection (the
-controller's to its own broker) meet no faults.
+A request meets the faults of its API in this order: the first latency with turns left delays it,
+then the first error or disconnect with turns left ends it; otherwise it is handled as usual. Each
+request uses one turn of a fault. A Fetch that will be rejected must name its partitions: an
+incremental Fetch gets FETCH_SESSION_ID_NOT_FOUND, as from a full session cache, and the full Fetch
+that follows meets the error. Requests that do not arrive over a connection (the controller's to its
+own broker) meet no faults.
 
-Lives on the broker's loop: everything here is called on its thread.
+Everything here is called on the thread of the broker's loop.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from kctl.broker.error_responses import error_response, mark_metadata
 from kctl.broker.request import Request
 from kctl.errors import UsageError
 from kctl.protocol.api_keys import ApiKey
@@ -21,7 +22,6 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.schema import Message
 from kctl.runtime.scheduler import Scheduler, Timer
-from kctl.testing.error_answers import error_answer, mark_metadata
 
 Handle = Callable[[Request], None]
 
@@ -30,12 +30,12 @@ class FaultKind(Enum):
     """What happens to a request."""
 
     LATENCY = "latency"
-    # Refused with an error code; nothing is done of what it asks.
+    # Rejected with an error code, without being handled.
     ERROR = "error"
-    # The connection is closed; nothing is done of what the request asks.
+    # The connection is closed, without handling the request.
     DISCONNECT = "disconnect"
-    # The request is handled, but instead of the answer the connection is closed.
-    LOST_ANSWER = "lost answer"
+    # The request is handled, but the connection is closed instead of responding.
+    LOST_RESPONSE = "lost response"
 
 
 @dataclass(slots=True, eq=False)
@@ -44,53 +44,53 @@ class InjectedFault:
 
     kind: FaultKind
     api: ApiKey
-    # Requests that will still meet it; None: all, until it is removed.
+    # The number of requests that will still meet it; None: all, until it is removed.
     times_left: int | None
     error_code: ErrorCode = ErrorCode.NONE
     latency_ms: int = 0
     hits: int = 0
 
     def spend(self) -> None:
-        """One request meets it."""
+        """Count a request that meets the fault."""
         self.hits += 1
         if self.times_left is not None:
             self.times_left -= 1
 
 
 class RequestFaults:
-    """The interceptor of one broker."""
+    """The interceptor of one broker's requests."""
 
     def __init__(self) -> None:
-        # In the order injected; those without turns left are dropped.
+        # In the order injected; faults without turns left are dropped.
         self._faults: list[InjectedFault] = []
-        # Requests that a latency keeps from the handlers, by number.
+        # Delayed requests, by number.
         self._held: dict[int, tuple[Request, Timer]] = {}
         self._held_count = 0
-        # Requests that came over a connection, per API.
+        # Requests received over connections, per API.
         self.request_counts: dict[int, int] = {}
 
     def add(self, fault: InjectedFault) -> None:
-        """From now on."""
+        """Add a fault for the requests that follow."""
         self._faults.append(fault)
 
     def remove(self, fault: InjectedFault) -> None:
-        """No longer; harmless when it is spent."""
+        """Remove a fault; do nothing if it is used up."""
         if fault in self._faults:
             self._faults.remove(fault)
 
     def clear(self) -> None:
-        """No faults any more; requests that are being delayed stay so."""
+        """Remove all faults; requests that are being delayed remain delayed."""
         self._faults.clear()
 
     def let_go(self) -> None:
-        """The broker stops: nobody waits for requests that are being delayed."""
+        """Close delayed requests, when the broker stops."""
         held, self._held = self._held, {}
         for request, timer in held.values():
             timer.cancel()
             request.close()
 
     def interceptor(self, scheduler: Scheduler) -> Callable[[Request, Handle], None]:
-        """For `Broker`: delays on `scheduler`."""
+        """Return the interceptor for `Broker`; delays use `scheduler`."""
 
         def intercept(request: Request, handle: Handle) -> None:
             counts = self.request_counts
@@ -121,18 +121,18 @@ class RequestFaults:
             request.reply(FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
             return
         fault = self._take(
-            request.api_key, FaultKind.ERROR, FaultKind.DISCONNECT, FaultKind.LOST_ANSWER
+            request.api_key, FaultKind.ERROR, FaultKind.DISCONNECT, FaultKind.LOST_RESPONSE
         )
         if fault is None:
             handle(request)
         elif fault.kind is FaultKind.DISCONNECT:
             request.close()
-        elif fault.kind is FaultKind.LOST_ANSWER:
+        elif fault.kind is FaultKind.LOST_RESPONSE:
             close = request.close
             request.send = lambda _: close()
             handle(request)
         else:
-            _refuse(request, handle, fault.error_code)
+            _reject(request, handle, fault.error_code)
 
     def _is_pending(self, api_key: int, kind: FaultKind) -> bool:
         return any(it.api == api_key and it.kind is kind for it in self._faults)
@@ -147,18 +147,18 @@ class RequestFaults:
         return None
 
 
-def _refuse(request: Request, handle: Handle, code: ErrorCode) -> None:
+def _reject(request: Request, handle: Handle, code: ErrorCode) -> None:
     if request.api_key == ApiKey.METADATA:
-        _refuse_topics(request, handle, code)
+        _reject_topics(request, handle, code)
     elif request.api_key == ApiKey.PRODUCE and request.body.acks == 0:
-        # Nobody waits for an answer: as the broker does with errors then.
+        # acks=0 has no response; the broker closes the connection on errors, too.
         request.close()
     else:
-        request.reply(error_answer(request, code))
+        request.reply(error_response(request, code, f"injected by a test: {code.name}"))
 
 
-def _refuse_topics(request: Request, handle: Handle, code: ErrorCode) -> None:
-    """A client must still be told where the brokers are: the handler says it."""
+def _reject_topics(request: Request, handle: Handle, code: ErrorCode) -> None:
+    """Let the handler answer with its brokers, but with the error on every topic."""
     send = request.send
 
     def send_marked(response: Message | None) -> None:
@@ -171,12 +171,12 @@ def _refuse_topics(request: Request, handle: Handle, code: ErrorCode) -> None:
 
 
 def _is_incremental(request: Request) -> bool:
-    """Whether a Fetch leaves it to its session to know the partitions."""
+    """Return whether a Fetch takes its partitions from its session."""
     return request.api_key == ApiKey.FETCH and request.body.session_epoch > 0
 
 
 def api_named(api: ApiKey | str) -> ApiKey:
-    """The API of a name such as "ListOffsets" or "LIST_OFFSETS"; UsageError."""
+    """Return the API named "ListOffsets" or "LIST_OFFSETS"; UsageError for an unknown name."""
     if isinstance(api, ApiKey):
         return api
     wanted = api.replace("_", "").lower()
@@ -184,11 +184,11 @@ def api_named(api: ApiKey | str) -> ApiKey:
         if key.title.lower() == wanted:
             return key
     names = ", ".join(key.title for key in ApiKey)
-    raise UsageError(f"Kafka 2.7 has no API named {api}", hint=f"there are {names}")
+    raise UsageError(f"Kafka 2.7 has no API named {api}", hint=f"APIs: {names}")
 
 
 def error_named(error: ErrorCode | str | int) -> ErrorCode:
-    """The error of a name such as "NOT_LEADER_OR_FOLLOWER", or of a number; UsageError."""
+    """Return the error named e.g. "NOT_LEADER_OR_FOLLOWER", or with this number; UsageError."""
     if not isinstance(error, str):
         return ErrorCode(error)
     name = error.upper()

@@ -1,15 +1,18 @@
-"""ScriptedBroker: answers as a script says, one answer list per API; for tests of clients.
+"""ScriptedBroker: responds as a script says, with a list of responses per API; for tests of
+clients.
 
     broker = ScriptedBroker(runtime, topics={"orders": 3}).start()
-    broker.answer(ApiKey.PRODUCE, NOT_LEADER, SUCCESS)   # the last one stays
-    broker.hang_up(ApiKey.FETCH)                         # closes instead of answering
-    ... a client talks to broker.host, broker.port ...
+    broker.answer(ApiKey.PRODUCE, NOT_LEADER, SUCCESS)   # the last one repeats
+    broker.hang_up(ApiKey.FETCH)                         # closes instead of responding
+    ... a client connects to broker.host, broker.port ...
     assert [r.body.acks for r in broker.requests(ApiKey.PRODUCE)] == [-1, -1]
 
 An answer is a response, a function from the request to a response, HANG_UP or SILENCE. Without a
-script it speaks ApiVersions (with the versions it was given, so that it can pass for an old or a
-new Kafka), Metadata (itself and its topics) and FindCoordinator (itself), and hangs up on all else.
-Requests of one connection are answered in order; one that meets SILENCE holds up those behind it.
+script the broker serves ApiVersions (with the versions given to it, so that it can act as an older
+or newer Kafka), Metadata (itself and its topics) and FindCoordinator (itself), and hangs up on any
+other API. Requests of one connection are answered in order; one that meets SILENCE blocks those
+after it. `hold(api)` delays the responses to an API until `release`, so that a client has several
+requests in flight before the first response arrives.
 """
 
 from collections import deque
@@ -34,9 +37,11 @@ from kctl.protocol.schema import Message
 from kctl.runtime.network import Listener, Transport
 from kctl.runtime.runtime import Runtime
 
+__all__ = ["HANG_UP", "SILENCE", "Answer", "Instead", "ScriptedBroker"]
+
 
 class Instead(Enum):
-    """What to do instead of answering."""
+    """An alternative to a response."""
 
     HANG_UP = "hang up"
     SILENCE = "silence"
@@ -49,7 +54,7 @@ Answer = Message | Instead | Callable[[RequestReceived], "Message | Instead"]
 
 
 class ScriptedBroker:
-    """One broker, which is its own controller and coordinator and leads all its partitions."""
+    """A broker that is its own controller and coordinator, and leads all its partitions."""
 
     def __init__(
         self,
@@ -59,18 +64,21 @@ class ScriptedBroker:
         topics: Mapping[str, int] | None = None,
         versions: Mapping[ApiKey, tuple[int, int]] | None = None,
     ) -> None:
-        """`topics`: name -> partitions; `versions`: what it speaks, all of 2.7's by default."""
+        """Create the broker, with `topics` (name -> partitions).
+
+        `versions` are the API versions it serves; by default those of Kafka 2.7.
+        """
         self.broker_id = broker_id
         self.host = "127.0.0.1"
-        # 0 until started.
+        # 0 before `start`.
         self.port = 0
         self.topics = dict(topics or {})
         # Other brokers that Metadata names: id -> (host, port).
         self.others: dict[int, tuple[str, int]] = {}
-        # Who Metadata says is the controller, and who leads what it does not lead itself.
+        # The controller that Metadata names, and the leaders of partitions led by other brokers.
         self.controller_id = broker_id
         self.leaders: dict[tuple[str, int], int] = {}
-        # Leader epochs of (topic, partition), where the test cares.
+        # Leader epochs of (topic, partition); -1 if absent.
         self.leader_epochs: dict[tuple[str, int], int] = {}
         self.connections_accepted = 0
         self._runtime = runtime
@@ -79,28 +87,45 @@ class ScriptedBroker:
         self._received: list[RequestReceived] = []
         self._listener: Listener | None = None
         self._open: dict[_Connection, None] = {}
+        # The API whose responses are delayed until `release`.
+        self._held_api: ApiKey | None = None
 
     def start(self, port: int = 0) -> "ScriptedBroker":
-        """Listen, at any free port unless told one."""
+        """Listen on `port`; 0 chooses a free one."""
         self._listener = self._runtime.network.listen(self.host, port, self._accept)
         self.port = self._listener.port
         return self
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Return the host and port of the listener."""
         return self.host, self.port
 
     def answer(self, api: ApiKey, *answers: Answer) -> None:
-        """From now on answer `api` with these, one after the other; the last again and again."""
+        """Answer requests of `api` with `answers` from now on, one after another; the last
+        repeats."""
         self._scripts[api] = deque(answers)
 
     def hang_up(self, api: ApiKey) -> None:
-        """Close the connection when `api` comes."""
+        """Close the connection on a request of `api`."""
         self.answer(api, HANG_UP)
 
+    def hold(self, api: ApiKey) -> None:
+        """Delay the responses to `api`, and those after them, until `release`."""
+        self._held_api = api
+
+    def release(self) -> None:
+        """Send the delayed responses."""
+        self._held_api = None
+        for connection in list(self._open):
+            connection.release()
+
+    def holds(self, request: RequestReceived) -> bool:
+        """Return whether the response to `request` must be delayed."""
+        return request.api_key is self._held_api
+
     def requests(self, api: ApiKey | None = None) -> list[RequestReceived]:
-        """What came so far, in order."""
+        """Return the requests received so far, in order; those of `api` only, if given."""
         return [it for it in self._received if api is None or it.api_key is api]
 
     def drop_connections(self) -> None:
@@ -109,16 +134,16 @@ class ScriptedBroker:
             connection.transport.abort()
 
     def stop(self) -> None:
-        """Listen no more and reset every open connection."""
+        """Stop listening, and reset every open connection."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
         self.drop_connections()
 
     def metadata(self, request: RequestReceived) -> MetadataResponse:
-        """What it answers to Metadata: to build upon in scripts."""
-        asked = request.body.topics  # type: ignore[attr-defined]
-        names = [topic.name for topic in asked] if asked is not None else list(self.topics)
+        """Return the default response to Metadata, which scripts can modify."""
+        requested = request.body.topics  # type: ignore[attr-defined]
+        names = [topic.name for topic in requested] if requested is not None else list(self.topics)
         brokers = {self.broker_id: self.address, **self.others}
         return MetadataResponse(
             brokers=[
@@ -160,7 +185,7 @@ class ScriptedBroker:
         return response
 
     def answer_to(self, request: RequestReceived) -> Message | Instead:
-        """Note `request`; what the script says to it."""
+        """Record `request` and return its scripted answer."""
         self._received.append(request)
         script = self._scripts.get(request.api_key)
         if script:
@@ -177,12 +202,12 @@ class ScriptedBroker:
         return HANG_UP if default is None else default(request)
 
     def speaks(self, request: RequestReceived) -> bool:
-        """Whether it has the request's API in that version; ApiVersions it always answers."""
+        """Return whether the request's API is served in its version; ApiVersions always is."""
         first, last = self._versions.get(request.api_key, (0, -1))
         return request.api_key is ApiKey.API_VERSIONS or first <= request.api_version <= last
 
     def forget(self, connection: "_Connection") -> None:
-        """A connection is gone."""
+        """Remove a connection that was lost."""
         self._open.pop(connection, None)
 
     def _accept(self, transport: Transport) -> "_Connection":
@@ -200,10 +225,12 @@ class _Connection:
         self._broker = broker
         self._protocol = BrokerConnection()
         self._is_silent = False
+        # Delayed responses, in order.
+        self._held: list[list[Any]] = []
         self.get_buffer: Callable[[], memoryview] = self._protocol.get_buffer
 
     def buffer_updated(self, count: int) -> None:
-        """Answer what has come."""
+        """Answer the requests received."""
         self._protocol.buffer_updated(count)
         try:
             while not self._is_silent and (request := self._protocol.next_event()) is not None:
@@ -212,8 +239,14 @@ class _Connection:
             self.transport.abort()
         self._protocol.release()
 
+    def release(self) -> None:
+        """Send the delayed responses."""
+        held, self._held = self._held, []
+        for parts in held:
+            self.transport.send(parts)
+
     def connection_lost(self, _error: Exception | None) -> None:
-        """The client went away."""
+        """Stop answering: the client has disconnected."""
         self._is_silent = True
         self._broker.forget(self)
 
@@ -225,15 +258,22 @@ class _Connection:
             self._is_silent = True
             if answer is HANG_UP:
                 self.transport.abort()
-        elif not _wants_no_answer(request):
-            self.transport.send(self._answer_parts(request, answer))
+        elif _expects_no_response(request):
+            self._protocol.end_request()
+        else:
+            parts = self._response_parts(request, answer)
+            if self._held or self._broker.holds(request):
+                self._held.append([bytes(part) for part in parts])
+            else:
+                self.transport.send(parts)
 
-    def _answer_parts(self, request: RequestReceived, answer: Message) -> list[Any]:
+    def _response_parts(self, request: RequestReceived, answer: Message) -> list[Any]:
         if getattr(answer, "error_code", 0) == ErrorCode.UNSUPPORTED_VERSION:
-            # As every Kafka does for an ApiVersions it is too old for (KIP-511).
+            # A broker rejects an unknown version of ApiVersions with version 0 (KIP-511).
+            self._protocol.end_request()
             return response_frame(request.correlation_id, 0, encode(answer, 0))
         return self._protocol.send_response(request, answer)
 
 
-def _wants_no_answer(request: RequestReceived) -> bool:
+def _expects_no_response(request: RequestReceived) -> bool:
     return request.api_key is ApiKey.PRODUCE and getattr(request.body, "acks", 1) == 0

@@ -1,17 +1,20 @@
-"""Reads and writes the records of a broker in this process, without a client in between.
+"""Reads and writes the records of a broker in this process, without a client.
 
-Everything here runs on the broker's loop.
+Everything here runs on the broker's loop. With Isolation.READ_COMMITTED, reads return what a
+consumer with isolation.level=read_committed receives (KIP-98).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kctl.admin.partitioner import partition_for_key
 from kctl.broker.log.unified_log import FetchIsolation, UnifiedLog
 from kctl.broker.replication.delayed import AppendResult
-from kctl.broker.replication.replica_manager import ACKS_ALL
 from kctl.broker.services import Services
+from kctl.client.consumer import AbortedFilter
+from kctl.client.partitioner import partition_for_key
 from kctl.errors import UsageError
+from kctl.export.options import Isolation
+from kctl.protocol.constants import ACKS_ALL
 from kctl.protocol.error_codes import ApiError
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.memory_records import batches
@@ -19,13 +22,19 @@ from kctl.records.record import Header
 from kctl.records.record import Record as StoredRecord
 from kctl.runtime.future import Future
 
-READ_BYTES = 1 << 20
-APPEND_TIMEOUT_MS = 10_000
+__all__ = ["Record"]
+
+_READ_BYTES = 1 << 20
+_APPEND_TIMEOUT_MS = 10_000
+_FETCH_ISOLATION = {
+    Isolation.READ_UNCOMMITTED: FetchIsolation.HIGH_WATERMARK,
+    Isolation.READ_COMMITTED: FetchIsolation.TXN_COMMITTED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it lies in a topic; `timestamp` in milliseconds, -1 if it has none."""
+    """A record of a topic; `timestamp` is in milliseconds, -1 if there is none."""
 
     partition: int
     offset: int
@@ -35,26 +44,37 @@ class Record:
     timestamp: int
 
 
-def records_of(services: Services, topic: str, first_offsets: dict[int, int]) -> list[Record]:
-    """The committed records of `topic` in the order of partitions, then of offsets; those before
-    `first_offsets` (partition -> offset) are left out. UsageError if there is no such topic."""
+def records_of(
+    services: Services, topic: str, first_offsets: dict[int, int], isolation: Isolation
+) -> list[Record]:
+    """Return the records of `topic` that `isolation` shows, ordered by partition and offset.
+
+    Records before `first_offsets` (partition -> offset) are omitted. UsageError if the topic does
+    not exist.
+    """
     found: list[Record] = []
     for partition in _partitions(services, topic):
         log = services.replica_manager.partition(topic, partition).leader_log()
-        found += _log_records(log, partition, first_offsets.get(partition, 0))
+        found += _log_records(log, partition, first_offsets.get(partition, 0), isolation)
     return found
 
 
-def end_offsets(services: Services, topic: str) -> dict[int, int]:
-    """Partition -> the offset behind its last committed record; empty for an unknown topic."""
+def end_offsets(
+    services: Services, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> dict[int, int]:
+    """Return partition -> the end offset; empty for an unknown topic.
+
+    With READ_COMMITTED it is the last stable offset: where the first open transaction begins.
+    """
     ends = {}
     for partition in services.metadata_cache.partitions_of(topic):
         try:
             log = services.replica_manager.partition(topic, partition).leader_log()
         except ApiError:
-            # Being created, or deleted.
+            # The partition is being created or deleted.
             continue
-        ends[partition] = log.high_watermark
+        is_committed = isolation is Isolation.READ_COMMITTED
+        ends[partition] = log.last_stable_offset if is_committed else log.high_watermark
     return ends
 
 
@@ -64,10 +84,10 @@ def append(
     partition: int | None,
     record: tuple[bytes | None, bytes | None, Sequence[Header], int],
 ) -> Future[Record]:
-    """Append (key, value, headers, timestamp); the record once it is committed, or an ApiError.
+    """Append (key, value, headers, timestamp); the result is the committed record, or an ApiError.
 
-    Without a partition the key's hash decides as in Kafka's clients; without a key it is 0.
-    UsageError if there is no such topic or partition.
+    Without a partition, the key's hash selects one as in Kafka's clients; without a key it is 0.
+    UsageError if the topic or partition does not exist.
     """
     key, value, headers, timestamp = record
     partitions = _partitions(services, topic)
@@ -88,7 +108,7 @@ def append(
             done.set_result(Record(result.partition, offset, key, value, tuple(headers), timestamp))
 
     services.replica_manager.append_records(
-        [(topic, partition, builder.build())], ACKS_ALL, APPEND_TIMEOUT_MS, settle
+        [(topic, partition, builder.build())], ACKS_ALL, _APPEND_TIMEOUT_MS, settle
     )
     return done
 
@@ -97,22 +117,25 @@ def _partitions(services: Services, topic: str) -> Sequence[int]:
     partitions = services.metadata_cache.partitions_of(topic)
     if not partitions:
         raise UsageError(
-            f"there is no topic {topic}", hint=f"create_topic({topic!r}), or kafka_topics"
+            f"topic {topic} does not exist", hint=f"create_topic({topic!r}), or kafka_topics"
         )
     return partitions
 
 
-def _log_records(log: UnifiedLog, partition: int, first_offset: int) -> Iterable[Record]:
+def _log_records(
+    log: UnifiedLog, partition: int, first_offset: int, isolation: Isolation
+) -> Iterable[Record]:
     offset = first_offset = max(first_offset, log.log_start_offset)
-    while offset < log.high_watermark:
-        info = log.read(offset, READ_BYTES, isolation=FetchIsolation.HIGH_WATERMARK)
+    while offset < log.log_end_offset:
+        info = log.read(offset, _READ_BYTES, isolation=_FETCH_ISOLATION[isolation])
         if info.records is None or not len(info.records):
             return
         data = info.records.file.pread(info.records.length, info.records.position)
+        is_hidden = AbortedFilter(info)
         before = offset
         for batch in batches(data):
             offset = batch.last_offset + 1
-            if not batch.is_control:
+            if not is_hidden(batch):
                 yield from _batch_records(batch.records(), partition, first_offset)
         if offset == before:
             return

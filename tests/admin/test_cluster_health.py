@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, judged from facts."""
+"""Problems of a cluster, judged from facts."""
 
 import pytest
 
@@ -57,14 +57,14 @@ def test_a_healthy_cluster_has_no_findings():
         ),
     ],
 )
-def test_each_thing_that_is_wrong_is_found(given, check, subject, detail):
+def test_each_problem_is_found(given, check, subject, detail):
     [found] = judge(facts(**given))
     assert (found.check, found.subject, found.detail) == (check, subject, detail)
     assert found.severity is CHECKS[check]
 
 
-def test_a_replica_that_nobody_assigned_is_left_over():
-    """Broker 2 was away when the replica went elsewhere, or the topic did."""
+def test_an_unassigned_replica_is_a_leftover():
+    """Broker 2 was down when the replica was moved, or the topic deleted."""
     old, young = TopicPartition("old", 0), TopicPartition("young", 0)
 
     def directory(*partitions):
@@ -73,8 +73,8 @@ def test_a_replica_that_nobody_assigned_is_left_over():
 
     [found] = judge(facts(log_dirs=[directory(TP, old)], log_dirs_later=[directory(old, young)]))
     assert (found.check, found.subject) == ("leftover replica", "broker 2: old-0")
-    assert found.detail.startswith("lies in /d")
-    # A topic was deleted, or created, while we looked.
+    assert found.detail.startswith("is in /d")
+    # A topic was deleted or created between the requests.
     assert judge(facts(log_dirs=[directory(old)], log_dirs_later=[directory(young)])) == []
 
 
@@ -102,8 +102,8 @@ def test_a_move_is_stuck_if_its_broker_is_gone_or_nothing_was_copied():
         assert [it.check for it in judge(given)] == ["stuck reassignment"] * stuck
 
 
-def test_replicas_that_are_still_to_come_are_not_missing():
-    """Nor is the leader the wrong one before they are there."""
+def test_replicas_that_are_being_added_are_not_missing():
+    """Nor is the leader wrong before they are in place."""
     moved = partition(leader=1, replicas=(3, 2, 1), isr=(1, 2))
     first, later = (MoveProgress(TP, (3,), (1,), done, 100) for done in (10, 11))
     given = {"brokers": [1, 2, 3], "moving": [first], "moving_later": [later]}
@@ -119,7 +119,7 @@ def test_a_move_between_directories_needs_no_other_broker_but_may_be_stuck():
     assert [it.check for it in judge(given)] == ["stuck reassignment"]
 
 
-def test_a_directory_of_another_cluster_or_broker_is_told():
+def test_a_directory_of_another_cluster_or_broker_is_reported():
     assert judge_identity("/d", MetaProperties(1, "c"), "c", 1) is None
     assert judge_identity("/d", MetaProperties(1, None), "c", 1) is None
     found = judge_identity("/d", MetaProperties(2, "x"), "c", 1)

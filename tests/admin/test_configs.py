@@ -1,4 +1,4 @@
-"""ConfigAdmin: who is asked, and what an old broker is asked instead."""
+"""ConfigAdmin: which broker gets a request, and the requests to old brokers."""
 
 import pytest
 
@@ -24,7 +24,7 @@ TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 
 
 def described(resource, **values):
-    """An answer to DescribeConfigs; values in upper case are the topic's own."""
+    """Return a response to DescribeConfigs; values in upper case are the topic's own."""
     configs = [
         DescribeConfigsResourceResult(
             name=name.lower().replace("_", "."),
@@ -46,7 +46,8 @@ def described(resource, **values):
 
 
 def test_without_incremental_changes_the_rest_is_read_and_written_back(make_broker, admin_of, run):
-    """IncrementalAlterConfigs came with Kafka 2.3; AlterConfigs forgets what it is not told."""
+    """IncrementalAlterConfigs came with Kafka 2.3; AlterConfigs deletes every override that it does
+    not contain."""
     broker = make_broker(
         versions={ApiKey.INCREMENTAL_ALTER_CONFIGS: None, ApiKey.DESCRIBE_CONFIGS: (0, 0)}
     )
@@ -74,7 +75,7 @@ def test_without_incremental_changes_the_rest_is_read_and_written_back(make_brok
     }
 
 
-def test_an_old_brokers_answer_tells_defaults_only(make_broker, admin_of, run):
+def test_an_old_brokers_response_only_marks_defaults(make_broker, admin_of, run):
     broker = make_broker(versions={ApiKey.DESCRIBE_CONFIGS: (0, 0)})
     broker.answer(ApiKey.DESCRIBE_CONFIGS, described(TOPIC, FLUSH_MS="1", segment_ms="7"))
 
@@ -86,7 +87,7 @@ def test_an_old_brokers_answer_tells_defaults_only(make_broker, admin_of, run):
     ]
 
 
-def test_a_brokers_settings_are_asked_of_that_broker(make_broker, admin_of, run):
+def test_a_brokers_configs_are_requested_from_that_broker(make_broker, admin_of, run):
     zero, one = make_broker(), make_broker(broker_id=1)
     zero.others[1] = one.address
     resource = ConfigResource(ResourceType.BROKER, "1")
@@ -98,10 +99,10 @@ def test_a_brokers_settings_are_asked_of_that_broker(make_broker, admin_of, run)
     assert len(one.requests(ApiKey.DESCRIBE_CONFIGS)) == 1
 
 
-def test_a_broker_is_named_by_its_number(make_broker, admin_of, run):
+def test_a_broker_is_named_by_its_id(make_broker, admin_of, run):
     resource = ConfigResource(ResourceType.BROKER, "first")
 
-    with pytest.raises(UsageError, match="by its number"):
+    with pytest.raises(UsageError, match="by its id"):
         run(admin_of(make_broker()).configs.describe([resource]))
 
 
@@ -137,11 +138,11 @@ CURRENT = ConfigDescription(
         (ConfigChanges({"flush.ms": "1"}), []),
     ],
 )
-def test_changes_that_may_cost_records_are_known(changes, lost):
+def test_changes_that_may_delete_records_are_found(changes, lost):
     assert [it.name for it in losses(CURRENT, changes)] == lost
 
 
-def test_a_brokers_changes_cost_no_records():
+def test_changes_of_a_broker_delete_no_records():
     resource = ConfigResource(ResourceType.BROKER, "0")
 
     assert losses(ConfigDescription(resource), ConfigChanges({"retention.ms": "1"})) == []

@@ -1,8 +1,8 @@
-"""GroupAdmin over several brokers and ages."""
+"""GroupAdmin with several brokers of old and new versions."""
 
 import pytest
 
-from kctl.admin.assignment import encode_assignment
+from kctl.client.assignment import encode_assignment
 from kctl.errors import UnreachableError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
@@ -13,7 +13,7 @@ from kctl.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kctl.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from tests.admin.test_offsets import committed, partition_log
+from tests.support.offset_answers import committed, partition_log
 
 
 def listed(*names, state=""):
@@ -22,7 +22,7 @@ def listed(*names, state=""):
 
 
 def describing(**states):
-    """Answers DescribeGroups; a group that is not in `states` is Dead."""
+    """Answer DescribeGroups; a group that is not in `states` is Dead."""
 
     def answer(request):
         return DescribeGroupsResponse(
@@ -50,7 +50,7 @@ def test_groups_are_gathered_from_all_brokers(make_broker, admin_of, run):
     assert found.errors == {}
 
 
-def test_a_broker_that_does_not_answer_is_told_and_the_others_are_listed(
+def test_a_broker_that_does_not_answer_is_reported_and_the_others_are_listed(
     make_broker, admin_of, run
 ):
     zero, one = make_broker(), make_broker(broker_id=1)
@@ -74,13 +74,13 @@ def test_states_are_filtered_by_the_broker_in_its_own_spelling(make_broker, admi
     assert request.body.states_filter == ["Empty", "PreparingRebalance"]
 
 
-def test_a_state_that_no_kafka_knows_is_misuse(make_broker, admin_of, run):
+def test_an_unknown_state_is_a_usage_error(make_broker, admin_of, run):
     with pytest.raises(UsageError, match="No group state Stabel") as refused:
         run(admin_of(make_broker()).groups.list_groups(["Stabel"]))
     assert "Stable" in refused.value.hint
 
 
-def test_an_old_broker_does_not_list_states_so_groups_are_described(make_broker, admin_of, run):
+def test_states_that_old_brokers_do_not_list_are_described(make_broker, admin_of, run):
     broker = make_broker(versions={ApiKey.LIST_GROUPS: (0, 2)})
     broker.answer(ApiKey.LIST_GROUPS, listed("a", "b"))
     broker.answer(ApiKey.DESCRIBE_GROUPS, describing(a="Empty", b="Stable"))
@@ -100,7 +100,7 @@ def test_a_dead_group_does_not_exist(make_broker, admin_of, run):
     assert gone.error.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_assignments_are_decoded_and_nonsense_is_no_assignment(make_broker, admin_of, run):
+def test_assignments_are_decoded_and_invalid_ones_ignored(make_broker, admin_of, run):
     members = [
         DescribedGroupMember(
             member_id="m1",
@@ -121,6 +121,27 @@ def test_assignments_are_decoded_and_nonsense_is_no_assignment(make_broker, admi
         ("10.0.0.1", [TopicPartition("t", 1)]),
         ("", []),
     ]
+
+
+def test_lag_covers_all_partitions_of_the_topics_of_a_group(make_broker, admin_of, run):
+    """A group that has read only some partitions has the records of the others before it."""
+    broker = make_broker({"t": 3, "other": 1})
+    broker.answer(
+        ApiKey.DESCRIBE_GROUPS,
+        DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", group_state="Empty")]),
+    )
+    broker.answer(ApiKey.OFFSET_FETCH, committed(t0=5))
+    broker.answer(ApiKey.LIST_OFFSETS, partition_log(3, 9))
+    groups = admin_of(broker).groups
+
+    async def work():
+        [found] = await groups.describe(["g"])
+        return await groups.lag(found)
+
+    lags = run(work())
+    assert [it.partition for it in lags] == [TopicPartition("t", number) for number in range(3)]
+    assert [it.lag for it in lags] == [4, None, None]
+    assert [it.log_end_offset for it in lags] == [9, 9, 9]
 
 
 def test_lag_covers_what_is_committed_and_what_is_assigned(make_broker, admin_of, run):

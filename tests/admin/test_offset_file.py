@@ -24,7 +24,7 @@ def test_the_offsets_of_several_groups_name_them():
     assert parse_offsets(text, "f") == offsets
 
 
-def test_empty_lines_and_blanks_mean_nothing():
+def test_empty_lines_and_blanks_are_ignored():
     assert parse_offsets("\r\n orders , 0 , 3 \r\n\r\n", "f", "g") == {"g": {FIRST: 3}}
     assert parse_offsets("", "f") == {}
 
@@ -37,15 +37,15 @@ def test_empty_lines_and_blanks_mean_nothing():
         ("orders,0,1", "no group named"),
         (",orders,0,1", "no group named"),
         ("g,,0,1", "no topic named"),
-        ("g,orders,x,1", "'x' is no partition"),
-        ("g,orders,2147483648,1", "'2147483648' is no partition"),
-        ("g,orders,0,-1", "'-1' is no offset"),
-        ("g,orders,0,9223372036854775808", "is no offset"),
-        ("GROUP,TOPIC,PARTITION,OFFSET", "'PARTITION' is no partition"),
-        ("ok,orders,0,5", "orders-0 of group ok for the second time"),
+        ("g,orders,x,1", "'x' is not a valid partition"),
+        ("g,orders,2147483648,1", "'2147483648' is not a valid partition"),
+        ("g,orders,0,-1", "'-1' is not a valid offset"),
+        ("g,orders,0,9223372036854775808", "is not a valid offset"),
+        ("GROUP,TOPIC,PARTITION,OFFSET", "'PARTITION' is not a valid partition"),
+        ("ok,orders,0,5", "orders-0 of group ok appears twice"),
     ],
 )
-def test_a_bad_line_is_named_with_its_fault(line, fault):
+def test_an_invalid_line_is_reported_with_its_number(line, fault):
     with pytest.raises(UsageError) as refused:
         parse_offsets(f"ok,orders,0,1\n{line}\n", "offsets.csv")
 

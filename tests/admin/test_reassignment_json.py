@@ -1,4 +1,4 @@
-"""The JSON files of kafka-reassign-partitions, and directories evened out."""
+"""The JSON files of kafka-reassign-partitions, and balancing of log directories."""
 
 import pytest
 
@@ -21,7 +21,7 @@ KAFKAS = (
 )
 
 
-def test_kafkas_text_is_read_and_written_alike():
+def test_kafkas_format_is_read_and_written_unchanged():
     found = parse_reassignment(KAFKAS, "f")
     assert found.replicas == {T0: (1, 2), T1: (2,)}
     assert found.log_dirs == {(T0, 2): "/d"}
@@ -40,8 +40,8 @@ def one(**changes):
     ("text", "words"),
     [
         ("nonsense", "f is not JSON"),
-        ("[]", "f holds no JSON object"),
-        ('{"version": 2}', "f is of version 2"),
+        ("[]", "f is not a JSON object"),
+        ('{"version": 2}', "f has version 2"),
         ("{}", 'f has no list "partitions"'),
         ('{"partitions": [1]}', 'f has no list "partitions"'),
         ('{"partitions": []}', "f names no partition"),
@@ -52,11 +52,11 @@ def one(**changes):
         (one(replicas=[-1]), "replicas must be a list of broker ids"),
         (one(replicas=[1, 1]), "t-0 has a broker twice"),
         (one(log_dirs=[]), "one entry for each replica"),
-        (one(log_dirs=["d"]), "a whole path"),
-        (KAFKAS.replace('"partition":1', '"partition":0'), "t-0 is there twice"),
+        (one(log_dirs=["d"]), "an absolute path"),
+        (KAFKAS.replace('"partition":1', '"partition":0'), "t-0 appears twice"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told_with_its_place(text, words):
+def test_errors_in_a_file_are_reported_with_their_place(text, words):
     with pytest.raises(UsageError, match=words):
         parse_reassignment(text, "f")
 
@@ -68,16 +68,16 @@ def directory(path, *sizes, error=None, future=()):
     return LogDirDescription(1, path, replicas, error)
 
 
-def test_directories_of_a_broker_are_evened_out_by_few_large_replicas():
+def test_directories_of_a_broker_are_balanced_with_few_large_replicas():
     moves = balance_log_dirs([directory("/a", 100, 50, 30, 20), directory("/b")])
     assert moves == [LogDirMove(1, TopicPartition("/a", 0), 100, "/a", "/b")]
 
 
-def test_an_offline_directory_takes_no_part():
+def test_an_offline_directory_is_ignored():
     broken = directory("/b", error=ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
     assert balance_log_dirs([directory("/a", 100, 50), broken]) == []
 
 
-def test_a_replica_that_is_under_way_already_is_left_alone():
+def test_a_replica_that_is_already_moving_is_ignored():
     moves = balance_log_dirs([directory("/a", 100, 60, 40, future=[0]), directory("/b")])
     assert [it.partition.partition for it in moves] == [1, 2]

@@ -1,4 +1,4 @@
-"""The planner against Kafka's own assignment, on clusters drawn at random, and by hand."""
+"""The planner compared with Kafka's own assignment, on random clusters, and in single cases."""
 
 import os
 import random  # noqa: TID251 - clusters come from seeds
@@ -69,7 +69,8 @@ def copies(before, after):
 
 
 def check_racks(racks, assignment):
-    """No broker twice, and no rack twice before all are used."""
+    """Assert that no broker has two replicas of a partition, and no rack two before all are
+    used."""
     for tp, brokers in assignment.items():
         assert len(set(brokers)) == len(brokers)
         if None not in racks.values():
@@ -78,7 +79,7 @@ def check_racks(racks, assignment):
 
 
 def random_cluster(seed):
-    """Brokers, with racks or without; topics lying where some history has left them."""
+    """Return a cluster with or without racks, whose topics are distributed arbitrarily."""
     chance = random.Random(seed)
     brokers = range(chance.randint(2, 12))
     rack_count = chance.choice([0, 0, 2, 3, 4])
@@ -95,7 +96,7 @@ def random_cluster(seed):
 
 
 def generated(found, chance):
-    """What Kafka's --generate proposes for all topics and all brokers."""
+    """Return what Kafka's --generate proposes for all topics and all brokers."""
     proposal = {}
     by_topic = {}
     for tp, brokers in found.assignment.items():
@@ -112,9 +113,9 @@ def generated(found, chance):
     return proposal
 
 
-def test_never_a_worse_balance_than_kafkas_generate_nor_more_moves_for_as_good_a_one():
-    """Where Kafka's proposal takes fewer moves, it leaves a worse balance, and ours with as many
-    moves is still no worse."""
+def test_balance_is_no_worse_than_kafkas_generate_and_equal_balance_needs_no_more_moves():
+    """Where Kafka's proposal needs fewer moves, its balance is worse, and that of kctl after as
+    many moves is no worse than Kafka's."""
     fewer = 0
     for seed in range(CLUSTERS):
         found, chance = random_cluster(seed)
@@ -132,7 +133,7 @@ def test_never_a_worse_balance_than_kafkas_generate_nor_more_moves_for_as_good_a
     assert fewer < CLUSTERS / 20
 
 
-def test_every_intent_keeps_the_rack_rule_and_says_the_same_twice():
+def test_every_intent_keeps_the_rack_rule_and_is_deterministic():
     for seed in range(0, CLUSTERS, 10):
         found, _ = random_cluster(seed)
         for intent in (rebalance, lambda it: rebalance(it, BalanceBy.SIZE)):
@@ -150,13 +151,14 @@ def test_thirteen_partitions_on_two_of_four_brokers_are_even_after_six_moves():
     assert sorted(counts(plan.layout, final(plan)).values()) == [3, 3, 3, 4]
 
 
-def test_what_is_even_stays_where_it_is():
+def test_a_balanced_cluster_does_not_change():
     plan = rebalance(layout([1, 2], {"a-0": (1, 2), "a-1": (2, 1)}))
     assert plan.after == {}
 
 
 def test_ten_thousand_partitions_are_planned_at_once():
-    """The figure is in docs/reassignment.md; here only that it is done, and well."""
+    """docs/reassignment.md has the time it takes; this test checks that it completes, and the
+    balance."""
     chance = random.Random(7)
     racks = {broker: f"r{broker % 3}" for broker in range(60)}
     old = {broker: racks[broker] for broker in range(45)}
@@ -174,7 +176,7 @@ def test_ten_thousand_partitions_are_planned_at_once():
     check_racks(racks, final(plan))
 
 
-def test_drain_moves_what_is_there_and_nothing_else():
+def test_drain_moves_only_replicas_of_the_drained_broker():
     racks = {1: "a", 2: "b", 3: "c", 4: "c"}
     plan = drain(
         layout(racks, {"a-0": (1, 2, 3), "a-1": (3, 1, 2), "a-2": (2, 1, 4), "b-0": (4,)}), [3]
@@ -186,21 +188,21 @@ def test_drain_moves_what_is_there_and_nothing_else():
     assert plan.moves == 2
 
 
-def test_a_drained_rack_is_replaced_by_whoever_is_left_and_the_rest_keeps_the_rule():
+def test_a_drained_rack_is_replaced_by_the_others_and_the_rest_keeps_the_rule():
     for seed in range(200):
         found, chance = random_cluster(seed)
         if len(found.racks) < 5:
             continue
         gone = chance.sample(sorted(found.racks), 1)
-        mended = rebalance(found)
-        found = ClusterLayout(found.racks, final(mended), found.sizes)
+        corrected = rebalance(found)
+        found = ClusterLayout(found.racks, final(corrected), found.sizes)
         plan = drain(found, gone)
         assert plan.moves == counts(found, found.assignment)[gone[0]]
         rest = {b: rack for b, rack in found.racks.items() if b not in gone}
         check_racks(rest, {tp: plan.after[tp] for tp in plan.after})
 
 
-def test_a_dead_broker_is_drained_too():
+def test_a_dead_broker_can_be_drained():
     plan = drain(layout([1, 2, 3], {"a-0": (9, 1), "a-1": (1, 2)}), [9])
     assert {tp: set(brokers) for tp, brokers in plan.after.items()} in (
         {("a", 0): {1, 2}},
@@ -208,7 +210,7 @@ def test_a_dead_broker_is_drained_too():
     )
 
 
-def test_replicas_that_fit_nowhere_are_named():
+def test_the_error_names_replicas_that_fit_on_no_broker():
     with pytest.raises(UsageError, match="a-0 has 2 replicas: more than 1 brokers"):
         drain(layout([1, 2], {"a-0": (1, 2)}), [2])
 
@@ -276,12 +278,14 @@ def test_a_replica_is_moved_and_a_leader_swapped_in_place():
         move(found, [tp], 1, 2)
 
 
-def test_loads_tell_what_brokers_hold_send_and_receive():
+def test_loads_describe_what_brokers_hold_send_and_receive():
     tp = TopicPartition("t", 0)
     found = layout([1, 2, 3], {"t-0": (1, 2)}, {tp: 700})
     plan = move(found, [tp], 2, 3)
-    told = {it.broker_id: (it.replicas, it.bytes, it.bytes_in, it.bytes_out) for it in plan.loads()}
-    assert told == {
+    loads = {
+        it.broker_id: (it.replicas, it.bytes, it.bytes_in, it.bytes_out) for it in plan.loads()
+    }
+    assert loads == {
         1: ((1, 1), (700, 700), 0, 700),
         2: ((1, 0), (700, 0), 0, 0),
         3: ((0, 1), (0, 700), 700, 0),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.replica_verification import compare_replicas
 from kctl.admin.topics import NewTopic
+from kctl.client.producer import NewRecord, Producer
 from kctl.model import TopicPartition
 from kctl.records.record_batch import RecordBatch
 from tests.support.broker_cluster import running_brokers
@@ -15,7 +15,7 @@ BATCHES = 25
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Two brokers; both hold the same batches of two records each."""
+    """Start two brokers that hold the same batches of two records each."""
     with running_brokers(tmp_path) as found:
         found.start(1, 2)
         found.run(found.admin().topics.create([NewTopic("t", assignment={0: [1, 2]})]))
@@ -44,7 +44,7 @@ def test_replicas_that_agree(cluster):
     assert (found.batches, found.end_offset, found.differences) == (BATCHES, end, [])
 
 
-def test_the_first_batch_that_differs_is_told(cluster):
+def test_the_first_batch_that_differs_is_reported(cluster):
     (path,) = (cluster.directory / "broker-2/t-0").glob("*.log")
     data = bytearray(path.read_bytes())
     position = 0

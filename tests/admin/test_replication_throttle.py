@@ -1,4 +1,5 @@
-"""Throttles come and go, and leave what they found; on the znodes of an embedded store."""
+"""Throttles are applied and removed and restore the settings, on the znodes of an embedded
+store."""
 
 import pytest
 
@@ -43,7 +44,7 @@ def throttle(configs):
 
 @pytest.fixture
 def settings(run, configs):
-    """All throttle settings there are now."""
+    """Return all throttle settings of the cluster."""
 
     def read():
         names = [LEADER_RATE, FOLLOWER_RATE, LEADER_REPLICAS, FOLLOWER_REPLICAS]
@@ -62,7 +63,7 @@ def put(run, configs, resource, **values):
     run(configs.alter_overrides({resource: ConfigChanges(set=named)}))
 
 
-def test_brokers_get_a_rate_and_the_topic_names_who_copies(run, throttle, settings):
+def test_brokers_get_a_rate_and_the_topic_lists_its_replicas(run, throttle, settings):
     record = run(throttle.prepare("c", Throttle(COPIES, 500)))
     assert settings() == {}
     run(throttle.apply(record))
@@ -75,7 +76,7 @@ def test_brokers_get_a_rate_and_the_topic_names_who_copies(run, throttle, settin
     assert settings() == {}
 
 
-def test_what_was_there_before_is_back_after_a_crash_and_a_change_of_rate(
+def test_previous_settings_are_restored_after_a_crash_and_a_change_of_rate(
     run, throttle, configs, settings
 ):
     put(run, configs, BROKERS[0], leader_replication_throttled_rate="77")
@@ -90,12 +91,12 @@ def test_what_was_there_before_is_back_after_a_crash_and_a_change_of_rate(
 
     kept = ThrottleRecord.from_json(record.to_json())
     assert kept == record
-    for _ in range(2):  # a second time does no harm
+    for _ in range(2):  # a second time has no effect
         assert [it.error for it in run(throttle.restore(kept))] == [None] * len(kept.changes)
         assert settings() == before
 
 
-def test_what_somebody_else_changed_since_stays(run, throttle, configs, settings):
+def test_settings_that_others_changed_since_stay(run, throttle, configs, settings):
     record = run(throttle.prepare("c", Throttle(COPIES, 500)))
     run(throttle.apply(record))
     put(run, configs, BROKERS[1], leader_replication_throttled_rate="123")
@@ -115,24 +116,24 @@ def test_leftovers_are_found_and_removed(run, throttle, configs, settings):
     assert settings() == {}
 
 
-def test_all_replicas_are_all_replicas_already():
+def test_a_wildcard_already_includes_all_replicas():
     assert joined("*", "0:1") == "*"
     assert joined("1:1,0:2", "0:2,0:3") == "1:1,0:2,0:3"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"changes": [{"type": 99}]}'])
-def test_a_record_that_is_none_is_refused(text):
-    with pytest.raises(CorruptDataError, match="not a record of a throttle"):
+def test_an_invalid_record_is_rejected(text):
+    with pytest.raises(CorruptDataError, match="not a throttle record"):
         ThrottleRecord.from_json(text)
 
 
-def test_znodes_ask_for_one_reassignment_at_a_time_and_take_none_back(run, store, configs):
+def test_znodes_allow_one_reassignment_at_a_time_and_no_cancellation(run, store, configs):
     tp = TopicPartition("t", 0)
     run(store.create_topic_assignment("t", {0: ReplicaAssignment((1, 2))}))
     assert run(configs.alter({tp: (2, 3)})) == {tp: None}
     assert run(configs.ongoing()) == {tp: ReplicaAssignment((2, 3, 1), (3,), (1,))}
     assert run(configs.layout()).assignment == {tp: (2, 3)}
-    with pytest.raises(KctlError, match="ZooKeeper takes one at a time"):
+    with pytest.raises(KctlError, match="ZooKeeper accepts one at a time"):
         run(configs.alter({tp: (1, 2)}))
-    with pytest.raises(UsageError, match="cannot be cancelled by ZooKeeper"):
+    with pytest.raises(UsageError, match="cannot be cancelled through ZooKeeper"):
         run(configs.alter({tp: None}))

@@ -1,9 +1,9 @@
-"""TopicAdmin against brokers of several ages."""
+"""TopicAdmin with brokers of several versions."""
 
 import pytest
 
 from kctl.admin.topics import NewTopic
-from kctl.errors import UsageError
+from kctl.errors import UnsupportedVersionError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.create_partitions import (
@@ -31,7 +31,7 @@ def test_each_topic_has_its_own_outcome(make_broker, admin_of, run):
     assert [(it.name, it.error and it.error.code) for it in results] == [
         ("a", None),
         ("b", ErrorCode.TOPIC_ALREADY_EXISTS),
-        ("c", ErrorCode.UNKNOWN_SERVER_ERROR),  # the broker forgot it
+        ("c", ErrorCode.UNKNOWN_SERVER_ERROR),  # no result in the response
     ]
 
 
@@ -49,26 +49,26 @@ def test_a_request_follows_the_controller(make_broker, admin_of, run):
     assert len(broker.requests(ApiKey.CREATE_TOPICS)) == 2
 
 
-def test_a_broker_without_default_numbers_wants_them_said(make_broker, admin_of, run):
+def test_a_broker_without_defaults_requires_the_numbers(make_broker, admin_of, run):
     broker = make_broker(versions={ApiKey.CREATE_TOPICS: (0, 3)})
     broker.answer(ApiKey.CREATE_TOPICS, created(("a", ErrorCode.NONE)))
     topics = admin_of(broker).topics
 
-    with pytest.raises(UsageError, match="no default numbers"):
+    with pytest.raises(UnsupportedVersionError, match="no defaults"):
         run(topics.create([NewTopic("a")]))
     [result] = run(topics.create([NewTopic("a", 2, 1)]))
     assert result.error is None
 
 
-def test_a_broker_that_cannot_validate_is_not_made_to_create(make_broker, admin_of, run):
+def test_a_broker_that_cannot_validate_creates_nothing(make_broker, admin_of, run):
     broker = make_broker(versions={ApiKey.CREATE_TOPICS: (0, 0)})
 
-    with pytest.raises(UsageError, match="too old to check"):
+    with pytest.raises(UnsupportedVersionError, match="too old to validate"):
         run(admin_of(broker).topics.create([NewTopic("a", 1, 1)], validate_only=True))
     assert broker.requests(ApiKey.CREATE_TOPICS) == []
 
 
-def test_a_broker_without_the_api_is_told_by_name(make_broker, admin_of, run):
+def test_the_error_names_the_api_that_a_broker_lacks(make_broker, admin_of, run):
     """Kafka 0.10.0 has neither CreateTopics nor CreatePartitions."""
     broker = make_broker(versions={ApiKey.CREATE_PARTITIONS: None})
 
@@ -125,7 +125,7 @@ def test_describing_a_topic_does_not_create_it(make_broker, admin_of, run):
     assert asked.allow_auto_topic_creation is False
 
 
-def test_an_old_broker_is_asked_for_all_topics_as_it_would_create_one(make_broker, admin_of, run):
+def test_an_old_broker_is_asked_for_all_topics_as_naming_one_creates_it(make_broker, admin_of, run):
     broker = make_broker({"here": 2}, versions={ApiKey.METADATA: (0, 1)})
 
     here, gone = run(admin_of(broker).topics.describe(["here", "gone"]))

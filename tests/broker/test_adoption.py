@@ -1,13 +1,13 @@
-"""What a new embedded store takes over from log directories, and what it leaves alone."""
+"""The adoption of topics in log directories by a new embedded store."""
 
 import dataclasses
 
 import pytest
 
 from kctl.broker.adoption import adopt_topics, known_identity
-from kctl.broker.config import BrokerConfig
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.runtime.real.disk import RealDisk
 from kctl.storage.meta_properties import MetaProperties
@@ -21,7 +21,7 @@ CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
 
 
 class World:
-    """A log directory, opened, and an empty store."""
+    """An open log directory and an empty store."""
 
     def __init__(self, directory):
         self.runtime = dataclasses.replace(virtual_runtime(), disk=RealDisk())
@@ -64,7 +64,7 @@ def test_topics_and_their_partitions_are_written_to_the_store(golden):
     assert assignments["tx"] == {n: ReplicaAssignment((BROKER_ID,)) for n in (0, 1)}
 
 
-def test_the_next_epoch_is_above_what_the_log_knows(golden):
+def test_the_next_epoch_is_above_those_in_the_log(golden):
     (golden / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
     world = World(golden)
     world.adopt()
@@ -78,7 +78,7 @@ def test_a_damaged_partition_is_part_of_its_topic(golden):
     segment.write_bytes(b"\xff" * 100 + segment.read_bytes()[100:])
     (golden / "tx-1" / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
     (golden / ".kafka_cleanshutdown").unlink()
-    # So that recovery looks at what is damaged.
+    # So that recovery examines the damaged part.
     for index in (golden / "tx-1").glob("*.index"):
         index.unlink()
     world = World(golden)
@@ -87,7 +87,7 @@ def test_a_damaged_partition_is_part_of_its_topic(golden):
     assert world.state("tx", 1) == LeaderAndIsr(-1, 3, (BROKER_ID,))
 
 
-def test_partitions_that_are_not_there_are_made_empty_and_named(tmp_path):
+def test_missing_partitions_are_created_empty_and_reported(tmp_path):
     world = World(tmp_path)
     world.logs.get_or_create_log(TopicPartition("gaps", 2))
     adoption = world.adopt()
@@ -95,11 +95,11 @@ def test_partitions_that_are_not_there_are_made_empty_and_named(tmp_path):
     assert "gaps-0, gaps-1" in str(adoption)
     assignments = world.run(world.store.get_topic_assignments(["gaps"]))
     assert list(assignments["gaps"]) == [0, 1, 2]
-    # The controller makes them as it makes any new partition.
+    # The controller creates them like any new partition.
     assert world.state("gaps", 0) is None
 
 
-def test_what_the_store_knows_is_left_alone(golden):
+def test_topics_in_the_store_are_unchanged(golden):
     world = World(golden)
     world.run(world.store.create_topic_assignment("tx", {0: ReplicaAssignment((5,))}))
     adoption = world.adopt()
@@ -108,7 +108,7 @@ def test_what_the_store_knows_is_left_alone(golden):
     assert assignments["tx"] == {0: ReplicaAssignment((5,))}
 
 
-def test_internal_topics_are_compacted_and_others_keep_all_they_have(golden):
+def test_internal_topics_are_compacted_and_others_keep_everything(golden):
     world = World(golden)
     world.adopt()
     configs = world.run(world.store.get_entity_configs("topics", ["__consumer_offsets", "tx"]))
@@ -116,7 +116,7 @@ def test_internal_topics_are_compacted_and_others_keep_all_they_have(golden):
     assert configs["tx"] == {"retention.bytes": "-1", "retention.ms": "-1"}
 
 
-def test_a_directory_tells_whose_it_is(golden, tmp_path):
+def test_the_identity_comes_from_a_readable_directory(golden, tmp_path):
     disk = RealDisk()
     assert known_identity(disk, [str(tmp_path)]) is None
     dirs = [str(tmp_path), str(golden)]

@@ -1,10 +1,10 @@
-"""Several brokers: what one writes the others have, and who leads when one goes."""
+"""Several brokers: replication, and elections when a leader stops."""
 
 import pytest
 
-from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
 from kctl.client.cluster_view import BrokerAddress
+from kctl.client.producer import NewRecord, Producer
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_partition_reassignments import (
@@ -57,6 +57,19 @@ def test_acks_all_means_that_every_replica_in_sync_has_it(cluster):
     cluster.until(lambda: cluster.partition(1, "t").log.high_watermark == 100, "high watermark")
 
 
+def test_broker_that_is_ready_knows_the_topics(cluster, monkeypatch):
+    # Check in every turn, so that no metadata arrives by chance while the broker sleeps.
+    monkeypatch.setattr("kctl.broker.broker.READY_POLL_MS", 0)
+    cluster.start(1)
+    topics = [f"t-{number}" for number in range(30)]
+    for topic in topics:
+        create(cluster, topic, p0=[1])
+    cluster.stop(1)
+    cluster.start(1)
+    known = cluster.brokers[1].services.metadata_cache.topics()
+    assert set(topics) <= set(known)
+
+
 def test_a_replica_that_comes_back_catches_up_and_joins_the_isr(cluster):
     """
     1 leads, ISR 1,2      2 stops            ISR 1
@@ -75,7 +88,7 @@ def test_a_replica_that_comes_back_catches_up_and_joins_the_isr(cluster):
     assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
 
 
-def test_when_the_leader_goes_a_replica_in_sync_leads_and_nothing_is_lost(cluster):
+def test_when_the_leader_stops_an_in_sync_replica_leads_and_nothing_is_lost(cluster):
     cluster.start(1, 2, 3)
     create(cluster, "t", p0=[1, 2, 3])
     produce(cluster, "t", 10)
@@ -88,10 +101,10 @@ def test_when_the_leader_goes_a_replica_in_sync_leads_and_nothing_is_lost(cluste
     assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
 
 
-def test_a_follower_that_hangs_is_dropped_and_acks_all_goes_on(cluster):
+def test_a_hanging_follower_is_removed_and_acks_all_continues(cluster):
     cluster.start(1, 2)
     create(cluster, "t", p0=[1, 2])
-    # 2 hears nothing of its leader any more, but its session lives.
+    # 2 no longer receives data from its leader, but its session is alive.
     fetching = cluster.partition(2, "t")
     cluster.brokers[2].member.fetchers.shutdown()
     assert fetching.role.value == "follower"
@@ -100,7 +113,7 @@ def test_a_follower_that_hangs_is_dropped_and_acks_all_goes_on(cluster):
     assert (cluster.end(1, "t"), cluster.end(2, "t")) == (5, 0)
 
 
-def test_too_few_replicas_in_sync_refuse_acks_all(cluster):
+def test_too_few_in_sync_replicas_reject_acks_all(cluster):
     cluster.start(1, 2, min_insync_replicas=2)
     create(cluster, "t", p0=[1, 2])
     produce(cluster, "t", 1)
@@ -113,7 +126,7 @@ def test_too_few_replicas_in_sync_refuse_acks_all(cluster):
     assert cluster.end(1, "t") == 1
 
 
-def test_records_that_only_the_old_leader_had_are_cut_when_it_returns(cluster):
+def test_records_that_only_the_old_leader_had_are_truncated_when_it_returns(cluster):
     """
     1 leads alone in the ISR of 1,2; both stop; only 2 starts, unclean election allowed
     2 leads and writes others; 1 returns, cuts its tail and takes what 2 wrote
@@ -149,19 +162,19 @@ def test_isr_changes_are_written_by_leaders_before_protocol_2_7(cluster):
     )
 
 
-def test_a_clean_stop_hands_leadership_over_before_the_broker_goes(cluster):
+def test_a_clean_shutdown_transfers_leadership_before_the_broker_stops(cluster):
     cluster.start(1, 2, 3)
     create(cluster, "t", p0=[2, 3])
     produce(cluster, "t", 10)
     cluster.stop(2)
-    # Nothing had to be waited for: the controller knew before the session ended.
+    # There was no wait: the controller was informed before the session ended.
     assert (cluster.leader("t"), cluster.state("t").isr) == (3, (3,))
     produce(cluster, "t", 10)
     assert cluster.end(3, "t") == 20
 
 
-def test_who_waits_for_a_replica_waits_no_longer_than_it_is_in_the_isr(cluster):
-    """The leader stays; it is the controller that takes the other one out."""
+def test_a_request_waits_for_a_replica_only_while_it_is_in_the_isr(cluster):
+    """The leader stays; the controller removes the other replica."""
     cluster.start(1, 2, replica_lag_time_max_ms=600_000)
     create(cluster, "t", p0=[1, 2])
     produce(cluster, "t", 10)
@@ -171,7 +184,7 @@ def test_who_waits_for_a_replica_waits_no_longer_than_it_is_in_the_isr(cluster):
     cluster.until(lambda: cluster.end(1, "t") == 11, "it is appended")
     cluster.stop(2)
     assert [result.error for result in cluster.run(sent)] == [None]
-    # Once: nobody had to send it again.
+    # Once: no record had to be sent again.
     assert cluster.end(1, "t") == 11
 
 
@@ -216,7 +229,7 @@ def test_offsets_outlive_a_move_away_from_their_coordinator_but_not_their_topic(
 
 
 def fetch_from(cluster, broker_id, rack, version=11):
-    """The answer to a consumer's fetch of t-0 from its start."""
+    """Return the response to a consumer's fetch of t-0 from its start."""
     broker = cluster.brokers[broker_id]
     address = BrokerAddress(broker_id, broker.endpoints[0].host, broker.endpoints[0].port)
     channel = cluster.run(cluster.router().channel_to(address))
@@ -236,7 +249,7 @@ def fetch_from(cluster, broker_id, rack, version=11):
     return response.responses[0].partition_responses[0]
 
 
-def test_a_consumer_is_sent_to_a_replica_in_its_rack_and_served_there(cluster):
+def test_a_consumer_is_directed_to_a_replica_in_its_rack_and_served_there(cluster):
     """KIP-392: leader in rack a, follower in rack b."""
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     cluster.start(1, broker_rack="a", replica_selector_class=selector)
@@ -250,10 +263,10 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack_and_served_there(cluster):
     near = fetch_from(cluster, 2, "b")
     assert (near.error_code, near.preferred_read_replica, near.high_watermark) == (0, -1, 10)
     assert near.record_set
-    # Who is in the leader's rack, in none, or in one without a replica, stays with the leader.
+    # A consumer in the leader's rack, in none, or in one without a replica, stays with the leader.
     for rack in ("a", "", "c"):
         assert fetch_from(cluster, 1, rack).record_set
-    # Who cannot know is not served by a follower.
+    # An old client is not served by a follower.
     assert fetch_from(cluster, 2, "", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

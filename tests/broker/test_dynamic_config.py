@@ -1,13 +1,15 @@
-"""Settings that change in the store while a broker runs."""
+"""Configs that change in the store while a broker runs."""
 
 import pytest
 
-from kctl.broker.dynamic_config import TOPICS, DynamicConfigs
+from kctl.broker.config import dynamic_configs
+from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.runtime.future import sleep
 from kctl.runtime.real import make_runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
+from kctl.store.znodes import TOPIC_CONFIGS
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def runtime():
 
 
 class World:
-    """A broker's view of the settings, and an administrator who changes them."""
+    """A broker's view of the configs, and an administrator who changes them."""
 
     def __init__(self, runtime):
         self.runtime = runtime
@@ -39,24 +41,24 @@ class World:
 
     def alter(self, topic, **values):
         named = {name.replace("_", "."): value for name, value in values.items()}
-        self.run(self.admin.change_entity_config(TOPICS, topic, named))
+        self.run(self.admin.change_entity_config(TOPIC_CONFIGS, topic, named))
         self.run(sleep(self.runtime.scheduler, 20))
 
 
-def test_a_change_is_heard_of_and_read(runtime):
+def test_a_change_is_noticed_and_read(runtime):
     world = World(runtime)
     world.alter("t", retention_ms="5")
     assert world.configs.topic("t") == {"retention.ms": "5"}
-    assert world.changed == [(TOPICS, "t")]
+    assert world.changed == [(TOPIC_CONFIGS, "t")]
 
 
-def test_changes_are_heard_of_after_the_session_has_ended(runtime):
-    """Found by simulation: watches end with their session, and a throttle was never taken off.
+def test_changes_are_noticed_after_the_session_has_ended(runtime):
+    """Found by simulation: watches end with their session, and a throttle was never removed.
 
-    session 1   a change                    heard
-    expired     a change                    nobody hears it
+    session 1   a change                    noticed
+    expired     a change                    not noticed
     session 2                               it is read
-                a change                    heard
+                a change                    noticed
     """
     world = World(runtime)
     world.alter("t", retention_ms="5")
@@ -68,4 +70,33 @@ def test_changes_are_heard_of_after_the_session_has_ended(runtime):
     assert world.configs.topic("t") == {"retention.ms": "6"}
     world.alter("t", retention_ms="7")
     assert world.configs.topic("t") == {"retention.ms": "7"}
-    assert world.changed == [(TOPICS, "t")] * 3
+    assert world.changed == [(TOPIC_CONFIGS, "t")] * 3
+
+
+def test_many_changes_are_applied_over_many_turns(runtime, monkeypatch):
+    monkeypatch.setattr(dynamic_configs, "CHANGES_PER_TURN", 5)
+    world = World(runtime)
+    per_turn = [0]
+
+    def applied(*_):
+        per_turn[-1] += 1
+
+    turn = world.store.turn
+
+    def next_turn():
+        per_turn.append(0)
+        return turn()
+
+    monkeypatch.setattr(world.store, "turn", next_turn)
+    world.configs.on_change(applied)
+
+    async def change_all():
+        for number in range(40):
+            await world.admin.change_entity_config(
+                TOPIC_CONFIGS, f"t{number}", {"retention.ms": "5"}
+            )
+
+    world.run(change_all())
+    world.run(sleep(runtime.scheduler, 50))
+    assert sum(per_turn) == 40
+    assert max(per_turn) <= 5

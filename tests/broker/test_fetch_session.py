@@ -47,7 +47,7 @@ def test_old_versions_have_no_session(cache):
     assert len(cache) == 0
 
 
-def test_a_session_remembers_what_was_asked_and_takes_changes(cache):
+def test_a_session_stores_the_request_and_applies_changes(cache):
     first = cache.open_context(fetch(0, topics={"t": [(0, 5), (1, 6)]}), VERSION, 0)
     assert first.session_id == 101
     second = cache.open_context(fetch(1, 101, topics={"t": [(1, 9), (2, 1)]}), VERSION, 1)
@@ -67,7 +67,7 @@ def test_a_wrong_epoch_or_an_unknown_session_is_an_error(cache):
         cache.open_context(fetch(1, 7), VERSION, 0).error_code
         == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     )
-    # The refused epoch did not move the session on.
+    # The rejected epoch did not advance the session.
     assert cache.open_context(fetch(1, 101), VERSION, 0).error_code == 0
 
 
@@ -91,23 +91,23 @@ def test_a_session_with_nothing_left_is_closed(cache):
     assert (context.session_id, len(cache)) == (0, 0)
 
 
-def test_only_news_is_told_and_the_served_go_to_the_end(cache):
+def test_only_changes_are_sent_and_served_partitions_move_to_the_end(cache):
     context = cache.open_context(fetch(0, topics={"t": [(0, 5), (1, 6)]}), VERSION, 0)
     session = context.session
-    told = {"error_code": 0, "high_watermark": 9, "log_start_offset": 0}
+    response = {"error_code": 0, "high_watermark": 9, "log_start_offset": 0}
     cached = session.partitions["t", 0]
-    assert cached.note_answer(**told, has_records=False)
-    assert not cached.note_answer(**told, has_records=False)
-    assert cached.note_answer(**told, has_records=True)
-    assert cached.note_answer(**(told | {"high_watermark": 10}), has_records=False)
-    assert cached.note_answer(**(told | {"error_code": 3}), has_records=False)
-    # That the error is over is news as well.
-    assert cached.note_answer(**told, has_records=False)
+    assert cached.record_response(**response, has_records=False)
+    assert not cached.record_response(**response, has_records=False)
+    assert cached.record_response(**response, has_records=True)
+    assert cached.record_response(**(response | {"high_watermark": 10}), has_records=False)
+    assert cached.record_response(**(response | {"error_code": 3}), has_records=False)
+    # The end of an error is a change, too.
+    assert cached.record_response(**response, has_records=False)
     session.move_to_end([("t", 0)])
     assert list(session.partitions) == [("t", 1), ("t", 0)]
 
 
-def test_a_full_cache_refuses_until_a_session_is_old_enough(cache):
+def test_a_full_cache_rejects_until_a_session_is_old_enough(cache):
     for _ in range(2):
         cache.open_context(fetch(0, topics={"t": [(0, 0)]}), VERSION, 0)
     refused = cache.open_context(fetch(0, topics={"t": [(0, 0), (1, 0)]}), VERSION, 1)

@@ -1,13 +1,13 @@
-"""A log directory of a broker fails (KIP-112): others lead what lies in it, the rest goes on."""
+"""A log directory of a broker fails (KIP-112): others lead its partitions, the rest is served."""
 
 from pathlib import Path
 
 import pytest
 
-from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
 from kctl.broker.replication.log_dirs import describe_log_dirs
 from kctl.broker.replication.partition import Role
+from kctl.client.producer import NewRecord, Producer
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.heartbeat import HeartbeatRequest
 from tests.support.broker_cluster import running_brokers
@@ -52,10 +52,10 @@ class TwoDirs:
         return Path(self.cluster.partition(broker_id, topic, number).log.log_directory)
 
     def fail(self, path):
-        """The next checkpoint finds no directory there."""
+        """Make the next checkpoint fail: the directory is missing."""
         path.rename(path.with_suffix(".gone"))
 
-    def mend(self, path):
+    def restore(self, path):
         path.with_suffix(".gone").rename(path)
 
     def role(self, broker_id, topic, number=0):
@@ -70,7 +70,7 @@ def brokers(tmp_path):
         yield brokers
 
 
-def test_a_leader_whose_directory_fails_is_replaced_and_leads_on_elsewhere(brokers):
+def test_a_leader_whose_directory_fails_is_replaced_and_still_leads_other_partitions(brokers):
     cluster = brokers.cluster
     assignment = [(1, 2), (1, 2)]
     brokers.create("t", *assignment)
@@ -85,13 +85,13 @@ def test_a_leader_whose_directory_fails_is_replaced_and_leads_on_elsewhere(broke
     brokers.produce("t", 50)
     assert brokers.role(1, "t", 1) is Role.LEADER
     services = cluster.brokers[1].services
-    told = {it.path: it.error_code for it in describe_log_dirs(services.log_manager)}
-    assert told.pop(str(lost)) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert list(told.values()) == [0]
+    notices = {it.path: it.error_code for it in describe_log_dirs(services.log_manager)}
+    assert notices.pop(str(lost)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(notices.values()) == [0]
     assert cluster.run(services.cluster_store.get_log_dir_event_names()) == []
 
     cluster.stop(1)
-    brokers.mend(lost)
+    brokers.restore(lost)
     brokers.start(1)
     brokers.until_in_sync("t", assignment)
     for number in (0, 1):
@@ -102,7 +102,8 @@ def test_a_leader_whose_directory_fails_is_replaced_and_leads_on_elsewhere(broke
 
 
 def test_a_follower_whose_directory_fails_leaves_the_isr_at_once(brokers):
-    """Not only after replica.lag.time.max.ms: acks=all waits for nobody who cannot come."""
+    """Not only after replica.lag.time.max.ms: acks=all does not wait for a replica that cannot
+    fetch."""
     cluster = brokers.cluster
     brokers.create("t", (1, 2), (1, 2))
     brokers.fail(brokers.directory_of(2, "t", 0))
@@ -123,14 +124,14 @@ def test_the_only_replica_in_a_failed_directory_leaves_its_partition_without_a_l
     assert list(cluster.state("t", 0).isr) == [2]
     brokers.produce("t", 10, partition=1)
     cluster.stop(2)
-    brokers.mend(lost)
+    brokers.restore(lost)
     brokers.start(2)
     cluster.until(lambda: cluster.state("t", 0).leader == 2, "back")
     brokers.produce("t", 10)
 
 
 def test_the_controllers_own_directory_may_fail(brokers):
-    """It tells itself, by the same znode."""
+    """It informs itself through the same znode."""
     cluster = brokers.cluster
     assert cluster.brokers[1].services.controller.is_active
     brokers.create("t", (1, 2))
@@ -140,7 +141,7 @@ def test_the_controllers_own_directory_may_fail(brokers):
     assert cluster.brokers[1].services.controller.is_active
 
 
-def test_new_topics_go_where_there_is_room_left(brokers):
+def test_new_topics_are_created_in_the_remaining_directories(brokers):
     cluster = brokers.cluster
     brokers.create("t", (1, 2), (1, 2))
     lost = brokers.directory_of(1, "t", 0)
@@ -153,8 +154,8 @@ def test_new_topics_go_where_there_is_room_left(brokers):
     brokers.produce("later", 20)
 
 
-def test_a_coordinator_without_its_log_lets_its_groups_go(brokers):
-    """Or their members would stay with it, and commit nowhere."""
+def test_a_coordinator_without_its_log_releases_its_groups(brokers):
+    """Otherwise their members would stay with it and could not commit."""
     cluster = brokers.cluster
     services = [cluster.brokers[broker_id].services for broker_id in (1, 2)]
     brokers.create("__consumer_offsets", (1, 2))

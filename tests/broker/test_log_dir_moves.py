@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
-from kctl.admin.producer import NewRecord, Producer
 from kctl.admin.topics import NewTopic
+from kctl.client.producer import NewRecord, Producer
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.broker_cluster import running_brokers
@@ -20,7 +20,7 @@ class Brokers:
 
     def __init__(self, cluster):
         self.cluster = cluster
-        # A slice of a copy is a batch of `produce`.
+        # A slice of the copy has the size of one batch of `produce`.
         for broker_id in (1, 2, 3):
             paths = ",".join(str(cluster.directory / f"{broker_id}-{n}") for n in (0, 1))
             cluster.start(broker_id, log_dirs=paths, replica_fetch_max_bytes=2000)
@@ -45,7 +45,7 @@ class Brokers:
         return found
 
     def send(self, broker_id, log_dir):
-        """The error code of the request to have the replica there."""
+        """Return the error code of the request to move the replica."""
         (outcome,) = self.cluster.run(self.admin.log_dirs.move({(TP, broker_id): log_dir})).values()
         return 0 if outcome is None else outcome.code
 
@@ -71,8 +71,8 @@ def brokers(tmp_path):
         yield Brokers(cluster)
 
 
-def test_leader_and_follower_move_while_records_come(brokers):
-    """All of them stay in sync, and are the same byte for byte."""
+def test_leader_and_follower_move_while_records_are_produced(brokers):
+    """All replicas stay in sync and identical, byte for byte."""
     brokers.produce()
     wanted = {broker_id: brokers.other_dir(broker_id) for broker_id in (1, 2)}
     for broker_id, log_dir in wanted.items():
@@ -86,7 +86,7 @@ def test_leader_and_follower_move_while_records_come(brokers):
     assert brokers.bytes_of(1) == brokers.bytes_of(2)
 
 
-def test_a_throttled_move_is_shown_and_loosened_by_a_setting_of_the_broker(brokers):
+def test_a_throttled_move_is_reported_and_its_rate_is_a_broker_config(brokers):
     for _ in range(5):
         brokers.produce(20)
     brokers.throttle(2, "1")
@@ -106,7 +106,7 @@ def test_a_throttled_move_is_shown_and_loosened_by_a_setting_of_the_broker(broke
     assert shown()[log_dir] == [(False, 0)]
 
 
-def test_a_replica_to_come_arrives_where_it_was_wanted(brokers):
+def test_a_future_replica_is_created_in_the_chosen_directory(brokers):
     brokers.produce()
     log_dir = str(brokers.cluster.directory / "3-1")
     assert brokers.send(3, log_dir) == ErrorCode.REPLICA_NOT_AVAILABLE
@@ -116,7 +116,7 @@ def test_a_replica_to_come_arrives_where_it_was_wanted(brokers):
     assert brokers.log(3).log_directory == log_dir
 
 
-def test_a_replica_that_moves_away_altogether_takes_its_copy_along(brokers):
+def test_the_copy_of_a_replica_that_moves_to_another_broker_is_deleted(brokers):
     brokers.produce()
     brokers.throttle(2, "1")
     assert brokers.send(2, brokers.other_dir(2)) == 0
@@ -128,7 +128,7 @@ def test_a_replica_that_moves_away_altogether_takes_its_copy_along(brokers):
     brokers.produce()
 
 
-def test_a_move_goes_on_when_the_leader_changes(brokers):
+def test_a_move_continues_when_the_leader_changes(brokers):
     brokers.produce()
     brokers.throttle(2, "1")
     log_dir = brokers.other_dir(2)

@@ -49,7 +49,7 @@ def test_brokers_are_replaced_and_topics_are_merged():
     assert cache.leader_endpoint(TopicPartition("orders", 0), "PLAINTEXT") is None
 
 
-def test_a_reader_keeps_the_moment_it_saw():
+def test_a_reader_keeps_its_snapshot():
     cache = MetadataCache(1)
     cache.update(update(orders=[state(0, 1)]))
     before = cache.snapshot
@@ -69,7 +69,7 @@ def test_partitions_being_deleted_leave_the_cache():
     assert cache.partition_count("orders") is None
 
 
-def test_listeners_hear_which_topics_an_update_named():
+def test_listeners_get_the_topics_of_an_update():
     cache = MetadataCache(1)
     heard = []
     cache.on_topics_updated(heard.append)
@@ -78,15 +78,19 @@ def test_listeners_hear_which_topics_an_update_named():
     assert heard == [["orders", "more"]]
 
 
-def test_a_broker_without_controller_says_so():
+def test_a_cache_without_controller_returns_none():
     cache = MetadataCache(1)
     assert cache.controller_id is None
     cache.update(update(controller_id=-1))
     assert cache.controller_id is None
 
 
-def test_leaders_are_missed_until_they_are_known():
+def test_partitions_lack_a_leader_until_it_is_known():
     cache = MetadataCache(1)
-    assert cache.missing_leader_count("orders", range(2)) == 2
+    assert cache.lacks_leader("orders", 2)
+    assert not cache.have_leaders("orders", [0])
     cache.update(update(orders=[state(0, 1), state(1, -1)]))
-    assert cache.missing_leader_count("orders", range(2)) == 1
+    assert cache.lacks_leader("orders", 2)
+    assert not cache.lacks_leader("orders", 1)
+    assert cache.have_leaders("orders", [0])
+    assert not cache.have_leaders("orders", [0, 1])

@@ -1,4 +1,4 @@
-"""Purgatory: what waits is completed once, by its key or by its deadline."""
+"""Purgatory: an operation is completed once, by its key or by its deadline."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from kctl.broker.purgatory import HEAP_SLACK, DelayedOperation, Purgatory
 
 
 class Waits(DelayedOperation):
-    """Completes once `ready` is set; remembers that it did."""
+    """Completes once `ready` is set; records that it did."""
 
     __slots__ = ("log", "name", "ready")
 
@@ -69,7 +69,7 @@ def test_an_operation_under_one_key_twice_completes_once(log):
     assert not purgatory.watched
 
 
-def test_deadlines_ring_in_order_and_only_when_due(log):
+def test_deadlines_expire_in_order_and_only_when_due(log):
     purgatory = Purgatory()
     for name, deadline_ms in (("late", 30), ("first", 10), ("second", 10)):
         purgatory.try_complete_else_watch(Waits(name, deadline_ms, log), ["k"])
@@ -80,7 +80,7 @@ def test_deadlines_ring_in_order_and_only_when_due(log):
     assert purgatory.next_deadline_ms() == 30
 
 
-def test_a_cancelled_operation_is_never_answered(log):
+def test_a_cancelled_operation_is_never_completed(log):
     purgatory = Purgatory()
     operation = Waits("a", 10, log)
     purgatory.try_complete_else_watch(operation, ["k"])
@@ -104,7 +104,7 @@ def test_completed_operations_do_not_pile_up_in_the_heap(log):
     assert len(purgatory._heap) == 1
 
 
-def test_an_operation_may_watch_anew_while_it_completes(log):
+def test_an_operation_may_watch_another_while_it_completes(log):
     purgatory = Purgatory()
 
     class Again(Waits):

@@ -1,4 +1,4 @@
-"""How fast throttled replicas are copied."""
+"""The rate at which throttled replicas are copied."""
 
 from kctl.broker.quotas import ReplicationQuota
 from kctl.model import TopicPartition
@@ -14,7 +14,7 @@ def quota(rate=1000, **configs):
     return found
 
 
-def test_who_is_named_is_throttled_and_nobody_else():
+def test_only_named_replicas_are_throttled():
     named = quota(t={KEY: "0:1,3:2"}, all={KEY: "*"})
     assert named.is_throttled(TopicPartition("t", 0))
     assert not named.is_throttled(TopicPartition("t", 3)), "on another broker"
@@ -39,7 +39,7 @@ def test_the_rate_is_that_of_the_last_windows():
     assert not bounded.is_exceeded(11_001), "the windows have passed"
 
 
-def test_a_rate_of_nothing_stops_what_is_throttled():
+def test_a_rate_of_zero_stops_throttled_replicas():
     stopped = quota(rate=0)
     stopped.record(1, 0)
     assert stopped.is_exceeded(0)

@@ -1,4 +1,4 @@
-"""Requests that wait for topics to come or go."""
+"""Requests that wait for topics to appear or disappear."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def led(*topics):
     )
 
 
-def test_a_wait_ends_when_the_last_of_its_topics_came(runtime):
+def test_a_wait_ends_when_the_last_of_its_topics_appears(runtime):
     cache = MetadataCache(1)
     waits = TopicWaits(runtime, cache)
     wait = waits.wait(["a", "b"], lambda: cache.contains("a") and cache.contains("b"), 60_000)
@@ -41,14 +41,14 @@ def test_a_wait_ends_when_the_last_of_its_topics_came(runtime):
     assert wait.done
 
 
-def test_what_is_there_already_is_not_waited_for(runtime):
+def test_existing_topics_are_not_waited_for(runtime):
     cache = MetadataCache(1)
     cache.update(led("a"))
     assert TopicWaits(runtime, cache).wait(["a"], lambda: cache.contains("a"), 60_000).done
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_who_gives_no_time_does_not_wait(runtime, timeout_ms):
+def test_a_timeout_of_zero_does_not_wait(runtime, timeout_ms):
     waits = TopicWaits(runtime, MetadataCache(1))
     assert waits.wait(["a"], lambda: False, timeout_ms).done
 
@@ -58,6 +58,6 @@ def test_a_wait_ends_at_its_timeout(runtime):
     waits = TopicWaits(runtime, cache)
     wait = waits.wait(["a"], lambda: False, 1)
     runtime.scheduler.run_until(wait)
-    # Nothing is left that an update could wake.
+    # No wait is left that an update could wake.
     cache.update(led("a"))
     assert waits._waits == {}

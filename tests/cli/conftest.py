@@ -1,7 +1,10 @@
 """kctl's commands, run in this process, against kctl itself and against Apache Kafka 2.7.2."""
 
 import json
+import os
+import sys
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +17,7 @@ from tests.support.zookeeper import running_zookeeper
 
 @dataclass
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -35,7 +38,7 @@ class Ran:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch, tmp_path):
-    """No profile or variable of the machine may leak in."""
+    """Hide the profiles and variables of the machine."""
     for name in ("KCTL_BOOTSTRAP_SERVER", "KCTL_PROFILE", "KCTL_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
@@ -43,13 +46,36 @@ def clean_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def kctl(capfdbinary):
-    """Runs a command line: `kctl("topic", "list")`."""
+    """Run a command line: `kctl("topic", "list")`."""
 
-    def run(*words):
+    def run(*argv):
         capfdbinary.readouterr()
-        status = app.run([str(word) for word in words])
+        status = app.run([str(argument) for argument in argv])
         captured = capfdbinary.readouterr()
         return Ran(status, captured.out.decode(), captured.err.decode())
+
+    return run
+
+
+@contextmanager
+def closed(stream, monkeypatch):
+    """Give the process a pipe without a reader in place of stdout or stderr."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="utf-8") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, stream, file)
+        yield
+        # What Python does when it exits.
+        file.flush()
+
+
+@pytest.fixture
+def without(kctl, monkeypatch):
+    """Run a command whose stdout or stderr has no reader: `without("stdout", "topic", "list")`."""
+
+    def run(stream, *words):
+        with closed(stream, monkeypatch):
+            return kctl(*words)
 
     return run
 
@@ -76,16 +102,16 @@ def apache_broker(tmp_path_factory):
 
 @pytest.fixture(params=["kctl", pytest.param("apache", marks=pytest.mark.kafka)], scope="session")
 def address(request):
-    """A broker of kctl's, then one of Apache Kafka 2.7.2."""
+    """Return the address of a kctl broker, then of an Apache Kafka 2.7.2 broker."""
     return request.getfixturevalue(f"{request.param}_broker")
 
 
 @pytest.fixture
 def on(kctl, address):
-    """Runs a command line against the broker: `on("topic", "list")`."""
+    """Run a command line against the broker: `on("topic", "list")`."""
 
-    def run(*words):
-        return kctl(*words, "-b", address)
+    def run(*argv):
+        return kctl(*argv, "-b", address)
 
     return run
 

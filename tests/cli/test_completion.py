@@ -1,4 +1,4 @@
-"""Completion scripts: current, valid, and offering what is right."""
+"""Completion scripts are current and valid, and offer the right candidates."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ FISH = "source {script}; complete -C {line!r}"
 
 @pytest.mark.parametrize("shell", Shell)
 def test_the_scripts_in_the_repository_are_current(shell):
-    """`kctl completion SHELL > completions/...` makes them anew."""
+    """`kctl completion SHELL > completions/...` writes them again."""
     assert (ROOT / "completions" / FILE_NAMES[shell]).read_text() == script(shell)
 
 
@@ -39,7 +39,7 @@ def test_the_command_prints_the_script(kctl):
 
 @pytest.fixture(params=["bash", "zsh", "fish"])
 def offers(request, tmp_path, monkeypatch):
-    """What the shell offers at the end of a command line."""
+    """Return the candidates of the shell at the end of a command line."""
     shell = request.param
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
@@ -64,8 +64,8 @@ def offers(request, tmp_path, monkeypatch):
         )
         assert ran.stderr == ""
         found = [offer.split("\t")[0] for offer in ran.stdout.splitlines()]
-        # zsh itself picks those that fit what was typed.
-        return {offer for offer in found if offer and offer.startswith(words[-1])}
+        # zsh itself selects those with the typed prefix.
+        return {it for it in found if it == "<files>" or (it and it.startswith(words[-1]))}
 
     return ask
 
@@ -83,31 +83,75 @@ def test_options_and_their_values_are_offered(offers):
 
 
 def test_arguments_are_offered_by_their_place(offers):
-    assert offers("kctl completion ") == {"bash", "zsh", "fish"}
+    assert offers("kctl completion ") == {"bash", "zsh", "fish", "install"}
+    assert offers("kctl completion install ") >= {"bash", "zsh", "fish"}
     assert offers("kctl config describe ") == {"topic", "broker", "logger"}
 
 
-def test_names_come_from_the_cluster(offers, on, address, topic, name):
+@pytest.mark.parametrize(
+    "command", ["dump-log", "verify-log", "repair-log", "export", "import", "export --out x"]
+)
+def test_paths_are_offered(offers, tmp_path, monkeypatch, command):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders.csv").touch()
+    monkeypatch.chdir(tmp_path)
+
+    found = offers(f"kctl {command} ord")
+
+    # The test of zsh replaces its _files.
+    assert found in ({"orders-0", "orders.csv"}, {"orders-0/", "orders.csv"}, {"<files>"})
+
+
+def test_brokers_are_offered_for_their_configs(offers, address, monkeypatch):
+    monkeypatch.setenv("KCTL_COMPLETION_TIMEOUT_MS", "60000")
+
+    brokers = offers(f"kctl broker describe -b {address} ")
+    assert brokers
+    assert all(it.isdigit() for it in brokers)
+    assert offers(f"kctl config describe -b {address} broker ") == {*brokers, "default"}
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [
+        ("bash", "data/bash-completion/completions/kctl"),
+        ("zsh", "data/zsh/site-functions/_kctl"),
+        ("fish", "config/fish/completions/kctl.fish"),
+    ],
+)
+def test_a_script_is_installed_where_the_shell_looks_for_it(
+    kctl, tmp_path, monkeypatch, shell, file
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("SHELL", f"/usr/bin/{shell}")
+
+    ran = kctl("completion", "install")
+
+    assert ran.status == 0
+    assert (tmp_path / file).read_text() == script(Shell(shell))
+    assert str(tmp_path / file) in ran.err
+
+
+def test_names_come_from_the_cluster(offers, on, address, topic, name, monkeypatch):
+    # A busy machine may need more than half a second.
+    monkeypatch.setenv("KCTL_COMPLETION_TIMEOUT_MS", "60000")
     on("produce", topic, "v")
     on("consume", topic, "-g", f"{name}-group", "-e")
 
-    def finally_offers(line, offer):
-        """Half a second is little on a busy machine: whoever gets nothing presses Tab again."""
-        return any(offer in offers(line) for _ in range(20))
-
-    assert finally_offers(f"kctl consume -b {address} t-", topic)
-    assert finally_offers(f"kctl topic delete -b {address} --yes t-", topic)
-    assert finally_offers(f"kctl group describe -b {address} t-", f"{name}-group")
-    assert finally_offers(f"kctl config describe -b {address} topic t-", topic)
+    assert topic in offers(f"kctl consume -b {address} t-")
+    assert topic in offers(f"kctl topic delete -b {address} --yes t-")
+    assert f"{name}-group" in offers(f"kctl group describe -b {address} t-")
+    assert topic in offers(f"kctl config describe -b {address} topic t-")
     assert offers(f"kctl config describe -b {address} ") == {"topic", "broker", "logger"}
 
 
-def test_a_cluster_that_is_not_there_offers_nothing_and_says_nothing(offers):
+def test_an_unreachable_cluster_offers_nothing_and_prints_no_error(offers):
     assert offers("kctl consume -b 127.0.0.1:1 ") == set()
 
 
 def test_a_cluster_that_does_not_answer_is_not_waited_for():
-    """The other end accepts and stays silent; the alarm ends it, whatever the timeouts are."""
+    """The server accepts and never responds; the alarm ends the command, whatever the timeouts."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

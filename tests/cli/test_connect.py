@@ -1,4 +1,4 @@
-"""Where to connect: what wins over what."""
+"""Connection settings: sources and their precedence."""
 
 import pytest
 
@@ -31,7 +31,7 @@ client.id = "ops"
 """
 
 
-def test_without_a_word_it_is_localhost(environment):
+def test_the_default_is_localhost(environment):
     settings = resolve(ConnectOptions(), environment)
 
     assert settings.bootstrap_servers == [("localhost", 9092)]
@@ -54,9 +54,7 @@ def test_a_default_profile_needs_no_option(environment, write_config):
     assert resolve(ConnectOptions(), environment).bootstrap_servers[0] == ("a", 1)
 
 
-def test_the_command_line_wins_over_environment_over_profile_over_file(
-    environment, write_config, tmp_path
-):
+def test_command_line_then_environment_then_profile_then_file(environment, write_config, tmp_path):
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=file:1\nclient.id=from-file\n")
     options = {"command_config": str(file)}
@@ -74,23 +72,23 @@ def test_the_command_line_wins_over_environment_over_profile_over_file(
     assert server(properties=["bootstrap.servers=x:1"], bootstrap_server="option:1") == "option"
 
 
-def test_an_unknown_profile_names_those_there_are(environment, write_config):
+def test_an_unknown_profile_lists_the_known_ones(environment, write_config):
     write_config(PROFILES)
 
     with pytest.raises(UsageError, match="No profile test") as caught:
         resolve(ConnectOptions(profile="test"), environment)
-    assert caught.value.hint == "there are: prod"
+    assert caught.value.hint == "known profiles: prod"
 
 
 @pytest.mark.parametrize("text", ["profiles = 3\n[", "[profiles]\nprod = 3"])
-def test_nonsense_in_the_config_file_is_misuse(environment, write_config, text):
+def test_a_malformed_config_file_is_invalid_usage(environment, write_config, text):
     write_config(text)
 
     with pytest.raises(UsageError):
         resolve(ConnectOptions(profile="prod"), environment)
 
 
-def test_a_properties_file_that_is_not_there_is_misuse(environment, tmp_path):
+def test_a_missing_properties_file_is_invalid_usage(environment, tmp_path):
     with pytest.raises(UsageError, match="Cannot read"):
         resolve(ConnectOptions(command_config=str(tmp_path / "none")), environment)
 
@@ -105,12 +103,12 @@ def test_a_properties_file_that_is_not_there_is_misuse(environment, tmp_path):
         ("PLAINTEXT://a:1", [("a", 1)]),
     ],
 )
-def test_addresses(text, expected):
+def test_addresses_are_parsed(text, expected):
     assert parse_servers(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", ",", "host:port", "host:0", "host:65536", ":9092"])
-def test_what_is_no_address(text):
+def test_invalid_addresses_are_rejected(text):
     with pytest.raises(UsageError):
         parse_servers(text)
 
@@ -118,13 +116,23 @@ def test_what_is_no_address(text):
 @pytest.mark.parametrize(
     "option", [{"properties": ["novalue"]}, {"timeout": "0s"}, {"bootstrap_server": ""}]
 )
-def test_malformed_options_are_misuse(environment, option):
+def test_malformed_options_are_invalid_usage(environment, option):
     with pytest.raises(UsageError):
         resolve(ConnectOptions(**option), environment)
 
 
-def test_encryption_is_refused_rather_than_ignored(kctl):
-    ran = kctl("topic", "list", "-X", "security.protocol=SSL")
+def test_an_unknown_protocol_is_rejected_rather_than_ignored(kctl):
+    ran = kctl("topic", "list", "-X", "security.protocol=SSH")
 
     assert ran.status == 2
-    assert "PLAINTEXT only" in ran.err
+    assert "security.protocol=SSH is not supported" in ran.err
+
+
+def test_settings_without_an_effect_are_reported(on):
+    ran = on("topic", "list", "-X", "fetch.max.bytes=5", "-X", "acks=all", "-X", "client.id=me")
+
+    assert ran.status == 0
+    assert ran.err.splitlines() == [
+        "note: -X fetch.max.bytes has no effect in kctl",
+        "note: -X acks has no effect in kctl; the option is --acks",
+    ]

@@ -47,7 +47,7 @@ def test_kafka_format_has_kafkas_words(partition, capfdbinary):
     )
 
 
-def test_damage_is_told_and_fails(partition, capfdbinary):
+def test_damage_is_reported_and_fails(partition, capfdbinary):
     path = partition / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[65] ^= 1
@@ -62,12 +62,22 @@ def test_damage_is_told_and_fails(partition, capfdbinary):
     "words",
     [["missing"], [], ["--offsets-decoder", "--raw", "."], ["--format", "xml", "."]],
 )
-def test_misuse_is_told_and_prints_nothing(words, tmp_path, monkeypatch, capfdbinary):
+def test_misuse_is_reported_and_prints_nothing(words, tmp_path, monkeypatch, capfdbinary):
     monkeypatch.chdir(tmp_path)
     assert run(["dump-log", *words]) == 2
     assert capfdbinary.readouterr().out == b""
 
 
 def test_undecodable_record_is_damage(partition, capfdbinary):
+    # A committed offset whose key ends after the version.
+    data = build_batch([Record(0, 1_600_000_000_000, b"\0\1", b"value")])
+    (partition / "00000000000000000000.log").write_bytes(data)
     assert run(["dump-log", "--offsets-decoder", str(partition)]) == 1
     assert "record at offset 0" in capfdbinary.readouterr().err.decode()
+
+
+def test_record_of_an_unknown_type_is_printed_as_by_kafka_4_1(partition, capfdbinary):
+    assert run(["dump-log", "--offsets-decoder", str(partition)]) == 0
+    # The key's first two bytes are the type.
+    number = int.from_bytes(b"ke")
+    assert f"Unknown record type {number} at offset 0" in capfdbinary.readouterr().out.decode()

@@ -92,7 +92,7 @@ def test_protobuf_keys_and_values_are_messages_of_their_own(tmp_path, capfdbinar
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--value-as", "avro"], "--value-as avro needs --schema FILE"),
         (["--key-as", "protobuf"], "--key-as protobuf needs --key-schema FILE"),
@@ -102,7 +102,7 @@ def test_protobuf_keys_and_values_are_messages_of_their_own(tmp_path, capfdbinar
         (["--value-as", "hex", "--format", "kafka"], "no --key-as, no --value-as"),
     ],
 )
-def test_misuse_is_told(tmp_path, capfdbinary, words, told):
+def test_misuse_is_reported(tmp_path, capfdbinary, words, message):
     log = write_log(tmp_path, (b"a", b"b"))
     assert run(["dump-log", *words, log]) == 2
-    assert told in capfdbinary.readouterr().err.decode()
+    assert message in capfdbinary.readouterr().err.decode()

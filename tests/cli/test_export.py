@@ -28,6 +28,27 @@ def test_log_directory_becomes_a_table(kctl, logs, tmp_path):
     assert len(rows_of(tmp_path / "table")) == 30
 
 
+def test_a_table_that_is_named_as_a_file_is_announced_as_a_directory(kctl, logs, tmp_path):
+    out = tmp_path / "orders.parquet"
+
+    ran = kctl("export", logs, "--out", out)
+
+    assert ran.status == 0
+    assert f"note: {out} becomes a directory, which holds the files of the table" in ran.err
+    assert len(rows_of(out)) == 30
+    assert "becomes a directory" not in kctl("export", logs, "--out", tmp_path / "table").err
+
+
+def test_a_file_in_the_place_of_the_table_is_refused(kctl, logs, tmp_path):
+    out = tmp_path / "orders.parquet"
+    out.write_text("")
+
+    ran = kctl("export", logs, "--out", out)
+
+    assert ran.status == 2
+    assert str(out) in ran.err
+
+
 def test_records_of_a_broker_become_a_table(kctl, address, tmp_path):
     topic = f"exported-{tmp_path.name}"
     kctl("topic", "create", topic, "-p", "2", "-b", address)
@@ -65,7 +86,7 @@ def test_only_committed_records_of_a_broker_are_exported(kctl, apache_broker, tm
     assert kctl(*words, "--out", tmp_path / "table", "-o", "json").documents[0]["rows"] == 0
 
 
-def test_damage_is_told_and_fails_the_command(kctl, logs, tmp_path):
+def test_damage_is_reported_and_fails_the_command(kctl, logs, tmp_path):
     path = logs / "orders-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes() + build_batch([Record(30, 1, b"k", b"v")])[:-3])
     ran = kctl("export", logs, "--out", tmp_path / "table")
@@ -82,9 +103,8 @@ def test_damage_is_told_and_fails_the_command(kctl, logs, tmp_path):
         (("--file-size", "big"), "Not a size"),
         (("--schema", "none.json"), "--schema goes with"),
         (("--value", "json", "--schema", "none.json"), "Cannot read none.json"),
-        (("--value", "json", "--format", "csv"), "CSV has no nested"),
+        (("--value", "json", "--format", "csv"), "CSV cannot hold nested"),
         (("--offset", "yesterday"), "Not an offset"),
-        (("--topic", "payments"), "No topic payments"),
     ],
 )
 def test_misuse_is_one_line_and_makes_no_table(kctl, logs, tmp_path, words, what):
@@ -92,6 +112,23 @@ def test_misuse_is_one_line_and_makes_no_table(kctl, logs, tmp_path, words, what
     assert ran.status == 2
     assert ran.err.startswith(f"error: {what}")
     assert not (tmp_path / "table").exists() or not list((tmp_path / "table").glob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "hint"),
+    [
+        (("--topic", "payments"), "No topic payments", "found: orders"),
+        (("-p", "99"), "No partition 99", "found: 0"),
+    ],
+)
+def test_topics_and_partitions_that_no_source_has_are_named(
+    kctl, logs, tmp_path, words, what, hint
+):
+    ran = kctl("export", logs, "--out", tmp_path / "table", *words)
+
+    assert ran.status == 1
+    assert ran.err.startswith(f"error: {what}")
+    assert f"hint: {hint}" in ran.err
 
 
 def test_neither_source_nor_topic_is_misuse(kctl, tmp_path):

@@ -1,7 +1,10 @@
-"""What a failure tells and which exit status it has."""
+"""Error messages and exit statuses."""
 
 import errno
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -9,9 +12,11 @@ from kctl.cli import failures
 from kctl.errors import (
     CorruptDataError,
     KctlError,
+    NotFoundError,
     StorageError,
     TimedOutError,
     UnreachableError,
+    UnsupportedVersionError,
     UsageError,
 )
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -25,10 +30,12 @@ from kctl.protocol.error_codes import ApiError, ErrorCode
         (TimedOutError("x"), 3),
         (ApiError(ErrorCode.INVALID_CONFIG), 1),
         (KctlError("x"), 1),
+        (NotFoundError("x"), 1),
+        (UnsupportedVersionError("x"), 1),
         (StorageError("x"), 1),
         (CorruptDataError("x"), 1),
         (OSError(errno.ENOSPC, "No space left on device"), 1),
-        (BrokenPipeError(), 0),
+        (BrokenPipeError(), 141),
         (KeyboardInterrupt(), 130),
         (ValueError("a bug"), 1),
     ],
@@ -38,18 +45,21 @@ def test_exit_statuses(error, status):
 
 
 def test_message_and_hint_have_a_line_each(capsys):
-    failures.report(KctlError("it broke\nbadly", hint="mend it"))
+    failures.report(KctlError("it broke\nbadly", hint="repair it"))
 
-    assert capsys.readouterr().err == "error: it broke badly\nhint: mend it\n"
+    assert capsys.readouterr().err == "error: it broke badly\nhint: repair it\n"
 
 
 def test_a_broker_that_lacks_an_api_has_a_hint(capsys):
     failures.report(ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not know X"))
 
-    assert "hint: this needs another version" in capsys.readouterr().err
+    assert (
+        "hint: the broker's version of Apache Kafka does not support this"
+        in capsys.readouterr().err
+    )
 
 
-def test_a_full_disk_names_the_file_and_the_way_out(capsys):
+def test_a_full_disk_names_the_file_and_a_remedy(capsys):
     failures.report(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
 
     assert capsys.readouterr().err == (
@@ -73,7 +83,7 @@ def test_a_bug_shows_no_traceback_unless_asked_for(capsys, monkeypatch):
     assert "Traceback" in loud
 
 
-def test_nobody_listening_is_status_3_and_names_the_address(kctl):
+def test_an_unreachable_broker_is_status_3_and_named(kctl):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,7 +100,7 @@ def test_a_host_that_does_not_exist_is_status_3(kctl):
     assert kctl("topic", "list", "-b", "no-such-host.invalid:1", "--timeout", "5s").status == 3
 
 
-def test_nobody_answering_in_time_is_status_3(kctl):
+def test_a_broker_that_does_not_respond_in_time_is_status_3(kctl):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ran = kctl("topic", "list", "-b", f"127.0.0.1:{listener.getsockname()[1]}",
                    "--timeout", "200ms")  # fmt: skip
@@ -100,7 +110,7 @@ def test_nobody_answering_in_time_is_status_3(kctl):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         ("topic", "list", "--nonsense"),
         ("topic", "frobnicate"),
@@ -111,30 +121,52 @@ def test_nobody_answering_in_time_is_status_3(kctl):
         ("topic", "list", "-b"),
     ],
 )
-def test_misuse_is_status_2_with_nothing_on_stdout(kctl, words):
-    ran = kctl(*words)
+def test_invalid_usage_is_status_2_with_nothing_on_stdout(kctl, argv):
+    ran = kctl(*argv)
 
     assert ran.status == 2
     assert ran.out == ""
-    problem, way_out = ran.err.splitlines()
+    problem, remedy = ran.err.splitlines()
     assert problem.startswith("error: ")
-    assert way_out.startswith("hint: see kctl ")
+    assert remedy.startswith("hint: see kctl ")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("topic", "--help"), ("topic", "list", "-h")])
-def test_help_is_no_failure(kctl, words):
-    ran = kctl(*words)
+@pytest.mark.parametrize("argv", [("--help",), ("topic", "--help"), ("topic", "list", "-h")])
+def test_help_is_status_0(kctl, argv):
+    ran = kctl(*argv)
 
     assert ran.status == 0
     assert ran.out.startswith("Usage: kctl")
 
 
-def test_a_mistyped_command_is_answered_with_the_one_meant(kctl):
+def test_a_mistyped_command_gets_a_suggestion(kctl):
     assert "'topic'" in kctl("topik", "list").err
 
 
-def test_a_wrong_value_is_told_in_plain_words(kctl):
-    told = kctl("topic", "create", "x", "-p", "many").err
-    assert told.startswith("error: Invalid value for '--partitions' / '-p': not a whole number\n")
-    told = kctl("topic", "list", "-o", "nonsense").err
-    assert "'nonsense' is not one of 'table', 'json'" in told
+def test_an_invalid_value_has_a_plain_message(kctl):
+    message = kctl("topic", "create", "x", "-p", "many").err
+    assert message.startswith(
+        "error: Invalid value for '--partitions' / '-p': not a whole number\n"
+    )
+    message = kctl("topic", "list", "-o", "nonsense").err
+    assert "'nonsense' is not one of 'table', 'json'" in message
+
+
+def test_help_and_version_are_words_too(kctl):
+    assert kctl("help").out == kctl("--help").out
+    assert kctl("help", "topic", "list").out == kctl("topic", "list", "--help").out
+    assert kctl("version").out == kctl("--version").out
+
+
+def test_ctrl_c_during_imports_ends_the_process_without_a_traceback():
+    code = (
+        "import builtins, signal, sys; import kctl.__main__ as m; real = builtins.__import__\n"
+        "def stop(name, *rest):\n"
+        "    if name == 'kctl.cli.app': signal.raise_signal(signal.SIGINT)\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = stop; sys.argv = ['kctl', '--version']; m.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""

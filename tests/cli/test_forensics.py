@@ -1,12 +1,13 @@
 """kctl verify-log, repair-log and the filters of dump-log as their user sees them."""
 
 import json
+import struct
 
 import pytest
 
-from kctl.dump.rebuild import Wanted, rebuild
 from kctl.records.builder import build_batch
 from kctl.records.record import Record
+from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.real.disk import RealDisk
 
 T0_MS = 1_600_000_000_000
@@ -131,6 +132,38 @@ def test_a_broker_that_runs_is_left_alone(kctl, damaged):
     assert "locked" in ran.err
 
 
+def test_a_broker_is_left_alone_when_a_link_leads_to_its_partition(kctl, damaged, tmp_path):
+    """Found by attack: the lock was looked for beside the link, and a live log was destroyed."""
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / damaged.name
+    link.symlink_to(damaged)
+    before = {path.name: path.read_bytes() for path in damaged.iterdir()}
+    lock = RealDisk().lock(f"{damaged.parent}/.lock")
+    ran = kctl("repair-log", "--apply", link)
+    assert ran.status == 1
+    assert "locked" in ran.err
+    assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
+    lock.release()
+    backup = tmp_path / "kept"
+    assert kctl("repair-log", "--apply", "--backup", backup, link).status == 0
+    assert (backup / damaged.name / f"{0:020d}.log").exists()
+    assert kctl("verify-log", damaged.parent).status == 0
+
+
+def test_tools_do_not_write_into_a_log_directory(kctl, damaged, tmp_path):
+    (damaged.parent / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    (tmp_path / "link").symlink_to(damaged.parent)
+    ran = kctl("repair-log", "--apply", "--backup", tmp_path / "link" / "kept", damaged)
+    assert ran.status == 2
+    assert "cannot be in the log directory" in ran.err
+    ran = kctl("export", damaged, "--out", tmp_path / "link" / "table")
+    assert ran.status == 2
+    lock = RealDisk().lock(f"{damaged.parent}/.lock")
+    ran = kctl("repair-log", "--extract", tmp_path / "link" / "copy", damaged)
+    assert "locked" in ran.err
+    lock.release()
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -188,6 +221,19 @@ def test_where_a_group_is_held(kctl, tmp_path):
     ran = kctl("dump-log", "--where", "--group", "abc", tmp_path)
     # What Java makes of it is 96354.
     assert ran.lines == [f"__consumer_offsets-2  abc  {tmp_path}/__consumer_offsets-2"]
+
+
+def test_a_sanity_check_prints_the_entries_of_a_transaction_index(kctl, log):
+    index = log / f"{0:020d}.txnindex"
+    index.write_bytes(struct.pack(">hqqqq", 0, 7, 1, 4, 5))
+    ran = kctl("dump-log", "--index-sanity-check", "--files", index)
+    assert ran.status == 0
+    entry = "version: 0 producerId: 7 firstOffset: 1 lastOffset: 4 lastStableOffset: 5"
+    assert ran.out == f"Dumping {index}\n{entry}\n"
+    index.write_bytes(b"torn")
+    ran = kctl("dump-log", "--index-sanity-check", "--files", index)
+    assert ran.status == 1
+    assert str(index) in ran.err
 
 
 def test_kafka_dump_logs_flags(kctl, log):

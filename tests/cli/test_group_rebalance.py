@@ -1,4 +1,4 @@
-"""kctl consume in one group with another kind of client: partitions are shared and handed over."""
+"""kctl consume shares a group with another client: partitions are divided and handed over."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def other(address, name):
-    """librdkafka's consumer, in group `name`."""
+    """A librdkafka consumer in group `name`."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
@@ -26,7 +26,7 @@ def other(address, name):
 
 
 def poll_until(consumer, condition):
-    """Values seen on the way."""
+    """Poll and return the values read."""
     values = []
     for _ in range(600):
         if condition():

@@ -1,10 +1,11 @@
-"""How documents are printed."""
+"""Output of documents in all formats."""
 
 import io
 
 import pytest
 
 from kctl.cli.output import DocumentStream, Output, OutputFormat, Table
+from kctl.cli.table_text import table_lines, text_width
 
 DOCUMENTS = [
     {"name": "a", "size": 10, "flags": [1, 2], "open": True, "note": None},
@@ -15,7 +16,7 @@ COLUMNS = ["name", "size", "flags", "open", "note"]
 
 def printed(output_format, documents=DOCUMENTS, **more):
     data = io.BytesIO()
-    output = Output(OutputFormat(output_format), data=data, words=io.StringIO(), color=False)
+    output = Output(OutputFormat(output_format), data=data, messages=io.StringIO(), color=False)
     output.show(documents, COLUMNS, name="name", **more)
     return data.getvalue().decode()
 
@@ -104,3 +105,112 @@ def test_a_stream_ends_as_a_whole_document(output_format):
     output.flush()
 
     assert yaml.safe_load(data.getvalue()) == DOCUMENTS
+
+
+def test_a_table_wraps_its_widest_cells_to_fit_the_terminal():
+    replicas = ",".join(f"{partition}:{partition % 3 + 1}" for partition in range(200))
+    rows = [
+        {"setting": "leader.replication.throttled.replicas", "value": replicas, "size": 12},
+        {"setting": "rate", "value": "a sentence about what a broker would do with it", "size": 3},
+        *[{"setting": f"rate of broker {number}", "value": "1", "size": 1} for number in range(9)],
+    ]
+    columns = ("setting", "value", "size")
+
+    for width in (80, 100, 200):
+        lines = table_lines(columns, rows, width)
+
+        assert max(map(len, lines)) <= width
+        start, end = lines[0].index("VALUE"), lines[0].index("SIZE")
+        values = [line[start:end].strip() for line in lines]
+        last = next(i for i, value in enumerate(values) if value.startswith("a sentence"))
+        after = values.index("1")
+        # Nothing is lost, and numbers and pairs are whole.
+        assert "".join(values[1:last]) == replicas
+        assert " ".join(values[last:after]) == rows[1]["value"]
+
+
+def test_a_table_for_a_pipe_is_not_wrapped():
+    rows = [{"value": "x," * 500}]
+
+    assert len(table_lines(("value",), rows)) == 2
+    assert printed("table", [{"name": "x" * 1000}]).count("\n") == 2
+
+
+def test_a_word_wider_than_its_column_is_divided():
+    lines = table_lines(("path", "n"), [{"path": "x" * 50, "n": 1}], 24)
+
+    assert [len(line) for line in lines[1:]] == [24, 21, 8]
+    assert "".join(line.split()[0] for line in lines[1:]) == "x" * 50
+
+
+def test_a_table_that_fits_is_left_alone():
+    table = (("name", "value"), [{"name": "a b", "value": "c, d"}])
+
+    assert table_lines(*table, 80) == table_lines(*table)
+
+
+def test_headers_are_wrapped_before_numbers():
+    columns = ("topic", "committed_offset", "log_end_offset", "member")
+    row = {"topic": "t" * 20, "committed_offset": 12345678, "log_end_offset": 5, "member": "m" * 20}
+
+    short = {**row, "topic": "t", "member": None}
+
+    assert table_lines(columns, [row, short], 36) == [
+        "TOPIC   COMMITTED-    LOG-  MEMBER",
+        "            OFFSET    END-",
+        "                    OFFSET",
+        "tttttt    12345678       5  mmmmmm",
+        "tttttt                      mmmmmm",
+        "tttttt                      mmmmmm",
+        "tt                          mm",
+        "t         12345678       5  -",
+    ]
+
+
+def test_a_row_of_too_many_columns_is_a_block_of_lines():
+    rows = [{"topic": "a/b", "partition": 1}, {"topic": "x" * 14, "partition": 2}]
+
+    assert table_lines(("topic", "partition"), rows, 16) == [
+        "TOPIC      a/b",
+        "PARTITION  1",
+        "",
+        "TOPIC      xxxxx",
+        "           xxxxx",
+        "           xxxx",
+        "PARTITION  2",
+    ]
+
+
+def test_paths_are_wrapped_after_slashes():
+    path = "/var/lib/kafka/data-1/orders-0/00000000000000000000.log"
+
+    lines = table_lines(("path",), [{"path": path}], 26)
+
+    assert lines[1:] == ["/var/lib/kafka/data-1/", "orders-0/", "00000000000000000000.log"]
+
+
+def test_characters_of_two_columns_count_twice():
+    rows = [{"name": "注文" * 10, "n": 1}, {"name": "o" * 20, "n": 22}]
+
+    for width in (20, 30, 200):
+        lines = table_lines(("name", "n"), rows, width)
+        assert max(map(text_width, lines)) <= width
+        assert len({text_width(line) for line in lines if line.endswith(("1", "22"))}) == 1
+
+
+def test_headings_fit_the_terminal():
+    data = io.BytesIO()
+    table = Table(("n",), [{"n": 1}], "retention.ms=604800000, " * 10)
+
+    Output(data=data, color=False, width=40).show([], name="n", tables=[table])
+
+    assert max(map(len, data.getvalue().decode().splitlines())) <= 40
+
+
+def test_only_tables_are_wrapped():
+    for kind in ("csv", "json", "ndjson", "name"):
+        data = io.BytesIO()
+        output = Output(OutputFormat(kind), data=data, color=False, width=20)
+        output.show([{"name": "word " * 20}], ["name"], name="name")
+
+        assert "word " * 20 in data.getvalue().decode(), kind

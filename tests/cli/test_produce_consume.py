@@ -48,7 +48,7 @@ def test_keys_headers_and_times_survive(on, topic):
     ]
 
 
-def test_what_consume_prints_as_json_produce_reads(on, topic, name, tmp_path):
+def test_produce_reads_the_json_that_consume_prints(on, topic, name, tmp_path):
     on("topic", "create", f"{name}-copy", "-p", 3, "-r", 1)
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\x00\n\xfe")
@@ -134,7 +134,7 @@ def test_the_newest_record_alone_can_be_read(on, topic):
     assert on("consume", topic, "--offset", "-1", "-m", 1, "-p", 0).lines == ["new"]
 
 
-def test_a_group_goes_on_where_it_stopped(on, topic, name):
+def test_a_group_continues_at_its_committed_offsets(on, topic, name):
     on("produce", topic, "a", "b", "c", "-p", 0)
 
     assert on("consume", topic, "-g", name, "-e", "-m", 1).lines == ["a"]
@@ -165,7 +165,7 @@ def test_records_in_every_format(on, topic, output):
         assert ran.out.count("v1") == ran.out.count("v2") == 1
 
 
-def test_bytes_that_are_no_text_are_in_every_format(on, topic, tmp_path):
+def test_bytes_that_are_not_utf8_are_in_every_format(on, topic, tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\x00")
     on("produce", topic, "-i", "whole", "-f", tmp_path / "bytes", "-k", "k")
 
@@ -177,11 +177,11 @@ def test_bytes_that_are_no_text_are_in_every_format(on, topic, tmp_path):
     assert row.endswith(",k,,-,,/wA=")
 
 
-def test_nothing_to_read_is_an_empty_list(on, topic):
+def test_an_empty_topic_is_an_empty_list(on, topic):
     assert on("consume", topic, "-e", "-o", "json").documents == []
 
 
-def test_an_unknown_topic_is_told_with_a_near_one(on, topic):
+def test_an_unknown_topic_gets_a_suggestion(on, topic):
     for command in ("produce", "consume"):
         ran = on(command, topic[:-1] + "x", *(["v"] if command == "produce" else ["-e"]))
 
@@ -197,7 +197,7 @@ def test_a_topics_name_is_quoted_in_the_hint_to_create_it(on):
     assert ran.err.endswith("hint: create it: kctl topic create 'no topic'\n")
 
 
-def test_a_partition_that_is_not_there_is_told_before_anything_is_written(on, topic):
+def test_an_unknown_partition_fails_before_anything_is_written(on, topic):
     ran = on("produce", topic, "v", "-p", 7)
 
     assert (ran.status, ran.err) == (1, f"error: {topic} has no partition 7, only 3\n")
@@ -209,19 +209,19 @@ def test_a_dry_run_of_produce_writes_nothing(on, topic):
     assert on("consume", topic, "-e").lines == []
 
 
-def test_a_bad_line_ends_the_input_but_what_came_before_is_written(on, topic, tmp_path):
+def test_a_malformed_line_ends_the_input_after_earlier_records_are_written(on, topic, tmp_path):
     path = tmp_path / "records"
     path.write_text('{"value": "good"}\n{"value": \n')
 
     ran = on("produce", topic, "-i", "ndjson", "-f", path)
 
     assert ran.status == 1
-    assert ran.err.startswith("error: Record 2 of the input: not JSON")
+    assert ran.err.startswith("error: Line 2 of the input: not JSON")
     assert "the 1 records before it were written" in ran.err
     assert on("consume", topic, "-e").lines == ["good"]
 
 
-def test_a_record_larger_than_the_topic_takes_fails_alone(on, name, tmp_path):
+def test_only_a_record_larger_than_max_message_bytes_fails(on, name, tmp_path):
     on("topic", "create", name, "-p", 1, "-r", 1, "-c", "max.message.bytes=1000")
     path = tmp_path / "lines"
     path.write_text("x" * 2000 + "\n")
@@ -232,7 +232,7 @@ def test_a_record_larger_than_the_topic_takes_fails_alone(on, name, tmp_path):
     assert "error: 1 of 1 records failed" in ran.err
 
 
-def test_a_partition_that_is_not_there_is_an_error(on, topic):
+def test_an_unknown_partition_is_an_error(on, topic):
     assert on("produce", topic, "v", "-p", 7).status == 1
     assert on("consume", topic, "-e", "-p", 7).status == 1
 
@@ -245,7 +245,7 @@ def test_every_kind_of_acknowledgement(on, topic, acks):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "argv",
     [
         ("--from-beginning", "--offset", "3"),
         ("--group", "g", "--offset", "3"),
@@ -256,8 +256,8 @@ def test_every_kind_of_acknowledgement(on, topic, acks):
         ("-m", "0"),
     ],
 )
-def test_contradictions_are_misuse(on, topic, words):
-    ran = on("consume", topic, "-e", *words)
+def test_contradictory_options_are_invalid_usage(on, topic, argv):
+    ran = on("consume", topic, "-e", *argv)
 
     assert ran.status == 2
     assert ran.err.startswith("error: ")

@@ -1,27 +1,27 @@
-"""A bar tells how far a job is, how fast it goes, and when it will be done."""
+"""The progress bar shows progress, rate and remaining time."""
 
 import re
 
 from kctl.cli.progress import ProgressBar
 
 
-def drawn(capsys, bar, monkeypatch, after_ms, *words):
+def drawn(capsys, bar, monkeypatch, after_ms, *arguments):
     now = bar._begun_ms + after_ms
     monkeypatch.setattr(bar._clock, "monotonic_ms", lambda: now)
-    bar.update(*words)
+    bar.update(*arguments)
     return re.sub(r"[█·]+", "|", capsys.readouterr().err).strip()
 
 
-def test_rate_and_time_left(capsys, monkeypatch):
+def test_rate_and_remaining_time_are_shown(capsys, monkeypatch):
     bar = ProgressBar(100 * 2**20, is_shown=True)
     assert drawn(capsys, bar, monkeypatch, 500, 2**20) == "|   1%  1 of 100 MiB"
-    told = drawn(capsys, bar, monkeypatch, 10_000, 20 * 2**20)
-    assert told == "|  20%  20 of 100 MiB, 2 MiB/s, 0:40 left"
-    told = drawn(capsys, bar, monkeypatch, 10_000, 2**20)
-    assert told == "|   1%  1 of 100 MiB, 0 MiB/s, 16:30 left"
+    text = drawn(capsys, bar, monkeypatch, 10_000, 20 * 2**20)
+    assert text == "|  20%  20 of 100 MiB, 2 MiB/s, 0:40 left"
+    text = drawn(capsys, bar, monkeypatch, 10_000, 2**20)
+    assert text == "|   1%  1 of 100 MiB, 0 MiB/s, 16:30 left"
 
 
-def test_units_and_words_of_ones_own(capsys, monkeypatch):
+def test_units_and_note_can_be_replaced(capsys, monkeypatch):
     bar = ProgressBar(1, is_shown=True, unit="tasks")
     bar.resize(8)
     assert drawn(capsys, bar, monkeypatch, 2000, 4).endswith("4 of 8 tasks, 2 tasks/s, 0:02 left")

@@ -1,14 +1,15 @@
-"""Quick parsing means what Typer means."""
+"""Quick parsing returns what Typer returns."""
 
 import inspect
+import re
 from enum import Enum
 
 import pytest
 import typer
 
-from kctl.cli import quick
 from kctl.cli.app import COMMANDS, build_app, hoist_shared_options
-from kctl.cli.spec import commands_of
+from kctl.cli.declaration import quick
+from kctl.cli.declaration.spec import commands_of, summary
 
 SPECS = list(commands_of(build_app([], everything=True)))
 BY_PATH = {" ".join(spec.path): spec for spec in SPECS}
@@ -53,8 +54,8 @@ UNCLEAR = [
 ]
 
 
-def typer_values(spec, words):
-    """The keywords that Typer gives the command's function for these words."""
+def typer_values(spec, argv):
+    """Return the keyword arguments that Typer passes for these arguments."""
     given = {}
 
     def callback(**values):
@@ -65,34 +66,34 @@ def typer_values(spec, words):
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command()(callback)
     try:
-        app(args=words, standalone_mode=True)
+        app(args=argv, standalone_mode=True)
     except SystemExit as stop:
         return given if not stop.code else None
     return given
 
 
-@pytest.mark.parametrize(("path", "words"), LINES, ids=lambda it: " ".join(it)[:40])
-def test_what_is_understood_quickly_typer_understands_alike(path, words):
+@pytest.mark.parametrize(("path", "argv"), LINES, ids=lambda it: " ".join(it)[:40])
+def test_quick_parsing_agrees_with_typer(path, argv):
     spec = BY_PATH[path]
 
-    assert quick.parse(spec, words) == typer_values(spec, words)
+    assert quick.parse(spec, argv) == typer_values(spec, argv)
 
 
-@pytest.mark.parametrize(("path", "words"), UNCLEAR, ids=lambda it: " ".join(it)[:40])
-def test_anything_unusual_is_left_to_typer(path, words):
-    assert quick.parse(BY_PATH[path], words) is None
+@pytest.mark.parametrize(("path", "argv"), UNCLEAR, ids=lambda it: " ".join(it)[:40])
+def test_unusual_command_lines_are_left_to_typer(path, argv):
+    assert quick.parse(BY_PATH[path], argv) is None
 
 
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_is_wanted_only_where_an_option_may_stand(word):
+@pytest.mark.parametrize("argument", ["--help", "-h"])
+def test_help_is_an_option_only_in_the_place_of_an_option(argument):
     app = build_app(["produce"])
 
-    assert quick.run(app, ["produce", "t", word]).path == ("produce",)
-    assert quick.run(app, ["produce", "t", "--key", word]) is None
+    assert quick.run(app, ["produce", "t", argument]).path == ("produce",)
+    assert quick.run(app, ["produce", "t", "--key", argument]) is None
 
 
 def test_an_option_takes_a_value_in_all_commands_or_in_none():
-    """Else completion could not tell an option's value from the next word."""
+    """Otherwise completion could not tell an option's value from the next argument."""
     flags = {name for spec in SPECS for it in spec.options if it.is_flag for name in it.options}
     valued = {
         name for spec in SPECS for it in spec.options if not it.is_flag for name in it.options
@@ -101,7 +102,37 @@ def test_an_option_takes_a_value_in_all_commands_or_in_none():
     assert flags & valued == set()
 
 
-def test_every_command_row_is_there():
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_the_help_of_kctl_and_of_each_group_lists_whole_sentences(row, kctl):
+    summaries = {" ".join(spec.path): summary(spec.help) for spec in SPECS}
+    own = {path: text for path, text in summaries.items() if path.split()[0] == row.name}
+
+    assert re.fullmatch(r"[A-Z].*[^ ]\.", row.help)
+    for path, text in own.items():
+        spec = BY_PATH[path]
+        paragraph = " ".join(spec.help.split("\n\n")[0].split())
+        rest = paragraph.removeprefix(text)
+        assert re.fullmatch(r"[A-Z].*[^ ]\.", text), path
+        assert not re.search(r"\b(e\.g|i\.e|etc|vs)\.$", text), path
+        # What is left out begins another sentence.
+        assert rest != paragraph, path
+        assert not rest or re.match(r" [A-Z]", rest), path
+    if row.is_group:
+        listed = " ".join(kctl(row.name, "--help").out.split())
+        for path, text in own.items():
+            assert f"{path.split()[1]} {text}" in listed
+
+
+def test_a_summary_is_the_first_sentence_not_the_first_line():
+    text = (
+        "Commit the offsets in a file of\nApache Kafka 2.7, e.g. x.csv. The command\n"
+        "asks first.\n\nMore."
+    )
+
+    assert summary(text) == "Commit the offsets in a file of Apache Kafka 2.7, e.g. x.csv."
+
+
+def test_every_row_has_its_command():
     assert {spec.path[0] for spec in SPECS} == {row.name for row in COMMANDS}
 
 
@@ -116,7 +147,7 @@ def test_every_option_is_described_and_every_help_has_examples(path):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("argv", "expected"),
     [
         (["-b", "x", "topic", "list"], ["topic", "list", "-b", "x"]),
         (["--output=json", "topic", "list", "a"], ["topic", "list", "--output=json", "a"]),
@@ -127,5 +158,5 @@ def test_every_option_is_described_and_every_help_has_examples(path):
         ([], []),
     ],
 )
-def test_shared_options_may_stand_before_the_command(words, expected):
-    assert hoist_shared_options(words) == expected
+def test_shared_options_may_precede_the_command(argv, expected):
+    assert hoist_shared_options(argv) == expected

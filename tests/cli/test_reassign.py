@@ -116,7 +116,18 @@ def test_a_plan_is_kafkas_json_and_its_rollback_undoes_it(on, make_topic, tmp_pa
     assert ran.documents[0]["error"] == "is on 1, 2 and not on the move there"
 
 
-def test_a_dry_run_and_a_plan_that_nobody_confirms_move_nothing(on, make_topic, tmp_path):
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_plan_is_written_before_it_is_printed(make_topic, without, address, tmp_path, stream):
+    """`reassign plan ... --out FILE 2>&1 | head` loses what is printed, and not the file."""
+    topic = make_topic((1, 2), records=1)
+    path = tmp_path / "plan.json"
+    words = ["reassign", "plan", "move", topic, 2, 3, "--out", path, "-b", address]
+    assert without(stream, *words).status == 141
+    assert json.loads(path.read_text())["partitions"][0]["replicas"] == [1, 3]
+    assert path.with_name("plan.rollback.json").exists()
+
+
+def test_a_dry_run_and_an_unconfirmed_plan_move_nothing(on, make_topic, tmp_path):
     topic = make_topic((1,), records=1)
     path = tmp_path / "plan.json"
     assert on("reassign", "plan", "move", f"{topic}:0", 1, 2, "--out", path).status == 0
@@ -137,24 +148,26 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
     assert on("reassign", "execute", path, "--throttle", "300kB", "-y").status == 0
     assert [it.name for it in state.iterdir()] != []
 
-    shown = {
-        (it["resource"], it["setting"]): it for it in on("throttle", "show", "-o", "json").documents
-    }
-    rate = shown["broker 3", "follower.replication.throttled.rate"]
+    # A broker reports its own settings, and may learn of them a moment later.
+    shown, limit = {}, ("broker 3", "follower.replication.throttled.rate")
+    deadline = time.monotonic() + 30
+    while limit not in shown and time.monotonic() < deadline:
+        documents = on("throttle", "show", "-o", "json").documents
+        shown = {(it["resource"], it["setting"]): it for it in documents}
+    rate = shown[limit]
     assert (rate["value"], rate["owner"]) == ("300000", "kctl")
     listed = shown[f"topic {topic}", setting]
     assert (listed["value"], listed["before"], listed["owner"]) == ("7:7,0:3", "7:7", "kctl")
     [moving] = on("reassign", "list", "-o", "json").documents
     assert (moving["adding"], moving["removing"]) == ([3], [2])
-    refused = on("throttle", "sweep")
-    assert (refused.status, "on the move" in refused.err) == (2, True)
     [watched] = on("reassign", "watch", "--once", "-i", "200ms", "-o", "json").documents
     assert 0 <= watched["done_bytes"] < watched["total_bytes"]
     assert watched["total_bytes"] > 3_000_000
 
     assert on("throttle", "set", "100MB").status == 0
-    [watched] = on("reassign", "watch", "-i", "200ms", "-o", "json").documents
-    assert watched["share"] == "moved"
+    # At this rate the move may be complete before the watch begins.
+    watched = on("reassign", "watch", "-i", "200ms", "-o", "json").documents
+    assert {it["share"] for it in watched} <= {"moved"}
     assert on("throttle", "sweep").status == 0
 
     def left():
@@ -167,26 +180,51 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_execution_that_is_stopped_leaves_no_throttle(
+def test_an_execution_that_is_stopped_keeps_its_throttle_while_replicas_move(
     on, make_topic, tmp_path, state, address, number
 ):
-    """Ctrl-C puts everything back at once; after kill -9 the next sweep does."""
+    """Ctrl-C and kill -9 leave the copy under its limit; a sweep removes it afterwards."""
     topic = make_topic((1,), records=2000)
     path = tmp_path / "plan.json"
     assert on("reassign", "plan", "move", topic, 1, 2, "--out", path).status == 0
     words = ("reassign", "execute", path, "--wait", "--throttle", "10kB", "-y", "-b", address)
-    with subprocess.Popen([sys.executable, "-m", "kctl", *map(str, words)]) as process:
+    errors = tmp_path / "errors"
+    with (
+        errors.open("w") as err,
+        subprocess.Popen([sys.executable, "-m", "kctl", *map(str, words)], stderr=err) as process,
+    ):
         until(lambda: len(on("reassign", "list", "-o", "json").documents) == 1, "on the move")
         assert len(list(state.iterdir())) == 1
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == (130 if number == signal.SIGINT else -number)
-    if number == signal.SIGKILL:
-        assert on("throttle", "show", "-o", "json").documents != []
-        assert on("throttle", "sweep", "--force").status == 0
+    if number == signal.SIGINT:
+        assert "kctl throttle sweep" in errors.read_text().splitlines()[-1]
+    rates = [it["value"] for it in on("throttle", "show", "-o", "json").documents]
+    assert "10000" in rates
+    assert len(list(state.iterdir())) == 1
+
+    sweep = ("throttle", "sweep", "-b", address)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kctl", *sweep], stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert "Waiting for 1 partition" in waiting.stderr.readline()
+        assert on("reassign", "cancel", "--all", "-y").status == 0
+        assert waiting.wait(PATIENCE_S) == 0
     until(lambda: on("throttle", "show", "-o", "json").documents == [], "throttle off")
     assert list(state.iterdir()) == []
-    on("reassign", "cancel", "--all", "-y")
-    until(lambda: on("reassign", "list", "-o", "json").documents == [], "nothing moves")
+
+
+def test_a_throttle_of_nothing_is_refused(on, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
+    for words in (
+        ("reassign", "execute", path, "--throttle", "0", "-y"),
+        ("reassign", "--execute", "--reassignment-json-file", path, "--throttle", "0"),
+        ("throttle", "set", "0"),
+        ("broker", "decommission", "3", "--throttle", "0kB"),
+    ):
+        ran = on(*words)
+        assert (ran.status, "copies nothing" in ran.err) == (2, True), ran.err
 
 
 def test_a_cancelled_move_leaves_replicas_where_they_were(on, make_topic, tmp_path):
@@ -195,7 +233,7 @@ def test_a_cancelled_move_leaves_replicas_where_they_were(on, make_topic, tmp_pa
     assert on("reassign", "plan", "move", topic, 1, 2, "--out", path).status == 0
     assert on("reassign", "execute", path, "--throttle", "10kB", "-y").status == 0
     again = on("reassign", "execute", path, "-y")
-    assert (again.status, "on the move already" in again.err) == (2, True)
+    assert (again.status, "already moving" in again.err) == (2, True)
     ran = on("reassign", "cancel", path, "--yes", "-o", "json")
     assert [(it["status"], it["after"]) for it in ran.documents] == [("cancelled", [1])]
     until(lambda: on("reassign", "list", "-o", "json").documents == [], "cancelled")
@@ -211,7 +249,7 @@ def test_a_directory_that_a_broker_has_not_is_refused_before_anything_moves(
     move = {"topic": topic, "partition": 0, "replicas": [2], "log_dirs": ["/nowhere"]}
     path.write_text(json.dumps({"version": 1, "partitions": [move]}))
     ran = on("reassign", "execute", path, "--wait", "--yes")
-    assert (ran.status, replicas(on, topic)) == (2, [(1,)])
+    assert (ran.status, replicas(on, topic)) == (1, [(1,)])
     assert "Broker 2 has no log directory /nowhere in use\nhint: it has /" in ran.err
 
 
@@ -303,7 +341,7 @@ def test_replication_factors_are_raised_over_racks_and_brokers_drained(on, make_
     gone = now[1]
     ran = on("broker", "decommission", gone, "-y")
     assert ran.status == 0, ran.err
-    assert f"Broker {gone} holds no replica" in ran.err
+    assert f"Broker {gone} has no replicas" in ran.err
     [broker] = on("broker", "describe", gone, "-o", "json").documents
     assert (broker["alive"], broker["replicas"], broker["leaders"]) == (True, 0, 0)
     by_id = {
@@ -331,22 +369,22 @@ def test_nagios_gets_one_line_and_its_own_status(on, kctl):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
-        (["reassign", "plan", "drain", "9"], 2, "No broker 9 in the cluster"),
+        (["reassign", "plan", "drain", "9"], 1, "No broker 9"),
         (["reassign", "plan", "flatten"], 2, "Not an intent: flatten"),
-        (["reassign", "plan", "set-rf", "no-such", "2"], 2, "No topic no-such"),
+        (["reassign", "plan", "set-rf", "no-such", "2"], 1, "No topic no-such"),
         (["reassign", "execute", "/no/such/file"], 2, "Cannot read /no/such/file"),
-        (["reassign", "--execute", "--verify"], 2, "Say one of --generate"),
-        (["elect", "preferred"], 2, "Say which partitions"),
-        (["elect", "unclean", "no-such"], 2, "No topic no-such"),
+        (["reassign", "--execute", "--verify"], 2, "Give one of --generate"),
+        (["elect", "preferred"], 2, "No partitions given"),
+        (["elect", "unclean", "no-such"], 1, "No topic no-such"),
         (["throttle", "set", "5MB"], 2, "No throttle of kctl's is in force"),
-        (["throttle", "set", "much"], 2, "Not a number of bytes: much"),
-        (["broker", "describe", "9"], 2, "No broker 9 in the cluster"),
+        (["throttle", "set", "much"], 2, "Not a size: much"),
+        (["broker", "describe", "9"], 1, "No broker 9"),
     ],
 )
-def test_misuse_is_told_in_one_line(on, words, status, told):
+def test_misuse_is_reported_in_one_line(on, words, status, message):
     ran = on(*words)
     assert ran.status == status
-    assert told in ran.err.splitlines()[0]
+    assert message in ran.err.splitlines()[0]
     assert len(ran.err.splitlines()) <= 2

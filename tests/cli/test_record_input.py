@@ -1,12 +1,12 @@
-"""Records out of lines."""
+"""Parsing of lines into records."""
 
 import os
 import threading
 
 import pytest
 
-from kctl.admin.producer import NewRecord
-from kctl.cli.record_input import json_parser, line_chunks, text_parser
+from kctl.cli.records.record_input import json_parser, line_chunks, text_parser
+from kctl.client.producer import NewRecord
 from kctl.errors import KctlError
 
 NOW_MS = 1_769_846_400_000
@@ -46,11 +46,11 @@ def close(ends):
         (b"\xff\x00\n", [b"\xff\x00"]),
     ],
 )
-def test_lines_lose_their_ends_and_nothing_else(pipe, data, lines):
+def test_only_the_ends_of_lines_are_removed(pipe, data, lines):
     assert lines_of(data, pipe) == lines
 
 
-def test_a_line_is_handed_out_before_the_next_one_is_written(pipe):
+def test_a_line_is_yielded_before_the_next_one_is_written(pipe):
     reading, ends = pipe
     chunks = line_chunks(reading)
 
@@ -59,7 +59,7 @@ def test_a_line_is_handed_out_before_the_next_one_is_written(pipe):
         assert next(chunks) == [text]
 
 
-def test_a_line_in_pieces_is_put_together(pipe):
+def test_the_parts_of_a_line_are_joined(pipe):
     reading, ends = pipe
     chunks = line_chunks(reading)
     os.write(ends["writing"], b"one\ntw")
@@ -109,7 +109,7 @@ def test_json_records(line, expected):
     assert json_parser(NewRecord(), NOW_MS)(line) == expected
 
 
-def test_what_json_leaves_out_comes_from_the_options():
+def test_absent_json_fields_come_from_the_options():
     template = NewRecord(b"k", None, (("h", b"1"),), 3, 7)
 
     assert json_parser(template, NOW_MS)(b'{"value": "v"}') == NewRecord(
@@ -122,6 +122,6 @@ def test_what_json_leaves_out_comes_from_the_options():
     [b"", b"nonsense", b"[]", b"3", b'{"partition": "x"}', b'{"value_base64": "?"}',
      b'{"headers": [3]}', b'{"timestamp": "soon"}', b"\xff"],
 )  # fmt: skip
-def test_nonsense_is_told(line):
+def test_malformed_lines_are_rejected(line):
     with pytest.raises(KctlError):
         json_parser(NewRecord(), NOW_MS)(line)

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from kctl.cli.serve import make_config
+from kctl.cli.serve.commands import make_config
+from kctl.errors import UsageError
 from tests.support.kctl_process import KctlBroker
 
 
@@ -52,8 +53,50 @@ def test_logs_of_another_broker_keep_their_broker_id(tmp_path):
     assert config.broker_id == -1  # whatever meta.properties says
 
 
+@pytest.mark.parametrize(
+    ("listener", "advertised"),
+    [
+        ("PLAINTEXT://0.0.0.0:9092", [("", 9092)]),
+        ("PLAINTEXT://[::]:9092", [("", 9092)]),
+        ("PLAINTEXT://:9092", [("", 9092)]),
+        ("PLAINTEXT://broker-1:9092", [("broker-1", 9092)]),
+        ("A://0.0.0.0:1,B://127.0.0.1:2", [("", 1), ("127.0.0.1", 2)]),
+    ],
+)
+def test_a_listener_at_all_addresses_is_advertised_with_the_name_of_the_machine(
+    listener, advertised, tmp_path
+):
+    flags = {
+        "listeners": listener,
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+
+    config, _ = make_config(flags, None, str(tmp_path), [listener])
+
+    # The broker puts the machine's name in the place of an empty host.
+    assert [(it.host, it.port) for it in config.advertised_listener_list] == advertised
+
+
+def test_what_is_advertised_for_a_listener_at_all_addresses_may_be_set(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text("advertised.listeners=PLAINTEXT://broker-1:9092\n")
+    listeners = ["PLAINTEXT://0.0.0.0:9092"]
+
+    config, _ = make_config({"listeners": listeners[0]}, str(path), str(tmp_path), listeners)
+
+    assert [it.host for it in config.advertised_listener_list] == ["broker-1"]
+
+
+def test_a_file_whose_listeners_are_at_all_addresses_must_set_what_is_advertised(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text("listeners=PLAINTEXT://0.0.0.0:9092\n")
+
+    with pytest.raises(UsageError, match=r"nonroutable meta-address 0\.0\.0\.0"):
+        make_config({}, str(path), str(tmp_path))
+
+
 def serve(*words, timeout_s=20):
-    """A `kctl serve` that is expected to end by itself."""
+    """Run a `kctl serve` that is expected to exit without a signal."""
     return subprocess.run(
         [sys.executable, "-m", "kctl", "serve", *map(str, words)],
         capture_output=True,
@@ -64,7 +107,7 @@ def serve(*words, timeout_s=20):
 
 
 def errors(ran):
-    """The lines of stderr that are not the broker's log."""
+    """Return the lines of stderr that are not the broker's log."""
     return [line for line in ran.stderr.splitlines() if not line.startswith("[")]
 
 
@@ -87,6 +130,25 @@ def test_it_says_where_it_is_and_stops_cleanly(tmp_path):
     assert process.returncode == 0, errors
     assert not ready.exists()
     assert "Traceback" not in errors
+
+
+def test_a_broker_at_all_addresses_reports_what_it_advertises(tmp_path):
+    words = ["--data-dir", tmp_path / "data", "--listener", "PLAINTEXT://0.0.0.0:0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kctl", "serve", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        line = process.stdout.readline()
+        host, _, port = line.split()[3].rpartition(":")
+        socket.create_connection(("127.0.0.1", int(port))).close()
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+
+    assert host == socket.getfqdn()
+    assert "advertising this machine's name to clients" in said
+    assert process.returncode == 0, said
 
 
 def test_seed_topics_are_there_when_it_is_ready_and_made_once(kctl, tmp_path):
@@ -145,7 +207,7 @@ def test_a_data_directory_of_another_cluster_is_one_clear_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["-c", "num.partitons=3"], "did you mean num.partitions?"),
         (["-c", "num.partitions=many"], "num.partitions"),
@@ -157,11 +219,11 @@ def test_a_data_directory_of_another_cluster_is_one_clear_line(tmp_path):
         (["--config", "/no/such/file"], "/no/such/file"),
     ],
 )
-def test_nonsense_is_misuse(kctl, tmp_path, words, told):
+def test_nonsense_is_misuse(kctl, tmp_path, words, message):
     ran = kctl("serve", "--data-dir", tmp_path, *words)
 
     assert ran.status == 2
-    assert told in ran.err
+    assert message in ran.err
     assert ran.out == ""
 
 

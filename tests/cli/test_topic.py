@@ -22,7 +22,7 @@ def test_a_topic_that_exists_fails_but_the_others_are_created(on, topic, name):
     assert "exists" in ran.documents[0]["error"]
 
 
-def test_with_if_not_exists_a_topic_that_exists_is_fine(on, topic):
+def test_if_not_exists_ignores_a_topic_that_exists(on, topic):
     ran = on("topic", "create", topic, "--if-not-exists", "-p", 1, "-r", 1, "-o", "json")
 
     assert ran.status == 0
@@ -37,21 +37,21 @@ def test_a_dry_run_of_create_creates_nothing(on, name):
     assert on("topic", "list", name, "-o", "json").documents == []
 
 
-def test_a_mistyped_setting_is_refused_with_what_was_meant(on, name):
+def test_a_mistyped_setting_gets_a_suggestion(on, name):
     ran = on("topic", "create", name, "-p", 1, "-r", 1, "-c", "retention.mss=1", "-o", "json")
 
     assert ran.status == 1
     assert "did you mean retention.ms?" in ran.documents[0]["error"]
 
 
-def test_too_many_replicas_are_refused(on, name):
+def test_too_many_replicas_are_rejected(on, name):
     ran = on("topic", "create", name, "-p", 1, "-r", 5)
 
     assert ran.status == 1
     assert "replica" in ran.out.lower()
 
 
-def test_replicas_can_be_placed_by_hand(on, name):
+def test_replicas_can_be_assigned_explicitly(on, name):
     broker = on("cluster", "describe", "-o", "json").documents["brokers"][0]["broker"]
 
     ran = on("topic", "create", name, "--replica-assignment", f"{broker},{broker}")
@@ -83,7 +83,7 @@ def test_describe_prints_a_table_per_topic(on, topic):
     assert len(ran.lines) == 5
 
 
-def test_describing_a_topic_that_is_not_there_suggests_one_that_is(on, topic):
+def test_describing_an_unknown_topic_suggests_a_known_one(on, topic):
     ran = on("topic", "describe", topic[:-1] + "x")
 
     assert ran.status == 1
@@ -91,9 +91,9 @@ def test_describing_a_topic_that_is_not_there_suggests_one_that_is(on, topic):
     assert f"hint: did you mean {topic}?" in ran.err
 
 
-def test_a_glob_that_matches_nothing_says_so(on, name):
-    for words in (("describe",), ("delete", "--yes")):
-        ran = on("topic", *words, f"{name}*")
+def test_a_glob_without_matches_is_reported(on, name):
+    for argv in (("describe",), ("delete", "--yes")):
+        ran = on("topic", *argv, f"{name}*")
 
         assert (ran.status, ran.err) == (0, f"No topic matches {name}*\n")
 
@@ -105,7 +105,7 @@ def test_healthy_partitions_are_not_under_replicated(on, topic):
     assert ran.documents == []
 
 
-def test_partitions_can_be_added_but_not_taken_away(on, topic):
+def test_partitions_can_be_added_but_not_removed(on, topic):
     assert on("topic", "alter", topic, "-p", 5).status == 0
     [document] = on("topic", "describe", topic, "-o", "json").documents
     assert document["partition_count"] == 5
@@ -161,21 +161,35 @@ def test_topics_are_deleted_by_pattern(on, name):
     assert on("topic", "list", f"{name}*", "-o", "name").lines == []
 
 
-def test_deleting_what_is_not_there_fails_unless_that_is_fine(on, name):
+def test_deleting_an_unknown_topic_fails_without_if_exists(on, name):
     assert on("topic", "delete", name, "-y").status == 1
     assert on("topic", "delete", name, "-y", "--if-exists").status == 0
 
 
-@pytest.mark.parametrize("words", [("-p", "0"), ("-r", "-1")])
-def test_numbers_below_one_are_misuse(on, name, words):
-    ran = on("topic", "create", name, *words)
+@pytest.mark.parametrize("argv", [("-p", "0"), ("-r", "-1")])
+def test_numbers_below_one_are_invalid_usage(on, name, argv):
+    ran = on("topic", "create", name, *argv)
 
     assert ran.status == 2
     assert "at least 1" in ran.err
 
 
-def test_an_invalid_name_is_told(on):
+def test_an_invalid_name_is_reported(on):
     ran = on("topic", "create", "no/slashes", "-p", 1, "-r", 1, "-o", "json")
 
     assert ran.status == 1
     assert ran.documents[0]["status"] == "failed"
+
+
+def test_sizes_of_topics_are_listed_the_largest_first(on, name):
+    on("topic", "create", f"{name}-small", f"{name}-large", "-p", 2, "-r", 1)
+    on("produce", f"{name}-large", "x" * 2000)
+    on("produce", f"{name}-small", "y")
+
+    ran = on("topic", "list", f"{name}-*", "--size", "-o", "json")
+
+    assert [it["name"] for it in ran.documents] == [f"{name}-large", f"{name}-small"]
+    assert ran.documents[0]["size_bytes"] > 2000
+    table = on("topic", "list", f"{name}-*", "--size")
+    assert table.lines[0].split() == ["NAME", "PARTITIONS", "REPLICATION-FACTOR", "SIZE"]
+    assert table.lines[1].endswith(" KiB")

@@ -19,9 +19,9 @@ def begun(address, topic):
 
 
 def committed(on, topic, count):
-    """What readers of committed data see: a commit is answered before its markers are written."""
-    words = ("consume", topic, "-m", count, "--from-beginning", "--isolation", "read_committed")
-    return on(*words).lines
+    """Return what read_committed consumers see; markers are written after the commit's response."""
+    argv = ("consume", topic, "-m", count, "--from-beginning", "--isolation", "read_committed")
+    return on(*argv).lines
 
 
 def test_records_of_one_command_are_one_transaction(on, topic):
@@ -30,7 +30,7 @@ def test_records_of_one_command_are_one_transaction(on, topic):
     assert committed(on, topic, 3) == ["a", "b", "c"]
     [document] = on("txn", "list", topic, "-o", "json").documents
     assert document["state"] == "CompleteCommit"
-    # The same id again, as a nightly job has it.
+    # The same id again, as in a nightly job.
     assert on("produce", topic, "d", "--transactional-id", topic).status == 0
 
 
@@ -44,14 +44,14 @@ def test_a_malformed_record_leaves_nothing_to_committed_readers(on, topic, tmp_p
     assert on("consume", topic, "-e", "--isolation", "read_uncommitted").lines == ["a"]
 
 
-def test_a_record_that_is_refused_aborts_the_rest(on, topic):
+def test_a_rejected_record_aborts_the_transaction(on, topic):
     ran = on("produce", topic, "a", "-p", 99, "--transactional-id", topic)
     assert ran.status == 1
     assert on("produce", topic, "b", "-p", 0, "--transactional-id", topic).status == 0
     assert committed(on, topic, 1) == ["b"]
 
 
-def test_misuse_is_told(on, topic):
+def test_invalid_usage_is_status_2(on, topic):
     ran = on("produce", topic, "a", "--transactional-id", "x", "--acks", "1")
     assert (ran.status, "--acks all" in ran.err) == (2, True)
     ran = on("consume", topic, "-e", "--read-committed", "--isolation", "read_uncommitted")
@@ -61,7 +61,7 @@ def test_misuse_is_told(on, topic):
     assert on("txn", "abort", "--topic", "t").status == 2
 
 
-def test_an_open_transaction_is_described_and_does_not_hang(on, topic, begun):
+def test_an_open_transaction_is_described_and_not_hanging(on, topic, begun):
     [document] = on("txn", "describe", topic, "-o", "json").documents
     assert document["state"] == "Ongoing"
     assert document["partitions"] == [{"topic": topic, "partition": 0}]
@@ -69,12 +69,12 @@ def test_an_open_transaction_is_described_and_does_not_hang(on, topic, begun):
     assert on("txn", "hanging", "--topic", topic, "-o", "json").documents == []
 
 
-def test_an_id_that_is_not_there_is_told_and_not_made(on, topic, begun):
+def test_an_unknown_id_is_reported_and_not_created(on, topic, begun):
     ran = on("txn", "describe", f"{topic[:-1]}")
     assert ran.status == 1
     assert f"did you mean {topic}?" in ran.err
-    assert on("txn", "abort", "nobody-has-it", "--yes").status == 1
-    assert on("txn", "list", "nobody-has-it", "-o", "json").documents == []
+    assert on("txn", "abort", "no-such-id", "--yes").status == 1
+    assert on("txn", "list", "no-such-id", "-o", "json").documents == []
 
 
 def test_abort_ends_the_transaction_and_fences_its_producer(on, topic, begun):
@@ -87,15 +87,15 @@ def test_abort_ends_the_transaction_and_fences_its_producer(on, topic, begun):
     assert on("consume", topic, "-e", "--isolation", "read_committed").lines == []
 
 
-def test_what_hangs_is_found_and_aborted(on, topic, begun):
-    # A record in a partition that the coordinator was never told of.
+def test_a_hanging_transaction_is_found_and_aborted(on, topic, begun):
+    # A record in a partition that was never registered with the coordinator.
     assert begun.produce(topic, "hanging", partition=1) is ErrorCode.NONE
     [document] = on("txn", "hanging", "--topic", topic, "-o", "json").documents
     assert (document["partition"], document["producer_id"]) == (1, begun.producer_id)
     where = ("--topic", topic, "--partition")
     refused = on("txn", "abort", *where, 0, "--yes")
     assert refused.status == 1
-    assert "does not hang" in refused.err
+    assert "is not hanging" in refused.err
     assert on("txn", "abort", *where, 1, "--yes").status == 0
     assert on("txn", "hanging", "--topic", topic, "-o", "json").documents == []
-    assert "nothing hangs" in on("txn", "abort", *where, 1, "--yes").err
+    assert "no hanging transaction" in on("txn", "abort", *where, 1, "--yes").err

@@ -37,7 +37,7 @@ def open_channel(loop, broker, **options):
 
 
 def old_broker(loop, api_versions=0):
-    """What Apache Kafka 0.10.0 spoke, more or less."""
+    """Return roughly the versions of Apache Kafka 0.10.0."""
     return ScriptedBroker(
         loop.runtime,
         versions={
@@ -48,7 +48,7 @@ def old_broker(loop, api_versions=0):
     ).start()
 
 
-def test_the_newest_common_version_is_spoken(loop, broker):
+def test_the_newest_common_version_is_used(loop, broker):
     broker.answer(ApiKey.HEARTBEAT, HeartbeatResponse(error_code=27))
     channel = open_channel(loop, broker)
     assert loop.run(channel.send(HEARTBEAT)).error_code == 27
@@ -58,7 +58,7 @@ def test_the_newest_common_version_is_spoken(loop, broker):
     assert request.client_id == "kctl"
 
 
-def test_the_broker_is_told_who_asks(loop, broker):
+def test_the_broker_receives_the_client_id(loop, broker):
     open_channel(loop, broker, client_id="me")
     (request,) = broker.requests(ApiKey.API_VERSIONS)
     assert request.api_version == 3
@@ -99,7 +99,7 @@ def test_requests_are_pipelined_and_answered_in_order(loop, broker):
     assert channel.in_flight == 0
 
 
-def test_a_version_can_be_insisted_upon(loop, broker):
+def test_a_version_can_be_required(loop, broker):
     broker.answer(ApiKey.HEARTBEAT, HeartbeatResponse())
     channel = open_channel(loop, broker)
     loop.run(channel.send(HEARTBEAT, version=1))
@@ -130,7 +130,7 @@ def test_answers_of_any_size_arrive(loop, broker, size):
         assert bytes(answer.responses[0].partition_responses[0].record_set) == data
 
 
-def test_a_late_answer_closes_the_channel_and_fails_what_is_behind_it(loop, broker):
+def test_a_late_response_closes_the_channel_and_fails_later_requests(loop, broker):
     broker.answer(ApiKey.HEARTBEAT, SILENCE)
     channel = open_channel(loop, broker)
     behind = channel.request(MetadataRequest(topics=[]))
@@ -141,7 +141,7 @@ def test_a_late_answer_closes_the_channel_and_fails_what_is_behind_it(loop, brok
     assert behind.done
 
 
-def test_a_shorter_deadline_behind_a_longer_one_is_kept(loop, broker):
+def test_a_shorter_deadline_after_a_longer_one_is_kept(loop, broker):
     broker.answer(ApiKey.METADATA, SILENCE)
     channel = open_channel(loop, broker)
     channel.request(MetadataRequest(topics=[]), timeout_ms=1_000_000)
@@ -149,7 +149,7 @@ def test_a_shorter_deadline_behind_a_longer_one_is_kept(loop, broker):
         loop.wait(channel.request(HEARTBEAT, timeout_ms=1))
 
 
-def test_a_lost_connection_fails_what_is_under_way(loop, broker):
+def test_a_lost_connection_fails_requests_in_flight(loop, broker):
     broker.answer(ApiKey.HEARTBEAT, SILENCE)
     channel = open_channel(loop, broker)
     closed = []
@@ -178,8 +178,9 @@ def test_a_broker_that_is_silent_in_the_handshake_times_out(loop, broker):
     assert channel.state is ChannelState.CLOSED
 
 
-def test_a_broker_that_is_lost_right_behind_its_last_answer_is_unreachable(loop, broker):
-    """Found by simulation: a process that was paused hears of both in one turn."""
+def test_a_broker_that_is_lost_right_after_its_last_response_is_unreachable(loop, broker):
+    """Found by simulation: a process that was suspended sees both events in one turn of the
+    loop."""
 
     class LostAtOnce(BrokerChannel):
         def buffer_updated(self, count):
@@ -192,14 +193,14 @@ def test_a_broker_that_is_lost_right_behind_its_last_answer_is_unreachable(loop,
     assert channel.state is ChannelState.CLOSED
 
 
-def test_nobody_there_is_unreachable(loop, broker):
+def test_a_refused_connection_is_unreachable(loop, broker):
     broker.stop()
     with pytest.raises(UnreachableError, match="refused"):
         open_channel(loop, broker)
 
 
 class Babbler:
-    """Answers anything with bytes of its own."""
+    """A server that answers anything with fixed bytes."""
 
     def __init__(self, transport, answer):
         self.transport = transport
@@ -219,14 +220,13 @@ class Babbler:
 @pytest.mark.parametrize(
     "answer",
     [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
         struct.pack(">ii", 4, 77),
         struct.pack(">i", 2) + b"ab",
         struct.pack(">iih", 6, 0, 0),
         struct.pack(">i", -5),
     ],
 )
-def test_somebody_who_does_not_speak_kafka_is_told_as_such(loop, answer):
+def test_a_server_of_another_protocol_is_reported(loop, answer):
     listener = loop.runtime.network.listen(
         "127.0.0.1", 0, lambda transport: Babbler(transport, answer)
     )
@@ -236,7 +236,27 @@ def test_somebody_who_does_not_speak_kafka_is_told_as_such(loop, answer):
     listener.close()
 
 
-def test_closing_fails_what_is_under_way(loop, broker):
+@pytest.mark.parametrize(
+    ("answer", "protocol"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        # An alert of TLS 1.2: unexpected_message.
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+    ],
+)
+def test_a_port_that_speaks_another_protocol_is_named(loop, answer, protocol):
+    listener = loop.runtime.network.listen(
+        "127.0.0.1", 0, lambda transport: Babbler(transport, answer)
+    )
+    channel = BrokerChannel(loop.runtime, "127.0.0.1", listener.port)
+    with pytest.raises(UnreachableError, match=f"speaks {protocol}, not Kafka") as refused:
+        loop.run(channel.connect())
+    assert "listener" in refused.value.hint
+    listener.close()
+
+
+def test_closing_fails_requests_in_flight(loop, broker):
     broker.answer(ApiKey.HEARTBEAT, SILENCE)
     channel = open_channel(loop, broker)
     future = channel.request(HEARTBEAT)

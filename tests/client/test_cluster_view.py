@@ -1,4 +1,4 @@
-"""ClusterView: what Metadata responses teach, and what they cannot undo."""
+"""ClusterView: what Metadata responses update, and what they must not."""
 
 from kctl.client.cluster_view import BrokerAddress, ClusterView
 from kctl.model import TopicPartition
@@ -66,14 +66,14 @@ def test_an_older_epoch_does_not_replace_a_newer_one():
     assert view.leader(T0).broker_id == 2
 
 
-def test_an_equal_epoch_and_none_at_all_are_believed():
+def test_an_equal_epoch_and_no_epoch_are_accepted():
     view = view_of(response(topic(leader=2, epoch=6)), response(topic(leader=-1, epoch=6)))
     assert view.leader(T0) is None
     view.update(response(topic(leader=1, epoch=-1)))
     assert view.leader(T0).broker_id == 1
 
 
-def test_a_topic_made_anew_is_believed_once_the_old_one_is_forgotten():
+def test_a_recreated_topic_is_accepted_once_the_old_one_is_forgotten():
     view = view_of(response(topic(leader=2, epoch=6)))
     view.forget(["t"])
     view.update(response(topic(leader=1, epoch=0)))
@@ -98,13 +98,13 @@ def test_a_partition_without_a_leader_says_so():
     assert view.error_of(T0) == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_a_leader_that_is_not_among_the_brokers_is_none():
+def test_a_leader_that_is_not_a_known_broker_is_none():
     view = view_of(response(topic(leader=3)))
     assert view.leader(T0) is None
     assert view.error_of(T0) == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_what_was_never_heard_of_is_unknown():
+def test_an_unmentioned_topic_is_unknown():
     view = view_of(response(topic()))
     assert view.error_of(TopicPartition("t", 9)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert view.error_of(TopicPartition("u", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

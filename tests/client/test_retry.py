@@ -34,7 +34,7 @@ def test_after_very_many_attempts_the_wait_is_still_the_maximum():
     assert RetryPolicy().wait_ms(1_000_000, no_jitter) == 1_000
 
 
-def test_chance_takes_off_at_most_a_fifth():
+def test_randomness_shortens_the_wait_by_at_most_a_fifth():
     bounds = []
 
     def most(bound):
@@ -58,7 +58,7 @@ def test_only_retriable_errors_are_worth_a_retry(code, is_worth_it):
     assert RetryPolicy().is_worth_a_retry(code, 1) is is_worth_it
 
 
-def test_even_retriable_errors_have_an_end():
+def test_retriable_errors_are_retried_a_limited_number_of_times():
     assert not RetryPolicy(attempts_max=3).is_worth_a_retry(ErrorCode.NOT_CONTROLLER, 3)
 
 

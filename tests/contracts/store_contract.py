@@ -30,7 +30,7 @@ from kctl.store.interface import (
 
 
 class StoreWorld(Protocol):
-    """One empty tree; `open` begins a session with it, `expire` ends one against its will."""
+    """One empty tree; `open` begins a session, `expire` makes one expire."""
 
     runtime: Runtime
 
@@ -64,7 +64,7 @@ class Seen:
 
 
 class StoreContract:
-    """Subclasses bring a fixture `world`."""
+    """Tests of every store; a subclass defines the fixture `world`."""
 
     @pytest.fixture
     def store(self, world: StoreWorld) -> MetadataStore:
@@ -445,7 +445,7 @@ class StoreContract:
 
         world.run(story())
 
-    def test_deleted_znode_tells_its_own_and_its_parents_watches(self, world, store, other):
+    def test_deleted_znode_fires_its_own_and_its_parents_watches(self, world, store, other):
         async def story():
             events = []
             await other.create("/a", b"")

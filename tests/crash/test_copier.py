@@ -43,7 +43,7 @@ def options(settings):
 
 
 class OneBroker:
-    """A broker alone, which leads and coordinates all."""
+    """One broker, which leads every partition and coordinates every group."""
 
     def __init__(self, directory, stack):
         self._broker = stack.enter_context(KctlBroker(directory, *options(SETTINGS)))
@@ -58,7 +58,7 @@ class OneBroker:
 
 
 class ThreeBrokers:
-    """A local cluster: each leads and coordinates some, and is killed when all are in sync."""
+    """A local cluster of three; a broker is killed only while all replicas are in sync."""
 
     def __init__(self, directory, stack):
         words = ["--brokers", "3", *options(SETTINGS | IN_CLUSTERS)]
@@ -135,7 +135,7 @@ def test_copies_under_kills_are_the_input_exactly_once(tmp_path, kind):
         fresh = output_of(place)
         fresh.read(3)
         fresh.close()
-    told = f"seed {SEED}"
-    assert len(output.values) >= RECORDS, f"copying came to a stop, {told}"
-    assert Counter(output.values) == expected, told
-    assert Counter(fresh.values) == expected, told
+    label = f"seed {SEED}"
+    assert len(output.values) >= RECORDS, f"copying came to a stop, {label}"
+    assert Counter(output.values) == expected, label
+    assert Counter(fresh.values) == expected, label

@@ -1,5 +1,5 @@
-"""`kill -9` again and again, while an idempotent producer with acks=all goes on: whatever it was
-told is stored is there after the next start, once, in order, and the files agree."""
+"""Repeated `kill -9` under an idempotent producer with acks=all: every acknowledged record is there
+after the next start, once and in order, and the files agree."""
 
 import os
 import time
@@ -50,7 +50,7 @@ def kill_and_start(broker, kills, seed):
             for number in range(PARTITIONS)
         }
         assert sum(ends.values()) == producer.sent
-        # A clean start after that finds nothing to mend.
+        # A clean start after that has nothing to recover.
         said = len(broker.errors)
         broker.start()
         producer.check(broker.address)

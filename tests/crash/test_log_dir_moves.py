@@ -1,5 +1,5 @@
-"""`kill -9` while replicas move between the log directories of a broker, and a producer goes on:
-whatever it was told is stored is there after the next start, once, in order."""
+"""`kill -9` while replicas move between the log directories of a broker, under a producer: every
+acknowledged record is there after the next start, once and in order."""
 
 import os
 import time

@@ -1,9 +1,9 @@
-"""Power cuts under `kctl serve --durable`: whatever anybody was told is stored is there afterwards.
+"""Power cuts under `kctl serve --durable`: what the broker acknowledged is there afterwards.
 
-On ext4 and XFS whose power is cut at random moments, while two producers with acks=all go on (one
-of them idempotent), segments roll, a group commits offsets and topics are created. Offsets and
-topics are asked for before the cut too, and may be there or not, unless the broker said they are.
-`KCTL_TEST_CUTS=100 KCTL_TEST_SEED=7` for more.
+The power of an ext4 or XFS file system is cut at random moments, while two producers with acks=all
+send (one of them idempotent), segments roll, a group commits offsets and topics are created.
+Commits and topics without a response may or may not survive; those with one must.
+`KCTL_TEST_CUTS=100 KCTL_TEST_SEED=7` runs more.
 """
 
 import os
@@ -69,13 +69,13 @@ class Witness:
         assert name in self.topics
 
     def ask(self):
-        """One more of each; the power may go meanwhile."""
+        """Create a topic and commit an offset, during which the power may fail."""
         self.asked += 1
         self._consumer.commit(offsets=[self._offset()], asynchronous=True)
         self._create()
 
     def check(self):
-        """All of which it was said that it is there still is."""
+        """Check that everything the broker acknowledged is still there."""
         self._await_creations()
         # A commit that is repeated late would undo a later one.
         deadline = time.monotonic() + 2 * TIMEOUT_S
@@ -121,7 +121,7 @@ _SILENT = _Silent()
 
 @pytest.fixture(params=["ext4", "xfs"])
 def file_system(request, tmp_path):
-    """Mounted where the broker keeps its data."""
+    """Mount a file system where the broker keeps its data."""
     reason = why_not(request.param)
     if reason is not None:
         pytest.skip(f"power cuts of {request.param}: {reason}")

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from kctl.testing.queue_checker import History, Kind, Outcome, Reader, Seen, Write, check
+from kctl.simulation.queue_checker import History, Kind, Outcome, Reader, Seen, Write, check
 
 
 def good_history():
@@ -50,7 +50,7 @@ def test_a_good_history_has_no_anomaly():
 def test_an_unknown_outcome_may_be_nothing_at_all():
     history = good_history()
     gone = {value for value, write in history.writes.items() if write.transaction == "t-2"}
-    for reader in history.everybody():
+    for reader in history.all_readers():
         reader.seen = [it for it in reader.seen if it.value not in gone]
     assert check(history) == []
 
@@ -60,7 +60,7 @@ def without(seen, value):
 
 
 def lose_a_write(history):
-    for reader in history.everybody():
+    for reader in history.all_readers():
         reader.seen = without(reader.seen, "p9")
 
 
@@ -72,12 +72,12 @@ def read_an_aborted_write(history):
 
 
 def read_what_goes_away(history):
-    """As when a leader shows what its followers do not have, and dies."""
+    """As when a leader serves a record that its followers lack, and dies."""
     history.writes["p10"] = Write("p10", "p", 10, 0)
     history.readers[1].seen = [*history.readers[1].seen, Seen(0, 99, "p10")]
 
 
-def read_what_nobody_wrote(history):
+def read_an_unwritten_value(history):
     for reader in (history.last_of_all, history.last_committed):
         reader.seen = [*reader.seen, Seen(1, 99, "ghost")]
 
@@ -88,7 +88,7 @@ def write_twice(history):
 
 
 def swap_two_writes(history):
-    for reader in history.everybody():
+    for reader in history.all_readers():
         reader.seen = [
             Seen(it.partition, it.offset, {"p2": "p4", "p4": "p2"}.get(it.value, it.value))
             for it in reader.seen
@@ -118,7 +118,7 @@ def have_two_values_at_one_offset(history):
 
 
 def commit_a_part(history):
-    for reader in history.everybody():
+    for reader in history.all_readers():
         reader.seen = without(reader.seen, "t11")
 
 
@@ -128,7 +128,7 @@ def commit_a_part(history):
         (lose_a_write, {Kind.LOST_WRITE}),
         (read_an_aborted_write, {Kind.ABORTED_READ}),
         (read_what_goes_away, {Kind.DIRTY_READ, Kind.SKIPPED}),
-        (read_what_nobody_wrote, {Kind.PHANTOM}),
+        (read_an_unwritten_value, {Kind.PHANTOM}),
         (write_twice, {Kind.DUPLICATE}),
         (swap_two_writes, {Kind.REORDERED}),
         (poll_backwards, {Kind.NON_MONOTONIC_POLL}),

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from kctl.testing.queue_checker import Outcome, check
+from kctl.simulation.queue_checker import Outcome, check
 from tests.support.kctl_process import KctlBroker
 from tests.support.local_cluster import LocalCluster
 from tests.support.queue_workload import QueueWorkload
@@ -38,10 +38,10 @@ def judge(workload):
     """No anomaly, in a run in which enough happened to say so."""
     history = workload.finish()
     assert [str(anomaly) for anomaly in check(history)] == [], f"seed {SEED}"
-    told = [write.outcome for write in history.writes.values()]
-    assert told.count(Outcome.OK) > 100
-    assert told.count(Outcome.ABORTED) > 10
-    assert all(reader.seen for reader in history.everybody())
+    outcomes = [write.outcome for write in history.writes.values()]
+    assert outcomes.count(Outcome.OK) > 100
+    assert outcomes.count(Outcome.ABORTED) > 10
+    assert all(reader.seen for reader in history.all_readers())
 
 
 def test_a_broker_that_is_killed_shows_no_anomaly(tmp_path):
@@ -61,7 +61,7 @@ def test_a_broker_that_is_killed_shows_no_anomaly(tmp_path):
 
 
 def test_brokers_of_a_cluster_that_are_killed_show_no_anomaly(tmp_path):
-    """One at a time, when all replicas are in sync: whoever leads or coordinates goes."""
+    """Stop leaders and coordinators, one at a time, each when all replicas are in sync."""
     chance = random.Random(SEED)
     words = arguments("zookeeper.session.timeout.ms=3000")
     with LocalCluster(tmp_path, "--brokers", "3", *words) as cluster:

@@ -155,7 +155,7 @@ def test_lines_of_batches_in_vectors_are_those_one_at_a_time(tmp_path, bulk, kin
     assert lines(path, STYLES[bulk], bulk, with_records=False) == one_at_a_time
 
 
-def test_lines_go_on_over_damage_and_in_vectors_behind_it(tmp_path):
+def test_lines_continue_past_damage_and_in_vectors_after_it(tmp_path):
     path = tmp_path / "00000000000000000000.log"
     data = bytearray(bytes_of("plain") * 3)
     data[len(data) // 3 + 5000] ^= 1

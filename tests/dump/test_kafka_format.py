@@ -46,7 +46,7 @@ def test_every_file_of_the_partition_reads_as_kafka_prints_it(golden_logs, kind,
         name = text.name.removesuffix(".shallow.txt" if is_shallow else ".txt")
         path = golden_logs / f"logs-{kind}" / partition / name
         printed = kafka_text(path, decoder_of(partition), is_shallow=is_shallow)
-        # The original was told the path from another directory.
+        # The original ran in another directory, so its paths differ.
         assert printed.replace(str(golden_logs) + "/", "") == expected, text.name
         compared += 1
     assert compared

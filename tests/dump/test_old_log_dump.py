@@ -64,7 +64,7 @@ def test_messages_inside_messages_have_the_offset_of_the_outermost(dumped, codec
     assert [payload for _, _, payload in found if len(payload) < 9][-2:] == [b"deep", b"deeper"]
 
 
-def test_the_dump_goes_on_behind_damage(dumped):
+def test_the_dump_continues_after_damage(dumped):
     found = dumped(v0(b"one") + b"\xff\xff nonsense" + v1(b"two") + v0(b"cut")[:-1])
     assert [payload for _, _, payload in messages(found)] == [b"one", b"two"]
     assert len([item for item in found if isinstance(item, DumpDamage)]) == 2

@@ -8,14 +8,14 @@ from tests.support.spark_session import local_session
 
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory):
-    """A log directory that Apache Kafka 2.7.2 shut down in good order."""
+    """A log directory that Apache Kafka 2.7.2 shut down cleanly."""
     return golden_logs.unpack("clean", tmp_path_factory.mktemp("golden"))
 
 
 @pytest.fixture(scope="session")
 def spark():
-    """One for all, as pyspark knows one JVM a process; with Spark's own Kafka source if its jars
-    are there."""
+    """One session for all tests, as pyspark has one JVM per process; with Spark's own Kafka source
+    if its jars are installed."""
     pytest.importorskip("pyspark")
     jars = spark_kafka.jars() or []
     with local_session(**{"spark.jars": ",".join(map(str, jars))}) as session:
@@ -24,7 +24,7 @@ def spark():
 
 @pytest.fixture
 def export(tmp_path):
-    """Runs an export to a table below tmp_path; each run has a name of its own."""
+    """Runs an export to a table below tmp_path; each run has a unique name."""
     count = 0
 
     def run(

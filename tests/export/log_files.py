@@ -26,7 +26,7 @@ def batch_of(offset, count=10, **facts):
 
 
 def write_segment(disk, directory, base_offset, batches, *, with_index=True):
-    """A .log file, and an .index with an entry for each batch but the first."""
+    """Write a .log file, and an .index with an entry for each batch but the first."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{base_offset:020d}.log"
     path.write_bytes(b"".join(batches))

@@ -8,10 +8,10 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from kctl.errors import CorruptDataError, UsageError
+from kctl.arrow_files.files import Files
+from kctl.errors import CorruptDataError, NotFoundError, UsageError
 from kctl.export import task
 from kctl.export.export import run_here
-from kctl.export.files import Files
 from kctl.export.options import FieldFormat, Isolation, TableFormat
 from kctl.model import Position, PositionKind
 from kctl.records.builder import build_batch
@@ -60,7 +60,7 @@ def test_deleted_records_stay_deleted(golden, export, tmp_path):
 
 
 @pytest.mark.parametrize("file_bytes", [1024, 5_000, 10**9])
-def test_pieces_of_any_size_are_the_whole(orders, export, tmp_path, file_bytes):
+def test_splits_of_any_size_export_every_record(orders, export, tmp_path, file_bytes):
     report = export(orders, file_bytes=file_bytes)
     rows = rows_of(tmp_path / "table")
     assert [row[2] for row in rows] == list(range(300))
@@ -97,7 +97,7 @@ def test_files_are_named_by_topic_partition_and_offsets(orders, export, tmp_path
     assert path.name == "orders-0-00000000000000000000-00000000000000000299.parquet"
 
 
-def test_second_run_adds_only_what_is_new(orders, export, tmp_path, disk):
+def test_second_run_adds_only_new_records(orders, export, tmp_path, disk):
     assert export(orders).rows == 300
     assert export(orders).rows == 0
     write_segment(disk, orders, 300, [batch_of(300)])
@@ -106,17 +106,18 @@ def test_second_run_adds_only_what_is_new(orders, export, tmp_path, disk):
     assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(310))
 
 
-def test_range_before_and_behind_an_earlier_one_is_added(orders, export, tmp_path):
+def test_ranges_before_and_after_an_earlier_one_are_added(orders, export, tmp_path):
     export(orders, bounds=(at(PositionKind.OFFSET, 100), at(PositionKind.OFFSET, 120)))
     export(orders)
     assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(300))
 
 
 class Killed(BaseException):
-    """No `except` of the product catches it."""
+    """An exception that no `except` of kctl catches."""
 
 
-def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_run_killed_at_any_moment_is_continued(orders, export, tmp_path, monkeypatch):
     """Killed before its n-th use of the file system, for every n."""
     real = Files._do
     left = 0
@@ -147,7 +148,7 @@ def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypa
     assert kills > 30
 
 
-def test_run_that_grew_between_two_deaths_has_no_row_twice(orders, export, tmp_path, disk):
+def test_log_that_grows_between_two_crashes_has_no_row_twice(orders, export, tmp_path, disk):
     def dying(plan):
         for number, row in enumerate(run_here(plan)):
             if number == 2:
@@ -161,13 +162,13 @@ def test_run_that_grew_between_two_deaths_has_no_row_twice(orders, export, tmp_p
     assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(310))
 
 
-def test_table_of_other_options_is_refused(orders, export):
+def test_table_with_other_options_is_rejected(orders, export):
     export(orders)
-    with pytest.raises(UsageError, match="another value_format"):
+    with pytest.raises(UsageError, match="a different value_format"):
         export(orders, value_format=FieldFormat.STRING)
 
 
-def test_directory_that_holds_something_else_is_refused(orders, export, tmp_path):
+def test_directory_with_other_files_is_rejected(orders, export, tmp_path):
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "precious.txt").write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
@@ -188,7 +189,7 @@ def test_damage_is_skipped_and_reported(orders, export, tmp_path):
     assert (damage.first_offset, damage.last_offset) == (110, 119)
 
 
-def test_damage_ends_a_run_that_may_not_skip_it(orders, export):
+def test_damage_fails_a_run_that_must_not_skip_it(orders, export):
     path = orders / f"{100:020d}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -206,7 +207,7 @@ def test_only_committed_records_are_exported(golden, export, tmp_path):
 
 
 def test_committed_records_need_no_index(golden, export, tmp_path):
-    """Without .txnindex and .snapshot the markers tell the same."""
+    """Without .txnindex and .snapshot files, markers give the same result."""
     export(golden, topics=["tx"], isolation=Isolation.READ_COMMITTED)
     bare = tmp_path / "bare"
     for directory in golden.glob("tx-*"):
@@ -233,7 +234,7 @@ def test_latest_per_key_is_what_compaction_would_leave(tmp_path, export, disk):
     assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
 
 
-def test_rows_are_laid_out_by_topic_date_and_hour(tmp_path, export, disk):
+def test_rows_are_partitioned_by_topic_date_and_hour(tmp_path, export, disk):
     directory = tmp_path / "logs" / "orders-0"
     hour = 3_600_000
     times = [0, 1, hour, 24 * hour, 5, -1]
@@ -255,11 +256,11 @@ def test_rows_are_laid_out_by_topic_date_and_hour(tmp_path, export, disk):
     assert len(rows_of(table)) == 6
 
 
-def test_files_of_many_hours_together_keep_few_rows_waiting(tmp_path, export, disk, monkeypatch):
+def test_files_of_many_hours_buffer_few_rows_together(tmp_path, export, disk, monkeypatch):
     monkeypatch.setattr(task, "_HELD_BYTES_MAX", 10_000)
     directory = tmp_path / "logs" / "orders-0"
     for base in range(0, 600, 100):
-        # Each is decoded by itself, and has records of every hour.
+        # Each segment is decoded separately and has records of every hour.
         records = [
             Record(n, n % 20 * 3_600_000, None, b"%050d" % n) for n in range(base, base + 100)
         ]
@@ -292,12 +293,12 @@ def read_offsets(path, table_format):
     return [json.loads(line)["offset"] for line in path.read_text().splitlines()]
 
 
-def test_topic_that_is_not_there_is_misuse(orders, export):
-    with pytest.raises(UsageError, match="No topic payments"):
+def test_an_unknown_topic_is_reported(orders, export):
+    with pytest.raises(NotFoundError, match="No topic payments"):
         export(orders, topics=["payments"])
 
 
-def test_two_replicas_of_a_partition_are_refused(orders, export, tmp_path):
+def test_two_replicas_of_a_partition_are_rejected(orders, export, tmp_path):
     shutil.copytree(orders, tmp_path / "other" / "orders-0")
     with pytest.raises(UsageError, match="one replica"):
         export(orders, tmp_path / "other")

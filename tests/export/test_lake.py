@@ -1,13 +1,13 @@
-"""Delta and Iceberg tables have the rows of the log: each once, whatever died in between."""
+"""Delta and Iceberg tables have each row of the log once, whatever crashed in between."""
 
 import sys
 
 import pytest
 
+from kctl.arrow_files.files import Files
 from kctl.cli.app import run as kctl
 from kctl.errors import StorageError, UsageError
 from kctl.export import lake
-from kctl.export.files import Files
 from kctl.export.lake import check_lake
 from kctl.export.options import FieldFormat, TableFormat
 from kctl.model import Position, PositionKind
@@ -69,12 +69,12 @@ def test_table_in_a_relative_directory(orders, tmp_path, table_format, monkeypat
 
 
 class Killed(BaseException):
-    """No `except` of the product catches it."""
+    """An exception that no `except` of kctl catches."""
 
 
 @lakes
-def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypatch, table_format):
-    """Killed before its n-th use of the file system from the first file on, and right behind the
+def test_run_killed_at_any_moment_is_continued(orders, export, tmp_path, monkeypatch, table_format):
+    """Killed before its n-th use of the file system from the first file on, and right after the
     lake's own commit."""
     kind = lake._Delta if table_format is TableFormat.DELTA else lake._Iceberg
     real_do, real_add = Files._do, kind.add
@@ -112,7 +112,7 @@ def test_run_killed_at_any_moment_is_taken_up(orders, export, tmp_path, monkeypa
     assert kills > 15
 
 
-def test_what_deltas_tools_rewrote_does_not_come_again(orders, export, tmp_path):
+def test_files_rewritten_by_delta_are_not_added_again(orders, export, tmp_path):
     deltalake = pytest.importorskip("deltalake")
     words = {"table_format": TableFormat.DELTA, "file_bytes": 1024}
     export(orders, **words)
@@ -135,7 +135,7 @@ def test_directories_are_columns_of_delta(golden, export, tmp_path):
 
 
 @pytest.mark.parametrize("keys", [("topic", "date"), ("date", "hour"), ("topic",)])
-def test_iceberg_is_partitioned_by_what_the_columns_tell(golden, export, tmp_path, orders, keys):
+def test_iceberg_is_partitioned_by_columns(golden, export, tmp_path, orders, keys):
     tables = pytest.importorskip("pyiceberg.table")
     hour = 3_600_000
     times = [0, 1, hour, 24 * hour, 2]
@@ -156,7 +156,9 @@ def test_iceberg_is_partitioned_by_what_the_columns_tell(golden, export, tmp_pat
 
 
 @lakes
-def test_failure_of_the_lake_is_told_and_taken_up(orders, export, tmp_path, table_format):
+def test_failure_of_the_lake_is_reported_and_repaired_by_the_next_run(
+    orders, export, tmp_path, table_format
+):
     pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
     name = "_delta_log" if table_format is TableFormat.DELTA else "metadata"
     export(orders, table_format=table_format)
@@ -173,7 +175,7 @@ def test_failure_of_the_lake_is_told_and_taken_up(orders, export, tmp_path, tabl
 
 
 @pytest.mark.parametrize("missing", ["deltalake", "pyiceberg"])
-def test_lake_without_its_library_is_told_before_the_work(
+def test_missing_library_of_a_lake_is_reported_before_the_work(
     orders, tmp_path, capsys, monkeypatch, missing
 ):
     monkeypatch.setitem(sys.modules, missing, None)
@@ -181,7 +183,7 @@ def test_lake_without_its_library_is_told_before_the_work(
     kind = "delta" if missing == "deltalake" else "iceberg"
     words = ["export", str(orders), "--format", kind, "--out", str(tmp_path / "table")]
     assert kctl(words) == 2
-    assert f"hint: pip install 'kctl[{kind}]'" in capsys.readouterr().err
+    assert f"hint: pip install 'kctl-kafka[{kind}]'" in capsys.readouterr().err
     assert not (tmp_path / "table").exists()
     check_lake(TableFormat.PARQUET)
 
@@ -200,7 +202,7 @@ def test_lake_without_its_library_is_told_before_the_work(
         ),
     ],
 )
-def test_what_a_lake_cannot_be_is_misuse_with_a_way_out(orders, export, words, way_out):
-    with pytest.raises(UsageError) as told:
+def test_unsupported_options_of_a_lake_are_usage_errors_with_a_hint(orders, export, words, way_out):
+    with pytest.raises(UsageError) as caught:
         export(orders, **words)
-    assert way_out in told.value.hint
+    assert way_out in caught.value.hint

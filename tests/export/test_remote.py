@@ -1,10 +1,10 @@
-"""Logs and tables on file systems that only fsspec knows: what is fetched, and what is there."""
+"""Logs and tables on file systems of fsspec: the same rows, and only the needed bytes fetched."""
 
 import pytest
 
+from kctl.arrow_files.files import Files
 from kctl.cli.app import run as kctl
 from kctl.export.export import ExportRequest, export_logs, run_here
-from kctl.export.files import Files
 from kctl.export.options import ExportOptions
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, rows_of, write_segment
@@ -39,7 +39,7 @@ def test_table_of_a_remote_log_is_that_of_a_local_one(bucket, export, tmp_path):
 
 
 def test_each_byte_of_a_log_is_fetched_once(bucket, tmp_path, monkeypatch):
-    """Though a segment is cut into several splits; of the last one, its tail once more."""
+    """A segment is divided into several splits; only the last one's tail is fetched again."""
     kind = type(bucket.open("/bucket/logs/orders-0/00000000000000000000.log"))
     read = kind.read
     fetched = 0
@@ -67,6 +67,6 @@ def test_what_is_around_a_fetched_range_is_zeros(bucket):
     assert bytes(view) == bytes(100) + whole[100:200] + bytes(len(whole) - 200)
 
 
-def test_scheme_that_nobody_knows_is_misuse(tmp_path, capsys):
+def test_unknown_scheme_is_a_usage_error(tmp_path, capsys):
     assert kctl(["export", "carrier://pigeon/logs", "--out", str(tmp_path / "t")]) == 2
     assert "carrier" in capsys.readouterr().err

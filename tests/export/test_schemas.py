@@ -1,4 +1,4 @@
-"""Values whose schema is in a file or a registry become columns; what they are not is kept."""
+"""Values with a schema from a file or a registry become columns; other values are kept."""
 
 import io
 import json
@@ -83,7 +83,7 @@ def test_avro_of_older_and_newer_versions_are_rows_of_one_table(registry, tmp_pa
         (None, b"junk"),
     ]  # fmt: skip
     assert rows(tmp_path) == expected
-    # The subject goes on; the table stays what it is.
+    # The subject gets a new version; the table keeps its columns.
     newest = NEW | {"fields": [*NEW["fields"], NAME | {"default": ""}]}
     registry.add("users-value", 11, json.dumps(newest))
     write_users(tmp_path, [avro(newest, {"id": 3, "mail": None, "name": "c"}, 11)], first=4)
@@ -91,14 +91,14 @@ def test_avro_of_older_and_newer_versions_are_rows_of_one_table(registry, tmp_pa
     assert rows(tmp_path) == [*expected, ({"id": 3, "mail": None}, None)]
 
 
-def test_registry_that_asks_for_a_password_is_given_it(tmp_path, capsys):
+def test_registry_with_a_password(tmp_path, capsys):
     write_users(tmp_path, [avro(OLD, {"id": 1, "name": "a"}, 7)])
     with running_registry("secret") as registry:
         registry.add("people", 7, json.dumps(OLD))
         words = ("--value", "avro", "--subject", "people", "--registry")
         assert export(tmp_path, *words, registry.url.replace("secret", "guess")) == 1
-        assert "Unauthorized" in (told := capsys.readouterr().err)
-        assert "guess" not in told
+        assert "Unauthorized" in (printed := capsys.readouterr().err)
+        assert "guess" not in printed
         assert export(tmp_path, *words, registry.url) == 0
     assert rows(tmp_path) == [({"id": 1, "name": "a"}, None)]
 
@@ -143,7 +143,7 @@ def test_protobuf_of_a_file_becomes_a_struct(tmp_path):
     assert export(tmp_path, *words, out="lines") == 0
 
 
-def test_protobuf_of_a_registry_is_told_by_the_bytes_before_it(registry, tmp_path):
+def test_protobuf_of_a_registry_is_identified_by_the_bytes_before_it(registry, tmp_path):
     registry.add("users-value", 3, PROTO, "PROTOBUF")
     head = b"\0\0\0\0\3"
     line = b"\x0a\3tea"
@@ -169,21 +169,21 @@ def test_json_needs_no_registry(tmp_path):
     ("words", "what"),
     [
         (("--value", "json", "--registry", "http://x"), "--registry goes with"),
-        (("--value", "avro", "--registry", "http://x"), "needs one --topic"),
-        (("--value", "avro", "--registry", "URL", "-t", "users*"), "needs one --topic"),
+        (("--value", "avro", "--registry", "http://x"), "needs exactly one topic"),
+        (("--value", "avro", "--registry", "URL", "-t", "users*"), "needs exactly one topic"),
         (("--value", "avro", "--registry", "URL", "-t", "none"), "Subject 'none-value' not found"),
-        (("--value", "protobuf", "--registry", "URL", "-t", "users"), "has schemas of AVRO"),
+        (("--value", "protobuf", "--registry", "URL", "-t", "users"), "has AVRO schemas"),
         (("--value", "avro", "--registry", "URL", "--subject", "refers"), "refer to others"),
         (("--value", "avro", "--registry", "ftp://x", "-t", "users"), "Not the address"),
-        (("--value", "avro"), "Avro values need their schema"),
+        (("--value", "avro"), "Avro values need a schema"),
         (("--value", "protobuf", "--schema", "shop.proto", "-f", "csv"), "Cannot read shop.proto"),
         (("--value", "protobuf", "--schema", "PROTO", "--message", "No"), "No message No"),
-        (("--value", "protobuf", "--schema", "PROTO", "-f", "csv"), "go to Parquet or ORC"),
-        (("--value", "protobuf", "--schema", "LOOP"), "it holds itself"),
-        (("--value", "protobuf", "--schema", "BAD"), "protoc does not take"),
+        (("--value", "protobuf", "--schema", "PROTO", "-f", "csv"), "to Parquet or ORC only"),
+        (("--value", "protobuf", "--schema", "LOOP"), "it is recursive"),
+        (("--value", "protobuf", "--schema", "BAD"), "protoc rejects"),
     ],
 )
-def test_schema_that_cannot_be_is_misuse(registry, tmp_path, capfd, words, what):
+def test_invalid_schema_is_a_usage_error(registry, tmp_path, capfd, words, what):
     registry.add("users-value", 1, json.dumps(OLD))
     registry.add("refers", 2, json.dumps(OLD), references=[{"name": "x"}])
     head = 'syntax = "proto3";\n'

@@ -41,7 +41,7 @@ def test_export_on_spark_is_the_export_without(spark, golden, export, tmp_path):
     assert report.rows > 3000
 
 
-def test_damage_in_a_task_is_told_in_our_words(spark, orders, export):
+def test_damage_in_a_task_is_reported_without_sparks_stack(spark, orders, export):
     from kctl.errors import CorruptDataError
     from kctl.export.spark.runner import spark_runner
 
@@ -162,7 +162,7 @@ def test_checks_on_spark_are_those_without(orders, tmp_path, command):
     (tmp_path / "logs" / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 500\n")
     spark = ("--spark", "--master", "local[2]")
     for path in (".", "orders-0"):
-        # Findings are told by their whole paths, as executors know them.
+        # Findings name absolute paths, which executors need.
         here = run(*command, (tmp_path / "logs" / path), cwd=tmp_path)
         there = run(*command, path, *spark, cwd=tmp_path / "logs")
         assert there.stdout.replace("/./", "/") == here.stdout.replace("/./", "/"), there.stderr

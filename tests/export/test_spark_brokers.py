@@ -14,7 +14,7 @@ from tests.export.log_files import rows_of
 from tests.support.spark_session import patiently
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
-# Later than now, the time of the markers, as brokers count these too.
+# Later than the markers, which have the current time and count for brokers, too.
 TIME = 2 * 10**12
 COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
 
@@ -73,9 +73,9 @@ def rows(found):
         {"subscribe": "orders,payments"},
         {"subscribePattern": "p.*|orders"},
         {"assign": '{"orders": [0, 2]}', "minPartitions": "7"},
-        {"subscribe": "orders", "startingOffsets": '{"orders": {"1": 40, "0": -1}}'},
-        {"subscribe": "orders", "startingTimestamp": str(TIME + 333),
-         "endingOffsetsByTimestamp": json.dumps({"orders": {"0": TIME + 500}})},
+        {"subscribe": "orders", "startingOffsets": '{"orders": {"1": 40, "0": -2, "2": 7}}'},
+        {"subscribe": "orders", "startingTimestamp": str(TIME + 333), "endingOffsetsByTimestamp":
+         json.dumps({"orders": dict.fromkeys("012", TIME + 500)})},
     ],
 )  # fmt: skip
 def test_frame_of_brokers_is_that_of_their_files(spark, broker, options, isolation):
@@ -84,7 +84,7 @@ def test_frame_of_brokers_is_that_of_their_files(spark, broker, options, isolati
     assert found == rows(frame(spark, broker, broker.log_directory, **options)) != []
 
 
-def test_as_many_splits_as_asked_for(spark, broker):
+def test_the_requested_number_of_splits(spark, broker):
     assert frame(spark, broker, subscribe="orders").rdd.getNumPartitions() == 3
     found = frame(spark, broker, subscribe="orders", minPartitions="8")
     assert 8 <= found.rdd.getNumPartitions() <= 11
@@ -116,11 +116,11 @@ def follow(spark, broker, tmp_path, **options):
     patiently(lambda: sink.start().awaitTermination())
 
 
-def test_stream_over_a_topic_made_anew_stops(spark, broker, tmp_path):
+def test_stream_over_a_recreated_topic_stops(spark, broker, tmp_path):
     follow(spark, broker, tmp_path)
     assert kctl(["topic", "delete", "orders", "-y", "-b", broker.bootstrap_servers]) == 0
     broker.create_topic("orders", partitions=3)
-    with pytest.raises(Exception, match="it was made anew"):
+    with pytest.raises(Exception, match="was deleted and created again"):
         follow(spark, broker, tmp_path)
 
 
@@ -129,17 +129,17 @@ def test_stream_over_a_topic_made_anew_stops(spark, broker, tmp_path):
     [
         ({}, "No topics"),
         ({"subscribe": "orders", "assign": "{}"}, "not both"),
-        ({"assign": '{"orders": [0, 7]}'}, "there is no orders-7"),
+        ({"assign": '{"orders": [0, 7]}'}, "orders-7 does not exist"),
         ({"subscribe": "nothing"}, "No topic nothing"),
     ],
 )
-def test_options_that_cannot_be_are_told(spark, broker, options, what):
+def test_invalid_options_are_rejected(spark, broker, options, what):
     with pytest.raises(Exception, match=what):
         frame(spark, broker, **options).count()
 
 
 @pytest.mark.parametrize("more", [(), ("--latest-per-key", "--isolation", "read_committed")])
-def test_command_on_spark_makes_the_table_that_it_makes_without(broker, tmp_path, more):
+def test_command_makes_the_same_table_on_spark_and_without(broker, tmp_path, more):
     pytest.importorskip("pyspark")
     words = ["export", "-b", broker.bootstrap_servers, "-t", "*", "--file-size", "2k", *more]
     assert kctl([*words, "--out", str(tmp_path / "here")]) == 0

@@ -1,5 +1,4 @@
-"""On a standalone cluster: executors are processes of their own, which know nothing of kctl until
-it is sent to them."""
+"""On a standalone cluster: executors are processes without kctl until it is sent to them."""
 
 import json
 import subprocess
@@ -8,9 +7,9 @@ from ast import literal_eval
 import pytest
 
 from kctl.cli.app import run as kctl
-from tests.bulk_load.test_load import records_in, table_of
 from tests.export.log_files import rows_of
 from tests.support import spark_cluster
+from tests.table_import.test_load import records_in, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -24,7 +23,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory):
-    """A Python of whose packages kctl is none."""
+    """A Python without kctl."""
     python = spark_cluster.python_without_kctl(tmp_path_factory.mktemp("env") / "env")
     ran = subprocess.run(
         [python, "-c", "import numpy, kctl"], capture_output=True, check=False, cwd=python.parent
@@ -52,7 +51,7 @@ ONE_EXECUTOR = ("--conf", "spark.cores.max=1")
 
 @pytest.fixture
 def on_spark(cluster):
-    """Runs a command of kctl on the cluster's executors."""
+    """Run a command of kctl on the cluster's executors."""
 
     def run(*words, python, status=0):
         spark = ("--spark", "--master", cluster.url, "--conf", f"spark.pyspark.python={python}")
@@ -83,7 +82,7 @@ def test_executors_run_in_a_packed_environment(on_spark, bare_python, logs, tmp_
     assert json.loads(ran.stdout)[0]["rows"] == 1500
 
 
-def test_executors_that_lack_a_package_are_told_how_they_get_it(on_spark, logs, tmp_path):
+def test_missing_package_of_executors_is_reported_with_a_remedy(on_spark, logs, tmp_path):
     python = spark_cluster.python_without_kctl(tmp_path / "env")
     (python.parent.parent / "packages" / "pyarrow").unlink()
     words = ("export", logs, "--out", tmp_path / "table", *ONE_EXECUTOR)

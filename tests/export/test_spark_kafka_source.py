@@ -1,8 +1,7 @@
-"""What the data source reads, from files and from brokers, and what an export writes, is what
-Spark's own Kafka source reads from a broker.
+"""kctl's data source and its exports yield what Spark's own Kafka source reads from a broker.
 
-Apache Kafka 2.7.2 serves a copy of the golden log directory: topics of the same names are made, so
-it takes the logs that lie there for theirs.
+Apache Kafka 2.7.2 serves a copy of the golden log directory: once topics of the same names are
+created, it uses the logs that are already in the directory.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Whatever is killed on Spark, driver, executor or stream: no row twice, none missing."""
+"""A killed driver, executor or stream on Spark: no row is duplicated and none is missing."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def kill_all(process):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts Python in a process group of its own; none outlives the test."""
+    """Start Python in a separate process group, which is killed after the test."""
     pytest.importorskip("pyspark")
     begun = []
 
@@ -90,7 +90,7 @@ def wait_for(condition, process, tmp_path, seconds=600):
     assert condition() or process.poll() == 0, (tmp_path / "stderr").read_text()
 
 
-def test_driver_killed_again_and_again_is_taken_up(start, tmp_path):
+def test_run_of_a_driver_killed_repeatedly_is_continued(start, tmp_path):
     for segment in range(40):
         append(tmp_path, 1000 * segment, 1000)
     table = tmp_path / "table"
@@ -127,7 +127,7 @@ def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path)
     assert [row[2] for row in rows_of(table)] == list(range(60_000))
 
 
-def test_stream_killed_again_and_again_is_the_log(start, tmp_path):
+def test_stream_killed_repeatedly_equals_the_log(start, tmp_path):
     rng = Random(SEED)
     append(tmp_path, 0, 1000)
     end = 1000

@@ -1,4 +1,4 @@
-"""Values are decoded where they can be; what cannot be is kept and counted."""
+"""Values that can be decoded are decoded; the others are kept as bytes and counted."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def test_objects_become_structs():
 @pytest.mark.parametrize(
     "bad", [b"", b"junk", b'{"a":', b'{"a":1}{"a":2}', b"[1]", b"7", b'{"a":"text"}', b"\xff\xfe"]
 )
-def test_what_is_no_such_object_is_kept(bad):
+def test_values_that_do_not_match_the_schema_are_kept(bad):
     rows, failed = decoded([b'{"a":1}', bad, None, b'{"a":3}'], schema='{"a":"int64"}')
     assert rows == [({"a": 1}, None), (None, bad), (None, None), ({"a": 3}, None)]
     assert failed == 1
@@ -53,7 +53,7 @@ def test_two_objects_in_one_value_do_not_shift_the_others():
     assert failed == 2
 
 
-def test_fields_without_a_place_in_the_schema_are_left_out():
+def test_fields_outside_the_schema_are_dropped():
     rows, _ = decoded([b'{"a":1,"z":[{}]}'], schema='{"a":"int64"}')
     assert rows == [({"a": 1}, None)]
 
@@ -71,7 +71,7 @@ def test_objects_that_are_always_empty_have_no_column():
     assert decoded(values)[0] == [({"c": 1}, None)]
 
 
-def test_values_that_are_no_objects_have_no_schema():
+def test_values_other_than_objects_have_no_schema():
     assert infer_json_schema([b"1", b"[2]", b'"three"', b"four", None]) == "{}"
 
 
@@ -87,7 +87,7 @@ def test_bytes_in_text_formats_are_base64():
 
 
 @pytest.mark.parametrize("text", ["[", "[]", "{}", '"a"', '{"a":"integer"}', '{"a":[]}'])
-def test_schema_that_is_none_is_misuse(text):
+def test_invalid_json_schema_is_a_usage_error(text):
     with pytest.raises(UsageError):
         json_type(text)
 
@@ -124,7 +124,7 @@ def test_avro_becomes_a_struct_with_or_without_confluents_bytes():
 
 
 @pytest.mark.parametrize("bad", [b"", b"\0", b"junk", avro(a_user(3))[:-1], avro(a_user(3)) + b"x"])
-def test_bytes_that_are_no_such_avro_are_kept(bad):
+def test_bytes_that_are_not_avro_are_kept(bad):
     rows, failed = decoded([avro(a_user(1)), bad], USER, FieldFormat.AVRO)
     assert rows == [(a_user(1), None), (None, bad)]
     assert failed == 1
@@ -137,6 +137,6 @@ def test_bytes_that_are_no_such_avro_are_kept(bad):
         '{"type": "record", "name": "A", "fields": [{"name": "next", "type": ["null", "A"]}]}',
     ],
 )  # fmt: skip
-def test_avro_schema_without_columns_is_misuse(schema):
+def test_avro_schema_without_columns_is_a_usage_error(schema):
     with pytest.raises(UsageError):
         decoded([b""], schema, FieldFormat.AVRO)

@@ -67,7 +67,7 @@ def twins(request, kctl_broker):
 
 @pytest.fixture
 def new_topic(twins):
-    """Makes topics on both brokers; they go when the test is over."""
+    """Create topics on both brokers, and delete them after the test."""
     made = []
 
     def make(partitions=1, **configs):

@@ -1,5 +1,5 @@
-"""Log directories cross between kctl and Apache Kafka 2.7.2, both ways, after a clean stop and
-after `kill -9`: each opens what the other wrote, reads every record, goes on, and gives it back."""
+"""Log directories move between kctl and Apache Kafka 2.7.2, both ways, after a clean stop and after
+`kill -9`: each opens what the other wrote, reads every record, appends, and hands it back."""
 
 import json
 import signal
@@ -83,7 +83,7 @@ def apache_over(log_dir, directory, zookeeper, *, kill):
 
 
 def wait_for_expiry(zookeeper):
-    """Until the broker's session is over: Apache Kafka 2.7 does not start before."""
+    """Wait until the broker's session expires: Apache Kafka 2.7 does not start before."""
     client = KazooClient(zookeeper)
     client.start()
     deadline = time.monotonic() + 30
@@ -103,7 +103,7 @@ def consume(address, end_offset, isolation):
     try:
         while True:
             message = consumer.poll(20)
-            assert message is not None, "the consumer waits in vain"
+            assert message is not None, "the consumer received no record in time"
             if message.error():
                 break
             found.append((message.offset(), message.value()))

@@ -1,6 +1,6 @@
 """kctl and Apache Kafka 2.7.2 brokers in one cluster, on one ZooKeeper.
 
-Brokers 1 and 2 are kctl, 3 and 4 are Apache Kafka. Whoever starts first is controller.
+Brokers 1 and 2 are kctl, 3 and 4 are Apache Kafka. The first to start is the controller.
 """
 
 import threading
@@ -187,7 +187,7 @@ def test_every_role_is_killed_under_load_and_nothing_acknowledged_is_lost(cluste
                 f"{victim} replaced",
             )
             before = load.count
-            cluster.until(lambda before=before: load.count > before + 500, "load goes on")
+            cluster.until(lambda before=before: load.count > before + 500, "load continues")
             cluster.start(victim)
             cluster.until(
                 lambda: all(isr == (1, 2, 3) for _, isr in cluster.metadata("t").values()),

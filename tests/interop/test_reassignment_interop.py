@@ -243,8 +243,8 @@ def test_apaches_tools_move_a_replica_between_directories_of_a_kctl_broker(
         cluster.produce("dirs", 1000)
 
         def shown(log_dir):
-            told = java.run("kafka.admin.LogDirsCommand", *reach, "--describe", status=0).out
-            [broker] = json.loads(told.splitlines()[-1])["brokers"]
+            printed = java.run("kafka.admin.LogDirsCommand", *reach, "--describe", status=0).out
+            [broker] = json.loads(printed.splitlines()[-1])["brokers"]
             [found] = [it for it in broker["logDirs"] if it["logDir"] == str(log_dir)]
             return [(it["partition"], it["isFuture"]) for it in found["partitions"]]
 

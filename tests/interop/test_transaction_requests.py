@@ -24,7 +24,7 @@ REFUSED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 @pytest.fixture
 def new_producer():
-    """Makes producers; their connections go when the test is over."""
+    """Create producers, and close their connections after the test."""
     made = []
 
     def make(address, transactional_id):
@@ -83,7 +83,7 @@ def test_a_zombie_hears_what_its_version_knows(place, version, new_producer):
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_producer_goes_on_with_the_next_epoch(place, version, new_producer):
+def test_a_producer_continues_with_the_next_epoch(place, version, new_producer):
     address, topic = place
     producer = new_producer(address, topic)
     assert producer.init(version=version) is NONE
@@ -108,8 +108,8 @@ def test_errors_of_requests_that_do_not_fit(place, new_producer):
     producer.producer_id += 1
     assert producer.add(topic, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
     assert producer.end(commit=True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    nobody = new_producer(address, "")
-    assert nobody.init() is ErrorCode.INVALID_REQUEST
+    producer = new_producer(address, "")
+    assert producer.init() is ErrorCode.INVALID_REQUEST
     stranger = new_producer(address, topic)
     stranger.producer_id, stranger.epoch = producer.producer_id - 1, 0
     refused = stranger.commit_offset(topic, topic, 1, generation_id=3, member_id="m")

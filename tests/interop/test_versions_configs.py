@@ -39,7 +39,7 @@ def describe(twins, version, kind, name, *, keys=None, **fields):
     for result in results:
         tables.append({config.pop("name"): config for config in result.pop("configs")})
         for config in tables[-1].values():
-            # Apache Kafka's words are its own.
+            # Apache Kafka's messages differ.
             assert config["documentation"] is None or has_words or version < 3
             del config["documentation"]
             if version == 0:
@@ -89,7 +89,7 @@ def test_broker_configs_are_described_in_full(twins, version):
 
 
 def alter(twins, version, kind, name, settings, *, is_dry=False):
-    """The error that both brokers answer an AlterConfigs with."""
+    """Return the error code with which both brokers answer an AlterConfigs."""
     request = alter_configs.AlterConfigsRequest(
         validate_only=is_dry,
         resources=[
@@ -106,7 +106,7 @@ def alter(twins, version, kind, name, settings, *, is_dry=False):
     return error_and_words(twins.ask(request, version))
 
 
-def increment(twins, version, kind, name, *operations, is_dry=False):
+def increment(twins, version, kind, name, *operations, is_dry=False, but=None):
     """The same of IncrementalAlterConfigs with (setting, operation, value)."""
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         validate_only=is_dry,
@@ -123,7 +123,7 @@ def increment(twins, version, kind, name, *operations, is_dry=False):
             )
         ],
     )
-    return error_and_words(twins.ask(request, version))
+    return error_and_words(twins.ask(request, version, but=but))
 
 
 def error_and_words(answer):

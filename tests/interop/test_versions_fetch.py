@@ -15,10 +15,12 @@ from tests.support.twin_requests import (
     ZSTD,
     by_name,
     comparable,
+    comparable_produce,
     error_of,
     fetch_request,
     filled,
     list_offsets_request,
+    produce_request,
     read_down_converted,
     records,
 )
@@ -52,6 +54,46 @@ def test_fetch_limits(twins, new_topic, version):
                 assert_same(ours, theirs), (options, version)
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_old_fetchers_receive_the_part_of_a_large_batch_that_fits(twins, new_topic, version):
+    topic = filled(twins, new_topic, count=4, size=100)
+    stored = twins.ask(fetch_request(topic, 0), 4)["responses"][0]["partition_responses"][0]
+    first_batch = len(records(2, size=100))
+    for limit in (1, 50, first_batch - 1):
+        request = fetch_request(topic, 0, partition_max_bytes=limit)
+        answer = twins.ask(request, version)
+        (partition,) = answer["responses"][0]["partition_responses"]
+        assert partition["record_set"] == stored["record_set"][:limit]
+
+
+def test_fetch_keeps_the_order_of_interleaved_partitions(twins, new_topic):
+    a, b = new_topic(2), new_topic(2)
+    for topic in (a, b):
+        assert error_of(twins, 8, topic, records(2)) == 0
+        produced = produce_request(topic, records(2), records(2))
+        assert twins.ask(produced, 8, but=comparable_produce)
+    request = fetch_request(a, 0)
+    request.topics = [fetch_request(topic, 0).topics[0] for topic in (a, b, a, b)]
+    request.topics[2].partitions[0].partition = request.topics[3].partitions[0].partition = 1
+    for version in range(4, 13):
+        answer = twins.ask(request, version)
+        assert [
+            (topic["topic"], [found["partition"] for found in topic["partition_responses"]])
+            for topic in answer["responses"]
+        ] == [(a, [0]), (b, [0]), (a, [1]), (b, [1])]
+
+
+def test_a_partition_named_twice_is_answered_once_for_its_last_values(twins, new_topic):
+    topic = filled(twins, new_topic)
+    for version in range(4, 13):
+        request = fetch_request(topic, 0)
+        last = fetch_request(topic, 12).topics[0].partitions[0]
+        request.topics[0].partitions.append(last)
+        answer = twins.ask(request, version)
+        (partition,) = answer["responses"][0]["partition_responses"]
+        assert partition["record_set"] == b""
+
+
 def test_old_fetchers_get_what_comes_before_zstd(twins, new_topic):
     topic = new_topic()
     for codec in (0, GZIP, ZSTD, 0):
@@ -82,7 +124,7 @@ def test_fetch_sessions(twins, new_topic):
     sessions = [0, 0]
 
     def ask(epoch, *offsets, version, forget=(), wrong_id=0):
-        """Which partitions are told, with how many records."""
+        """Return the partitions of the response, each with its number of records."""
         answers = []
         for number, client in enumerate(twins.clients):
             request = fetch_request(topic, *offsets, session_epoch=epoch)
@@ -177,7 +219,7 @@ def test_list_offsets_by_timestamp(twins, new_topic, version):
         twins.ask(replica, version)
 
 
-def test_old_list_offsets_tells_where_segments_begin(twins, new_topic):
+def test_old_list_offsets_returns_the_starts_of_segments(twins, new_topic):
     topic = new_topic(segment_bytes="200")
     for _ in range(5):
         assert error_of(twins, 8, topic, records(2)) == 0

@@ -106,7 +106,7 @@ def comparable_creation(answer):
 
 
 def creations(names):
-    """Topics to be made, the first three without a fault; `names` has eleven."""
+    """Return topics to create, the first three of them valid; `names` has eleven."""
     new, config, assign = (
         create_topics.CreatableTopic, create_topics.CreateableTopicConfig,
         create_topics.CreatableReplicaAssignment,

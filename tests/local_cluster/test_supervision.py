@@ -1,4 +1,4 @@
-"""What becomes of a process that dies, is stopped, killed or started again; and who is where."""
+"""Supervision of processes that die, are stopped, killed or started again, and their addresses."""
 
 from itertools import product
 
@@ -30,7 +30,7 @@ def test_process_that_dies_waits_and_is_started_again():
     assert supervision.handle(Event.PAUSE_OVER, 0) is ProcessState.STARTING
 
 
-def test_pauses_double_up_to_a_limit_and_begin_anew_after_a_steady_run():
+def test_pauses_double_up_to_a_limit_and_restart_after_a_steady_run():
     supervision = Supervision()
     supervision.handle(Event.START, 0)
     pauses = []

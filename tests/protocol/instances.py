@@ -73,6 +73,10 @@ class Instances:
             return ruled
         if kind in BITS:
             return self._number(BITS[kind])
+        if kind == "uint16":
+            return self._choice((0, 1, 9092, 0x7FFF, 0xFFFF))
+        if kind == "uuid":
+            return self.random.randbytes(16)
         if kind == "bool":
             return self.random.random() < 0.5
         if kind == "float64":

@@ -16,6 +16,7 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.json_form import json_name
 from kctl.protocol.schema import Struct
 from tests.protocol.instances import Instances, all_messages
 from tests.protocol.mutations import mutate
@@ -54,13 +55,8 @@ def question(api, cls, version, data):
     return f"{int(api)} {kind} {version} {data.hex()}"
 
 
-def camel(name):
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 def as_json(struct: Struct, version, is_flexible):
-    """Our values as Kafka's JSON converters show them."""
+    """Return a message's values as Kafka's JSON converters write them."""
     shown = {}
     for field in struct.fields:
         value = getattr(struct, field.name)
@@ -68,7 +64,7 @@ def as_json(struct: Struct, version, is_flexible):
             continue
         if field.tag is not None and is_flexible and is_default(struct, field, value):
             continue
-        name = camel(field.name)
+        name = json_name(field.name)
         if field.kind == "records" and value is not None and field.name == "record_set":
             value = b""  # never shown
         shown[name] = json_value(value, version, is_flexible)

@@ -48,13 +48,13 @@ def what_kio_can_say(field):
 
 
 def our_values(struct: Struct, version):
-    """All plain values, in the order of the wire."""
+    """Return all plain values of a kctl message, in wire order."""
     for field in [field for field in struct.fields if field.is_in(version)]:
         yield from flat(getattr(struct, field.name), lambda s: our_values(s, version))
 
 
 def kio_values(entity):
-    """All plain values, in the order of the definition, which is that of the wire."""
+    """Return all plain values of a kio message, in the order of its definition, the wire order."""
     for field in dataclasses.fields(entity):
         if field.name in ADDED_LATER:
             continue

@@ -30,7 +30,7 @@ from tests.protocol.mutations import mutate
 
 
 def deliver(parts, connection):
-    """Move `parts` to the other side; the events they make."""
+    """Deliver `parts` to the other side and return the events that they cause."""
     data = b"".join(parts)
     events = []
     while data:
@@ -46,7 +46,7 @@ def deliver(parts, connection):
 
 
 class ConnectionPair:
-    """A client and a broker, and what they say to each other."""
+    """A client and a broker, connected in memory."""
 
     def __init__(self, client_id="someone"):
         self.client = ClientConnection(client_id)
@@ -98,9 +98,10 @@ def test_headers_read_by_hand_are_those_of_the_schema(client_id):
             request_api_key=12, request_api_version=version, client_id=client_id
         )
         assert frame[position:] == b"".join(encode(HeartbeatRequest(), version))
-        (event,) = deliver(parts, BrokerConnection())
+        broker = BrokerConnection()
+        (event,) = deliver(parts, broker)
         assert event.client_id == client_id
-        parts = BrokerConnection().send_response(event, HeartbeatResponse())
+        parts = broker.send_response(event, HeartbeatResponse())
         header, position = decode_at(ResponseHeader, header_version - 1, b"".join(parts)[4:])
         assert header.correlation_id == event.correlation_id
 
@@ -114,28 +115,31 @@ def test_unknown_tags_in_headers_are_skipped():
 
 def test_correlation_ids_count_up_and_answers_come_in_order():
     pair = ConnectionPair()
-    requests = [pair.ask(MetadataRequest(), 1) for _ in range(3)]
-    assert [event.correlation_id for event in requests] == [0, 1, 2]
+    requests = [pair.client.send_request(MetadataRequest(), 1)[1] for _ in range(3)]
     assert pair.client.unanswered == 3
-    for event in requests:
+    for number, parts in enumerate(requests):
+        (event,) = deliver(parts, pair.broker)
+        assert event.correlation_id == number
         pair.answer(event, MetadataResponse())
     assert pair.client.unanswered == 0
 
 
 def test_an_answer_out_of_turn_is_corrupt():
     pair = ConnectionPair()
-    pair.ask(MetadataRequest(), 1)
-    second = pair.ask(MetadataRequest(), 1)
+    first = pair.ask(MetadataRequest(), 1)
+    pair.client.send_request(MetadataRequest(), 1)
+    first.correlation_id = 1
     with pytest.raises(CorruptDataError, match="response 1 came where 0 was due"):
-        pair.answer(second, MetadataResponse())
+        pair.answer(first, MetadataResponse())
 
 
-def test_an_answer_that_nobody_asked_for_is_corrupt():
+def test_a_response_without_a_request_is_corrupt():
     pair = ConnectionPair()
     event = pair.ask(MetadataRequest(), 1)
-    pair.answer(event, MetadataResponse())
+    parts = pair.broker.send_response(event, MetadataResponse())
+    deliver(parts, pair.client)
     with pytest.raises(CorruptDataError, match="to no request"):
-        pair.answer(event, MetadataResponse())
+        deliver(parts, pair.client)
     with pytest.raises(CorruptDataError, match="without a correlation id"):
         deliver([b"\0\0\0\2ab"], ClientConnection("c"))
 
@@ -144,6 +148,7 @@ def test_a_produce_without_acks_waits_for_no_answer():
     pair = ConnectionPair()
     _, parts = pair.client.send_request(ProduceRequest(acks=0), 8, is_answered=False)
     assert len(deliver(parts, pair.broker)) == 1
+    pair.broker.end_request()
     assert pair.client.unanswered == 0
     pair.answer(pair.ask(MetadataRequest(), 1), MetadataResponse())
 
@@ -275,11 +280,15 @@ def test_several_requests_of_one_chunk_come_one_by_one():
     client = ClientConnection("c")
     frames = [b"".join(client.send_request(MetadataRequest(), 1)[1]) for _ in range(50)]
     events = deliver(frames, broker)
+    while len(events) < len(frames):
+        assert broker.next_event() is None, "the request before it is in flight"
+        broker.end_request()
+        events.append(broker.next_event())
     assert [event.correlation_id for event in events] == list(range(50))
 
 
 def test_only_requests_are_sent():
-    with pytest.raises(ValueError, match="RequestHeader is no request"):
+    with pytest.raises(ValueError, match="RequestHeader is not a request"):
         ClientConnection("c").send_request(RequestHeader(), 1)
 
 

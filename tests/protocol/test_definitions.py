@@ -1,7 +1,5 @@
 """The definitions are those of Apache Kafka 2.7.2: each message, field, version, tag, default."""
 
-from pathlib import Path
-
 import pytest
 
 from kctl.protocol.api_keys import ApiKey
@@ -11,96 +9,17 @@ from kctl.protocol.internal.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from kctl.protocol.schema import VERSION_MAX, Struct, version_range
+from kctl.protocol.schema import VERSION_MAX, version_range
+from tests.protocol.message_facts import FACTS, expected, facts, ours
 
-FACTS = Path(__file__).parent / "facts"
-DEFAULTS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "records": None}
-# Ours where it differs on purpose: record data are opaque, and null when nobody set them; a struct
-# that is used twice takes its versions from the field that holds it.
+# kctl's definitions where they differ on purpose: record data are opaque, and null by default; a
+# struct that is used twice takes its versions from the field that holds it.
 OWNED = "ConsumerProtocolSubscription.owned_partitions"
 DIFFERENT = {
     "ProduceRequest.topics.partitions.records": ("records", "0+", "0+", None, None, False),
     f"{OWNED}.topic": ("string", "0+", None, None, "", False),
     f"{OWNED}.partitions": ("[]int32", "0+", None, None, ..., False),
 }
-
-
-def facts():
-    """class name -> (versions, flexible, {path: facts}) of every block in the table."""
-    messages = {}
-    for block in (FACTS / "messages-2.7.2.txt").read_text().split("\n\n"):
-        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-        if lines:
-            _, name, versions, flexible = lines[0].split()
-            fields = dict(fields_of(name, lines[1:]))
-            messages[name] = (versions.split("=")[1], flexible.split("=")[1], fields)
-    return messages
-
-
-def fields_of(message, lines):
-    """(path, facts) of each field; structs that are defined apart are found under "struct"."""
-    path, outer_depth = [message], 0
-    for line in lines:
-        depth = (len(line) - len(line.lstrip())) // 2 - outer_depth
-        name, kind, *rest = line.split()
-        if name == "struct":
-            path, outer_depth = ["struct " + kind], 1
-            continue
-        del path[depth:]
-        path.append(name)
-        yield ".".join(path), fact(kind, rest)
-
-
-def fact(kind, rest):
-    """(kind, versions, nullable, tag, default, ignorable); `key` is of no concern on the wire."""
-    options = dict(option.split("=", 1) for option in rest[1:] if "=" in option)
-    is_array = kind.startswith("[]")
-    default = options.get("default")
-    if default is None:
-        default = ... if is_array or kind[0].isupper() else DEFAULTS.get(kind, 0)
-    elif default == "null":
-        default = None
-    elif kind == "string":
-        default = default.strip('"')
-    elif kind == "bool":
-        default = default == "true"
-    else:
-        default = int(default, 0)
-    tag = options.get("tag")
-    if tag is not None:
-        tag, _, versions = tag.partition("@")
-        assert versions == rest[0]
-        tag = int(tag)
-    return kind, rest[0], options.get("nullable"), tag, default, "ignorable" in rest
-
-
-def ours(struct: type[Struct], path):
-    """(path, facts) as our classes state them, structs included."""
-    for field in struct.fields:
-        kind = field.kind
-        if kind in ("array", "struct"):
-            element = field.element
-            kind = element if isinstance(element, str) else element.__name__
-            kind = "[]" + kind if field.kind == "array" else kind
-        here = f"{path}.{field.name}"
-        nullable = field.nullable
-        yield here, (kind, field.versions, nullable, field.tag, field.default, field.ignorable)
-        if isinstance(field.element, type):
-            yield from ours(field.element, here)
-
-
-def expected(message, fields):
-    """The table's facts, with structs that are defined apart put in their places."""
-    result = {}
-    for path, values in fields.items():
-        if path.startswith("struct "):
-            continue
-        result[path] = values
-        inner = f"struct {values[0].removeprefix('[]')}."
-        for key, value in fields.items():
-            if key.startswith(inner):
-                result[f"{path}.{key.removeprefix(inner)}"] = value
-    return {path: DIFFERENT.get(path, values) for path, values in result.items()}
 
 
 CLASSES = [cls for api in ApiKey for cls in (api.request_class, api.response_class)]
@@ -110,7 +29,7 @@ CLASSES += [
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 ]
-# Two structs of one name cannot live in one module: the response's has a suffix of ours.
+# Two structs of one name cannot live in one module: the response's gets a suffix.
 RENAMED = {"TopicDataResponse", "PartitionDataResponse", "EntryDataResponse"}
 
 
@@ -127,7 +46,7 @@ def test_a_message_has_the_fields_of_the_facts_table(cls):
     versions, flexible, fields = facts()[cls.__name__]
     assert (cls.min_version, cls.max_version) == version_range(versions)
     assert cls.flexible_from == (VERSION_MAX if flexible == "none" else int(flexible[:-1]))
-    assert with_kafkas_names(dict(ours(cls, cls.__name__))) == expected(cls.__name__, fields)
+    assert with_kafkas_names(dict(ours(cls, cls.__name__))) == expected(fields, DIFFERENT)
 
 
 def test_every_message_of_the_table_has_a_class():

@@ -1,6 +1,6 @@
-"""Mutated frames of all 54 APIs: whatever is broken in them, they are read or corrupt, no more.
+"""Mutated frames of all 54 APIs decode, or raise the error for corrupt frames, and nothing else.
 
-KCTL_MUTATED_FRAMES says how many frames the slow test breaks (a million: one minute).
+KCTL_MUTATED_FRAMES sets how many frames the slow test mutates (a million: one minute).
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.protocol.mutations import mutate
 MESSAGES = list(all_messages())
 FEW = 5_000
 MANY = int(os.environ.get("KCTL_MUTATED_FRAMES", "100000"))
-# Frames are made anew after so many rounds: making one takes longer than reading it.
+# Rounds after which new frames are built: building one takes longer than decoding it.
 ROUNDS_PER_SEED = 20
 
 

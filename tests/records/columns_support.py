@@ -22,7 +22,7 @@ def as_records(columns: RecordColumns) -> list[Record]:
 
 
 def read_one_by_one(buffer) -> tuple[list[Record], list[tuple[int, str]]]:
-    """Records of all batches but markers, and (position, why) of those that are damaged."""
+    """Return the records of all batches except markers, and (position, reason) of damaged ones."""
     records: list[Record] = []
     failures = []
     for batch in batches(buffer):
@@ -76,7 +76,7 @@ def random_headers(rng: random.Random) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def random_batch(rng: random.Random, offset: int) -> tuple[bytes, int]:
-    """A batch (or a message set) of any format, and the offset behind it."""
+    """A batch (or a message set) of any format, and the offset after it."""
     magic = rng.choice((0, 1, 2, 2, 2, 2))
     codec = rng.choice((0, 0, 1, 2, 3) if magic < 2 else (0, 0, 1, 2, 3, 4))
     count = rng.choice((1, 2, 5, 30, 300))

@@ -176,7 +176,7 @@ def test_batch_needs_a_record():
         build_batch([])
 
 
-def test_marker_says_what_it_was_told():
+def test_marker_has_the_fields_it_was_built_with():
     marker = EndTransactionMarker(ControlRecordType.ABORT, 12)
     data = marker_batch(marker, producer_id=1, producer_epoch=0, timestamp=5)
     (record,) = RecordBatch(data).records()

@@ -58,7 +58,7 @@ def test_messages_that_disagree_with_a_right_checksum_read_as_one_by_one(seed):
         batch = bytearray(random_batch(rng, 50)[0])
     batch[rng.randrange(17, len(batch))] = rng.randrange(256)
     buffer = bytes(batch)
-    # Checksums are left out of account on both sides: the content is what is told apart.
+    # Neither side verifies checksums here: the test compares the content.
     columns = decode_columns(buffer, check_crc=False, is_complete=False)
     assert as_records(columns) == legacy_records(buffer)
 
@@ -148,7 +148,7 @@ def test_hole_of_nuls_is_skipped_and_reported():
     assert (damage.offset, damage.last_offset) == (3, 8)
 
 
-def test_older_batch_left_behind_the_damage_is_not_taken():
+def test_older_batch_left_after_the_damage_is_not_taken():
     stale = a_batch(0)
     columns = decode_columns(bytes(a_batch(0) + a_batch(3)) + b"\xff" * 40 + bytes(stale))
     assert columns.offsets.tolist() == [0, 1, 2, 3, 4, 5]

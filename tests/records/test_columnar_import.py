@@ -33,7 +33,9 @@ def test_dump_of_a_small_file_loads_neither(segment):
     assert loaded_by(command, "dump-log", "--print-data-log", str(segment)) == "loaded:"
 
 
-@pytest.mark.parametrize("module", ["kctl.broker.broker", "kctl.cli.serve", "kctl.cli.topic"])
+@pytest.mark.parametrize(
+    "module", ["kctl.broker.broker", "kctl.cli.serve.commands", "kctl.cli.topic.commands"]
+)
 def test_broker_and_admin_commands_load_neither(module):
     assert loaded_by(f"import {module}") == "loaded:"
 

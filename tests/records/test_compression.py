@@ -1,4 +1,4 @@
-"""Codecs both ways, and what happens when the data lie."""
+"""Codecs in both directions, and data whose headers state a wrong size."""
 
 import tracemalloc
 import zlib
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import CorruptDataError
-from kctl.records.compression import CompressionType, compress, decompress, decompress_prefix
+from kctl.records.compression import CompressionType, compress, decompress
+from kctl.records.compression_stream import decompress_prefix
 
 CODECS = [codec for codec in CompressionType if codec]
 SOME = b"abcdefgh" * 20_000 + bytes(range(256)) * 30

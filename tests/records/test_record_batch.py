@@ -67,7 +67,7 @@ def test_read_only_buffer_cannot_be_patched():
     assert batch.base_offset == 10
 
 
-def test_every_flipped_byte_behind_the_epoch_is_noticed():
+def test_every_flipped_byte_after_the_epoch_is_detected():
     whole = a_batch()
     for position in range(17, len(whole)):
         damaged = bytearray(whole)
@@ -115,8 +115,8 @@ def test_idempotent_batches_of_apache_kafka_have_running_sequences():
 
 
 def test_wrong_count_is_named_when_the_records_are_read():
-    for count, words in ((-1, "invalid record count"), (2, "are left"), (4, "ends behind")):
+    for count, message in ((-1, "invalid record count"), (2, "are left"), (4, "ends after")):
         data = a_batch()
         struct.pack_into(">i", data, 57, count)
-        with pytest.raises(CorruptDataError, match=words):
+        with pytest.raises(CorruptDataError, match=message):
             list(RecordBatch(data).records())

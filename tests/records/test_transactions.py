@@ -1,4 +1,4 @@
-"""Readers of committed records see whole transactions, whoever tells which were aborted."""
+"""Readers of committed records see whole transactions, whatever the source of aborted ones."""
 
 import struct
 
@@ -74,7 +74,7 @@ def committed_offsets(log):
 
 
 @pytest.mark.parametrize("topic_partition", TRANSACTIONAL)
-def test_markers_tell_what_the_transaction_index_of_apache_kafka_tells(topic_partition):
+def test_markers_agree_with_the_transaction_index_of_apache_kafka(topic_partition):
     log = b"".join(golden_segments(topic_partition))
     by_last = sorted(scanned(log).aborted, key=lambda aborted: aborted.last_offset)
     assert [each for each in indexed(topic_partition) if each in by_last] == by_last

@@ -17,8 +17,8 @@ def test_random_below_reaches_every_number_and_no_other():
     assert {entropy.random_below(256) < 256 for _ in range(500)} == {True}
 
 
-def test_random_below_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match="nothing"):
+def test_random_below_needs_a_positive_bound():
+    with pytest.raises(ValueError, match="positive bound"):
         RealEntropy().random_below(0)
 
 

@@ -63,7 +63,7 @@ def test_input_that_comes_soon_is_served_without_sleep(run):
     assert seen[LOOKS_BEFORE_SLEEP:] == [0] * LOOKS_BEFORE_SLEEP + [0.001]
 
 
-def test_a_loop_that_looks_in_vain_looks_less_and_less(run):
+def test_a_loop_polls_less_often_after_polls_without_result(run):
     seen = run(Peer(), SLEEPS)
     sleeps = [position for position, seconds in enumerate(seen) if seconds]
     assert len(sleeps) == SLEEPS

@@ -16,7 +16,7 @@ from tests.support.real_loop import connect
 
 
 class Recorder:
-    """A Receiver that keeps all it is told."""
+    """A Receiver that records its calls."""
 
     def __init__(self, transport):
         self.transport = transport
@@ -37,7 +37,7 @@ class Recorder:
 
 
 class PoliteRecorder(Recorder):
-    """One that answers after the peer has finished speaking."""
+    """A recorder that answers once the peer has closed its side."""
 
     def eof_received(self):
         self.transport.send([b"goodbye"])
@@ -76,7 +76,7 @@ def pattern(size):
 
 
 class FileOnDisk:
-    """What a FileSlice needs of a DiskFile; fileno() says -1 where there is no sendfile."""
+    """The part of a DiskFile that a FileSlice uses; fileno() is -1 where sendfile is missing."""
 
     def __init__(self, path, data, *, has_descriptor=True):
         path.write_bytes(data)
@@ -99,7 +99,7 @@ def test_bytes_go_both_ways(loop, server):
     assert peer.receive(6) == b"answer"
 
 
-def test_the_peer_is_told_by_address_and_port(server):
+def test_the_peer_is_identified_by_address_and_port(server):
     peer, ours = server.connect()
     assert ours.transport.peer == peer.socket.getsockname()
 
@@ -144,6 +144,52 @@ def test_a_file_that_ends_early_closes_the_connection(loop, server, tmp_path, ha
     assert "ends before" in str(ours.lost[0])
 
 
+class Streamed:
+    """A StreamedPart of `count` pieces, with a step without a result before each."""
+
+    def __init__(self, piece, count, log=()):
+        self.piece = piece
+        self.left = 2 * count
+        self.length = count * len(piece)
+        self.log = log
+
+    def __len__(self):
+        return self.length
+
+    def step(self):
+        self.left -= 1
+        if isinstance(self.log, list):
+            self.log.append("step")
+        return b"" if self.left % 2 else self.piece
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 3 * QUANTUM_BYTES])
+def test_a_streamed_part_is_sent_as_it_is_made(loop, server, size):
+    peer, ours = server.connect()
+    parts = [b"header", Streamed(pattern(size), 3), pattern(100), Streamed(b"x", 2), b"end"]
+    expected = b"header" + 3 * pattern(size) + pattern(100) + b"xxend"
+    ours.transport.send(parts)
+    assert peer.receive(len(expected)) == expected
+    loop.until(lambda: not ours.transport.unsent_bytes())
+
+
+def test_a_streamed_part_does_one_step_in_a_turn(loop, server):
+    peer, ours = server.connect()
+    log = []
+
+    def turn():
+        log.append("turn")
+        loop.runtime.scheduler.call_later(0, turn)
+
+    turn()
+    ours.transport.send([Streamed(b"x", 5, log)])
+    peer.receive(5)
+    between = "".join(word[0] for word in log).strip("t").split("s")
+    assert len(between) >= 10
+    # The first step is done by `send`.
+    assert all(between[2:-1])
+
+
 def test_a_slow_reader_gets_everything_in_the_end(loop, server):
     data = pattern(20 * QUANTUM_BYTES)
     peer, ours = server.connect(receive_buffer=4096)
@@ -156,7 +202,7 @@ def test_a_slow_reader_gets_everything_in_the_end(loop, server):
     assert peer.receive(len(data)) == data
     loop.until(lambda: drained)
     assert drained == [0]
-    # Nobody waits to write any more, or the loop would turn for nothing.
+    # No write is pending: with write interest left on, the loop would spin.
     assert ours.transport._interest == READABLE
 
 
@@ -239,7 +285,7 @@ def test_close_sends_what_is_queued_first(loop, server):
     assert ours.lost == [None]
 
 
-def test_abort_drops_what_is_queued_and_tells_once(loop, server):
+def test_abort_drops_queued_data_and_reports_once(loop, server):
     peer, ours = server.connect(receive_buffer=4096)
     ours.transport.send([bytes(20 * QUANTUM_BYTES)])
     ours.transport.abort()
@@ -251,7 +297,7 @@ def test_abort_drops_what_is_queued_and_tells_once(loop, server):
     assert len(peer.received) < 20 * QUANTUM_BYTES
 
 
-def test_a_peer_that_closes_is_told_as_good_order(loop, server):
+def test_a_close_by_the_peer_is_reported_as_clean(loop, server):
     peer, ours = server.connect()
     peer.send(b"last words")
     peer.socket.close()
@@ -260,7 +306,7 @@ def test_a_peer_that_closes_is_told_as_good_order(loop, server):
     assert ours.lost == [None]
 
 
-def test_a_peer_that_resets_is_told_as_an_error(loop, server):
+def test_a_reset_by_the_peer_is_reported_as_an_error(loop, server):
     peer, ours = server.connect()
     peer.reset()
     loop.until(lambda: ours.lost)
@@ -274,7 +320,7 @@ def test_a_reset_is_noticed_while_reading_is_paused(loop, server):
     loop.turns()
     peer.reset()
     if isinstance(loop.scheduler._poller, SelectorPoller):
-        # It cannot tell before somebody reads or writes.
+        # The transport notices only at the next read or write.
         ours.transport.resume_reading()
     loop.until(lambda: ours.lost)
     assert ours.lost[0].errno == errno.ECONNRESET
@@ -291,7 +337,7 @@ def test_half_a_close_lets_the_other_half_answer(loop):
     server.listener.close()
 
 
-def test_a_receiver_that_fails_loses_its_connection_and_nobody_elses(loop):
+def test_a_receiver_that_fails_loses_only_its_own_connection(loop):
     class Failing(Recorder):
         def buffer_updated(self, count):
             super().buffer_updated(count)
@@ -362,7 +408,7 @@ def test_connecting_works_by_address_and_by_name(loop, server, host):
     transport.abort()
 
 
-def test_nobody_listening_is_unreachable_and_says_where(loop, server):
+def test_a_port_without_listener_is_unreachable_and_named(loop, server):
     port = server.listener.port
     server.listener.close()
     with pytest.raises(UnreachableError, match=f"127.0.0.1:{port}: Connection refused"):

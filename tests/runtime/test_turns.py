@@ -1,6 +1,9 @@
 """Work in parts: whole, in order, with turns of the loop for others."""
 
-from kctl.runtime.turns import at_once, done_in_turns, in_turns
+import pytest
+
+from kctl.runtime.turns import done_in_turns, fail_loudly, in_turns
+from kctl.work import at_once
 from tests.support.virtual_runtime import virtual_runtime
 
 
@@ -15,7 +18,7 @@ def work(log, parts):
 def test_others_have_their_turn_between_parts():
     scheduler = virtual_runtime().scheduler
     log = []
-    in_turns(scheduler, work(log, 3), log.append)
+    in_turns(scheduler, work(log, 3), log.append, fail_loudly)
     assert log == [0]
     scheduler.call_soon(log.append, "other")
     scheduler.settle()
@@ -24,8 +27,36 @@ def test_others_have_their_turn_between_parts():
 
 def test_work_of_one_part_is_done_at_once():
     log = []
-    in_turns(virtual_runtime().scheduler, work(log, 1), log.append)
+    in_turns(virtual_runtime().scheduler, work(log, 1), log.append, fail_loudly)
     assert log == [0, "result"]
+
+
+def failing(parts):
+    yield from work([], parts)
+    raise LookupError
+
+
+def test_an_error_of_the_first_part_is_raised_to_the_caller():
+    errors = []
+    with pytest.raises(LookupError):
+        in_turns(virtual_runtime().scheduler, failing(1), print, errors.append)
+    assert errors == []
+
+
+def test_an_error_of_a_later_part_is_reported():
+    scheduler = virtual_runtime().scheduler
+    errors = []
+    in_turns(scheduler, failing(2), print, errors.append)
+    scheduler.settle()
+    assert [type(error) for error in errors] == [LookupError]
+
+
+def test_an_error_of_a_late_result_is_reported():
+    scheduler = virtual_runtime().scheduler
+    errors = []
+    in_turns(scheduler, work([], 2), [].index, errors.append)
+    scheduler.settle()
+    assert [type(error) for error in errors] == [ValueError]
 
 
 def test_a_coroutine_waits_for_the_result():

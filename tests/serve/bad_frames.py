@@ -42,7 +42,7 @@ CLOSED, WAITING = "closed", "waiting"
 
 @dataclass(frozen=True)
 class Case:
-    """One way to be wrong; `data` makes all that is sent, sizes included."""
+    """One kind of invalid request; `data` returns every byte to send, sizes included."""
 
     name: str
     data: Callable[[], bytes]
@@ -95,7 +95,7 @@ def changed(form: str, offset: int, value: int, count: int = 1) -> bytes:
 
 
 def packed_as(codec: int, records: bytes, count: int = 1) -> bytes:
-    """A batch that says its records are compressed with `codec` and holds `records` as they are."""
+    """Return a batch marked as compressed with `codec` that holds `records` uncompressed."""
     data = batch(count)[:61] + records
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">h", data, 21, codec)
@@ -121,7 +121,7 @@ def varint(value: int) -> bytes:
 
 
 def broken_lengths() -> bytes:
-    """The only record says that it is longer than it is."""
+    """Return a batch whose only record states a length beyond its end."""
     data = batch()
     data[61] += 20
     return with_crc(data)

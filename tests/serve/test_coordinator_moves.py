@@ -1,5 +1,5 @@
-"""Coordinators that move: the broker that coordinates a group or a transaction is killed, and its
-work goes on at another one, with real clients that are told nothing."""
+"""Coordinators that move: the broker that coordinates a group or a transaction is killed, another
+one takes over, and real clients find it without help."""
 
 import os
 import time
@@ -51,7 +51,7 @@ def whole(cluster):
 
 
 def coordinator(cluster, kind, key):
-    """Who coordinates `key` now, as any broker that lives tells; None: nobody yet."""
+    """Return the coordinator of `key` according to any live broker, or None while there is none."""
     for row in cluster.brokers().values():
         if row["state"] == "running":
             with BrokerClient(row["address"]) as client:
@@ -101,7 +101,7 @@ def read(consumers, wanted):
 
 
 def committed(cluster, group, topic):
-    """What the group has committed, by partition."""
+    """Return the committed offset of each partition."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     asked = ConsumerGroupTopicPartitions(
         group, [TopicPartition(topic, number) for number in range(PARTITIONS)]
@@ -115,7 +115,7 @@ def values(tag, count=60):
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_goes_on_at_another_broker_with_its_members_and_offsets(whole, strategy):
+def test_a_group_moves_to_another_broker_with_its_members_and_offsets(whole, strategy):
     group, before, after = f"group-{strategy}", values(f"a-{strategy}"), values(f"b-{strategy}")
     rebalances = []
     consumers = [member(whole, group, partition_assignment_strategy=strategy) for _ in range(3)]
@@ -131,13 +131,13 @@ def test_a_group_goes_on_at_another_broker_with_its_members_and_offsets(whole, s
     )
     for consumer in consumers:
         consumer.commit(asynchronous=False)
-    told, held = len(rebalances), committed(whole, group, "in")
+    rebalanced, held = len(rebalances), committed(whole, group, "in")
     victim = kill_coordinator(whole, GROUP, group)
     produce(whole, "in", after)
     seen = read(consumers, set(after))
     assert coordinator(whole, GROUP, group) not in (None, victim)
-    # The generation moved with the log: nobody had to join again, nothing came twice.
-    assert len(rebalances) == told
+    # The generation moved with the log: no member had to join again, no record came twice.
+    assert len(rebalances) == rebalanced
     assert sorted(seen) == sorted(after)
     assert committed(whole, group, "in") == held
     for consumer in consumers:

@@ -1,5 +1,5 @@
-"""Segments that a crash tore are mended; segments that rot are left alone, told of and not served,
-and nothing else suffers."""
+"""Segments that a crash tore are repaired; corrupt segments are reported, left unchanged and not
+served, and other partitions are unaffected."""
 
 import json
 import subprocess
@@ -49,15 +49,15 @@ def said(broker):
     return [line for line in broker.errors.splitlines() if " WARN " in line]
 
 
-def test_a_torn_tail_is_cut_and_the_log_goes_on(broker):
+def test_a_torn_tail_is_truncated_and_the_log_continues(broker):
     segment = segment_of(broker)
     whole = batches_of(segment)
     with segment.open("r+b") as file:
         file.truncate(whole[-1].position + whole[-1].size - 1)
     broker.start()
     (line,) = said(broker)
-    assert f"{segment}: {whole[-1].size - 1} bytes at the end were never completely written" in line
-    assert f"goes on at offset {COUNT - 1}" in line
+    assert f"{segment}: {whole[-1].size - 1} bytes at the end were incompletely written" in line
+    assert f"continues at offset {COUNT - 1}" in line
     assert values(broker, "hurt") == [b"value %d" % n for n in range(COUNT - 1)]
     with closing(BrokerClient(broker.address)) as client:
         assert produce(client, "hurt", b"again") == 0
@@ -86,7 +86,7 @@ def test_rot_takes_the_partition_offline_and_no_other(broker):
     assert len(values(broker, "well")) == COUNT + 1
     assert leader_of(broker, "hurt") is None
     assert broker.stop() == 0
-    # Whoever mends it finds everything as it was: also what a crash left to recover.
+    # A repair finds every byte as it was, also what a crash left to recover.
     assert segment.read_bytes() == content
     content[middle.position + middle.size - 3] ^= 0x01
     segment.write_bytes(content)
@@ -95,7 +95,7 @@ def test_rot_takes_the_partition_offline_and_no_other(broker):
     assert leader_of(broker, "hurt") == 0
 
 
-def test_a_rotten_partition_begins_anew_once_its_files_are_taken_away(broker, tmp_path):
+def test_a_corrupt_partition_restarts_empty_once_its_files_are_removed(broker, tmp_path):
     segment = segment_of(broker)
     middle = batches_of(segment)[COUNT // 2]
     content = bytearray(segment.read_bytes())

@@ -1,4 +1,4 @@
-"""A full file system: producers are told, what was acknowledged stays, others are served."""
+"""A full file system: producers get errors, acknowledged records stay, other directories work."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def grow(directory, size):
 
 
 def fill(client, topic):
-    """Produce until it is refused; what was acknowledged, and the error code."""
+    """Produce until an error; return the acknowledged records and the error code."""
     acked = {}
     while True:
         value = b"%08d" % len(acked) + VALUE
@@ -60,7 +60,7 @@ def fill(client, topic):
         acked[0, partition.base_offset] = value
 
 
-def test_the_producer_is_told_and_a_broker_with_no_other_directory_stops(tmp_path):
+def test_the_producer_gets_an_error_and_a_broker_without_another_directory_stops(tmp_path):
     broker = KctlBroker(tmp_path / "b", "--seed-topic", "t:1")
     with small_file_system(tmp_path / "b" / "data", "2m"):
         with broker:
@@ -89,7 +89,7 @@ def test_the_producer_is_told_and_a_broker_with_no_other_directory_stops(tmp_pat
 
 def fill_one(address, topic):
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
-    producer.produce(topic, b"goes on", partition=0)
+    producer.produce(topic, b"continues", partition=0)
     return producer.flush(20) == 0
 
 
@@ -104,7 +104,7 @@ def test_other_directories_are_served_on(tmp_path):
             full, other = ("a", "b") if (small / "a-0").exists() else ("b", "a")
             acked, code = fill(client, full)
             assert code == ErrorCode.KAFKA_STORAGE_ERROR
-            # The controller hears of it, and clients of the controller: nobody leads the partition.
+            # The controller learns of it, then its clients do: the partition has no leader.
             wait_until(lambda: leader_of(client, full) == -1)
             assert fill_one(broker.address, other)
             assert broker.stop() == 0

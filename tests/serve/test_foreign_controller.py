@@ -1,4 +1,4 @@
-"""Requests of a controller that no controller sends: whoever reaches the port can send them."""
+"""Controller requests from clients other than the controller."""
 
 import pytest
 

@@ -25,7 +25,7 @@ PATIENCE_S = 0.05
 # Connections tried at a time.
 PEERS = 32
 TIMEOUT_S = 30
-# Requests that make topics or partitions as they are told, which takes longer than the test.
+# Requests that create as many partitions as they ask for, which takes longer than the test.
 LEFT_OUT = {ApiKey.CREATE_PARTITIONS}
 BODY = {"num_partitions": 1, "replication_factor": 1}
 
@@ -75,7 +75,7 @@ def send_all(address, frames):
 
 
 @pytest.mark.slow
-def test_mutated_frames_ail_nobody(tmp_path):
+def test_mutated_frames_harm_no_other_client(tmp_path):
     rng = random.Random(2_7)
     frames = seeds()
     totals = [0, 0, 0]
@@ -85,7 +85,7 @@ def test_mutated_frames_ail_nobody(tmp_path):
                 batch = [mutate(rng.choice(frames), rng) for _ in range(PEERS)]
                 for place, count in enumerate(send_all(broker.address, batch)):
                     totals[place] += count
-            # Raises if the broker answers it no more.
+            # Raises if the broker no longer answers.
             pinger.worst_ms()
         fine = next(it for it in bad_frames.FRAMES if it.name == "half-close behind a request")
         # Not of all its topics alike: requests of a controller were among those above.

@@ -1,5 +1,5 @@
-"""What keeps `kctl serve` from starting is told in one clear line, with the right exit status; what
-does not is told too, and served."""
+"""`kctl serve` reports what keeps it from starting in one clear line, with the right exit status;
+other problems are logged, and the broker starts."""
 
 import fcntl
 import os
@@ -17,8 +17,8 @@ USED, MISUSED = 1, 2
 NOT_ROOT = os.geteuid() != 0
 
 
-def told(done, status):
-    """The one line that says why; nothing else but warnings of the log and a hint."""
+def message_of(done, status):
+    """Return the one line with the reason; only log warnings and a hint may stand beside it."""
     assert done.returncode == status, done.stderr
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -30,7 +30,7 @@ def told(done, status):
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory that a broker has used and left."""
+    """Return a data directory that a broker has used before."""
     with KctlBroker(tmp_path, "--seed-topic", "kept:1") as broker:
         producer = Producer({"bootstrap.servers": broker.address})
         producer.produce("kept", b"precious")
@@ -51,7 +51,7 @@ def test_a_port_in_use(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         done = serve_to_end("-D", tmp_path, "--port", port)
-    assert told(done, USED) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert message_of(done, USED) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
     # Nothing is left behind that keeps the next one from starting.
     with KctlBroker(tmp_path):
         pass
@@ -59,18 +59,18 @@ def test_a_port_in_use(tmp_path):
 
 def test_an_address_that_is_not_this_machine(tmp_path):
     done = serve_to_end("-D", tmp_path, "--listener", "PLAINTEXT://192.0.2.1:0")
-    assert "cannot listen on 192.0.2.1:0" in told(done, USED)
+    assert "cannot listen on 192.0.2.1:0" in message_of(done, USED)
     done = serve_to_end("-D", tmp_path, "--listener", "PLAINTEXT://nowhere.invalid:0")
-    assert "cannot listen on nowhere.invalid:0" in told(done, USED)
+    assert "cannot listen on nowhere.invalid:0" in message_of(done, USED)
 
 
 def test_a_data_directory_that_another_kctl_uses(tmp_path):
     with KctlBroker(tmp_path) as broker:
         done = serve_to_end("-D", tmp_path / "data", "--port", 0)
-        assert "locked by another process" in told(done, USED)
+        assert "locked by another process" in message_of(done, USED)
         # The same logs under another store.
         done = serve_to_end("-D", tmp_path / "b", "--port", 0, "-c", f"log.dirs={broker.log_dir}")
-        assert told(done, USED) == f"{broker.log_dir}/.lock is locked by another process"
+        assert message_of(done, USED) == f"{broker.log_dir}/.lock is locked by another process"
         assert broker.stop() == 0
 
 
@@ -79,7 +79,7 @@ def test_a_log_directory_that_a_java_process_uses(data):
     with (data / "logs" / ".lock").open("r+") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         done = serve_to_end("-D", data, "--port", 0)
-    assert told(done, USED) == f"{data}/logs/.lock is locked by another process"
+    assert message_of(done, USED) == f"{data}/logs/.lock is locked by another process"
     assert (data / "logs" / ".kafka_cleanshutdown").exists()
 
 
@@ -88,7 +88,7 @@ def test_a_lock_keeps_a_new_store_from_adopting(data):
     subprocess.run(["rm", "-r", str(data / "metadata")], check=True)
     with (data / "logs" / ".lock").open("r+") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        told(serve_to_end("-D", data, "--port", 0), USED)
+        message_of(serve_to_end("-D", data, "--port", 0), USED)
     assert kept(data)[0] == [b"precious"]
 
 
@@ -96,19 +96,21 @@ def test_a_directory_of_another_cluster(data):
     properties = data / "logs" / "meta.properties"
     properties.write_text(f"broker.id=0\nversion=0\ncluster.id={CLUSTER_ID}\n")
     done = serve_to_end("-D", data, "--port", 0)
-    assert told(done, MISUSED).startswith(f"{data}/logs belongs to cluster {CLUSTER_ID}, but this")
+    assert message_of(done, MISUSED).startswith(
+        f"{data}/logs belongs to cluster {CLUSTER_ID}, but this"
+    )
 
 
 def test_a_directory_of_another_broker(data):
     done = serve_to_end("-D", data, "--port", 0, "-c", "broker.id=7")
-    assert told(done, MISUSED) == f"{data}/logs belongs to broker 0, but this is broker 7"
+    assert message_of(done, MISUSED) == f"{data}/logs belongs to broker 0, but this is broker 7"
     assert "hint: set broker.id=0" in done.stderr
     assert kept(data)[0] == [b"precious"]
 
 
 def test_another_broker_id_makes_a_new_store_adopt_nothing(data):
     subprocess.run(["rm", "-r", str(data / "metadata")], check=True)
-    told(serve_to_end("-D", data, "--port", 0, "-c", "broker.id=7"), MISUSED)
+    message_of(serve_to_end("-D", data, "--port", 0, "-c", "broker.id=7"), MISUSED)
     assert kept(data)[0] == [b"precious"]
 
 
@@ -116,8 +118,8 @@ def test_another_broker_id_makes_a_new_store_adopt_nothing(data):
     ("content", "why"),
     [
         ("rubbish", "not a properties file"),
-        ("", "unrecognized version None"),
-        ("broker.id=0\nversion=1\n", "unrecognized version '1'"),
+        ("", "unrecognized version '' of meta.properties"),
+        ("broker.id=0\nversion=1\n", "unrecognized version '1' of meta.properties"),
         ("broker.id=x\nversion=0\n", "broker.id is 'x', not a number"),
     ],
 )
@@ -125,7 +127,7 @@ def test_a_damaged_meta_properties(data, content, why):
     properties = data / "logs" / "meta.properties"
     properties.write_text(content)
     done = serve_to_end("-D", data, "--port", 0)
-    line = told(done, USED)
+    line = message_of(done, USED)
     assert line.startswith(f"none of the log directories can be used: {properties}: {why}")
     assert properties.read_text() == content
 
@@ -158,16 +160,16 @@ def test_rot_in_the_metadata_is_refused(data):
     content[200] ^= 0xFF
     journal.write_bytes(content)
     done = serve_to_end("-D", data, "--port", 0)
-    assert told(done, USED).startswith(f"{journal}: the journal is damaged at byte ")
+    assert message_of(done, USED).startswith(f"{journal}: the journal is damaged at byte ")
     assert journal.read_bytes() == content
 
 
 def test_a_path_that_is_no_directory(tmp_path):
     (tmp_path / "file").touch()
     done = serve_to_end("-D", tmp_path / "file", "--port", 0)
-    assert "Not a directory" in told(done, USED)
+    assert "Not a directory" in message_of(done, USED)
     done = serve_to_end("-D", tmp_path, "--port", 0, "-c", f"log.dirs={tmp_path}/file")
-    assert told(done, USED).startswith("none of the log directories can be used: ")
+    assert message_of(done, USED).startswith("none of the log directories can be used: ")
 
 
 @pytest.mark.skipif(NOT_ROOT, reason="mounting needs root; root can write anywhere else")
@@ -178,7 +180,7 @@ def test_a_directory_that_cannot_be_written_to(data):
         done = serve_to_end("-D", data, "--port", 0)
     finally:
         subprocess.run(["umount", data], check=True)
-    assert "Read-only file system" in told(done, USED)
+    assert "Read-only file system" in message_of(done, USED)
     assert kept(data)[0] == [b"precious"]
 
 
@@ -203,8 +205,8 @@ def test_one_of_two_log_directories_that_cannot_be_used_is_offline(tmp_path):
         (["-c", "num.partitions"], "--set takes key=value, not 'num.partitions'"),
         (["--listener", "nonsense"], "Unable to parse nonsense to a broker endpoint"),
         (["--listener", "PLAINTEXT://127.0.0.1:99999"], "Unable to parse"),
-        (["--listener", "SSL://127.0.0.1:0"], "Listener SSL wants SSL"),
-        (["--port", "99999"], "--port 99999 is no port"),
+        (["--listener", "SSL://127.0.0.1:0"], "Listener SSL: no key and certificate"),
+        (["--port", "99999"], "--port must be at most 65535"),
         (["--config", "/no/such/file"], "Cannot read /no/such/file"),
         (["--seed-topic", "a b:1"], "seed topic a b: "),
         (["--zookeeper", ":"], "no ZooKeeper connect string"),
@@ -212,7 +214,7 @@ def test_one_of_two_log_directories_that_cannot_be_used_is_offline(tmp_path):
 )
 def test_nonsense_is_misuse(tmp_path, arguments, line):
     ports = [] if {"--listener", "--port"} & set(arguments) else ["--port", "0"]
-    assert line in told(serve_to_end("-D", tmp_path, *ports, *arguments), MISUSED)
+    assert line in message_of(serve_to_end("-D", tmp_path, *ports, *arguments), MISUSED)
 
 
 def test_a_zookeeper_that_does_not_answer(tmp_path):
@@ -220,16 +222,16 @@ def test_a_zookeeper_that_does_not_answer(tmp_path):
         "-D", tmp_path, "--port", 0,
         "--zookeeper", "127.0.0.1:1", "-c", "zookeeper.connection.timeout.ms=300",
     )  # fmt: skip
-    assert told(done, 3) == "no answer from ZooKeeper at 127.0.0.1:1"
+    assert message_of(done, 3) == "no answer from ZooKeeper at 127.0.0.1:1"
 
 
 def test_a_seed_topic_that_is_there_stays_as_it_is(data):
     records, errors = kept(data, "--seed-topic", "kept:3")
     assert records == [b"precious"]
-    assert "seed topic kept: has 1 partitions already" in errors
+    assert "seed topic kept already exists with 1 partitions" in errors
 
 
 def test_a_ready_file_that_cannot_be_written(tmp_path):
     ready = tmp_path / "missing" / "ready"
     done = serve_to_end("-D", tmp_path / "data", "--port", 0, "--ready-file", ready)
-    assert told(done, 1) == f"Cannot write --ready-file {ready}: No such file or directory"
+    assert message_of(done, 1) == f"Cannot write --ready-file {ready}: No such file or directory"

@@ -34,14 +34,14 @@ def test_a_signal_under_load_is_a_clean_stop(tmp_path, name):
         assert broker.errors == ""
         for number in range(2):
             check_partition(broker.log_dir / f"busy-{number}")
-        # Nothing of what was acknowledged is lost, and the producer goes on.
+        # No acknowledged record is lost, and the producer continues.
         broker.start()
         producer.wait_for_more(1)
         producer.finish()
         producer.check(broker.address)
 
 
-def test_a_second_signal_changes_nothing(tmp_path):
+def test_signals_that_come_together_are_one_request_to_stop(tmp_path):
     with (
         KctlBroker(tmp_path, "--seed-topic", "busy:2") as broker,
         SteadyProducer(broker.address, "busy", 2) as producer,

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from kctl.broker.controller import elections, isr_changes
+from kctl.broker.controller import isr_changes
+from kctl.broker.controller import leader_election_algorithms as elections
 from kctl.broker.controller.reassignment import Reassignment
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.local_log import FlushJob
@@ -20,8 +21,10 @@ from kctl.broker.replication.replica_fetcher import ReplicaFetcher, Truncate
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.model import LeaderAndIsr
+from kctl.simulation.pipelined_producer import PipelinedProducer
+from kctl.simulation.simulation import Plan
 from kctl.store.topic_registry import TopicRegistry
-from kctl.testing.simulation import Plan
+from kctl.work import at_once
 from tests.sim.resurrection import SEEDS_MAX, planted
 
 # --- truncation ----------------------------------------------------------------------------------
@@ -40,15 +43,15 @@ def truncates_to_the_high_watermark(patch):
     patch(ReplicaFetcher, "add", add)
 
 
-@planted("KIP-101", 2)
+@planted("KIP-101", 3)
 def never_truncates(patch):
-    """A follower goes on from its own end, whatever its leader has."""
+    """A follower fetches from its own end, whatever its leader has."""
     patch(replica_fetcher, "common_end", lambda log, _epoch, _offset: (log.log_end_offset, True))
     original = Partition.find_divergence
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-279", 2)
+@planted("KIP-279", 16)
 def truncates_once_by_the_leaders_answer(patch):
     """The follower cuts where the leader's older epoch ends, though it never had that epoch, and
     takes its log for the leader's."""
@@ -62,15 +65,15 @@ def truncates_once_by_the_leaders_answer(patch):
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-595", 2)
+@planted("KIP-595", 16)
 def leader_does_not_look_for_divergence(patch):
     """The leader serves a follower whose last epoch it never had."""
     patch(Partition, "find_divergence", lambda *_, **__: None)
 
 
-@planted("KAFKA-14704", 16)
+@planted("KAFKA-14704", 47)
 def takes_the_high_watermark_before_truncating(patch):
-    """An answer that tells a follower to cut moves its high watermark first."""
+    """A response that makes a follower truncate moves its high watermark first."""
 
     def on_fetched(self, tp, followed, answer, now_ms):
         for action in list(original(self, tp, followed, answer, now_ms)):
@@ -82,7 +85,7 @@ def takes_the_high_watermark_before_truncating(patch):
     patch(ReplicaFetcher, "_on_fetched", on_fetched)
 
 
-@planted("KAFKA-10706", 3)
+@planted("KAFKA-10706", 8)
 def epochs_survive_truncation(patch):
     """The epochs of records that were cut off stay known."""
     patch(LeaderEpochFileCache, "truncate_from_end", lambda *_: None)
@@ -90,13 +93,13 @@ def epochs_survive_truncation(patch):
 
 @planted("KAFKA-6361", 3)
 def stale_answers_count(patch):
-    """What a leader answered to a question that is not asked any more is appended or cut."""
+    """The response to a fetch that is out of date is still appended or truncated by."""
     patch(ReplicaFetcher, "_current", lambda self, tp: self._partitions.get(tp))
 
 
 @planted("KAFKA-9835", 22)
 def keeps_fetching_what_it_leads(patch):
-    """A broker that became leader goes on to append what the old leader sends."""
+    """A broker that became leader still appends what the old leader sends."""
     patch(FetcherManager, "_stop", lambda *_: None)
 
 
@@ -120,8 +123,8 @@ def old_leader_epochs_are_obeyed(patch):
 
 @planted("KIP-320", SEEDS_MAX)
 def other_leader_epochs_are_served(patch):
-    """A leader takes a fetch of a follower that follows another epoch for its own follower's. With
-    protocol 2.6: from 2.7 on a fetch tells the last epoch that it has, which finds the same."""
+    """A leader accepts a fetch of a follower that follows another epoch. With protocol 2.6:
+    from 2.7 on, a fetch names the follower's last epoch, which reveals the same."""
     _speak_2_6(patch)
     patch(Partition, "check_epoch", lambda *_: None)
 
@@ -159,7 +162,7 @@ def isr_answers_of_older_states_count(patch):
 @planted("KIP-497 (versions of states)", SEEDS_MAX)
 def partition_states_are_overwritten(patch):
     """The controller writes a partition's state whatever its version is by then. With protocol
-    2.6: from 2.7 on nobody else writes it, and the epoch's version fences other controllers."""
+    2.6: from 2.7 on no broker writes it, and the epoch's version fences other controllers."""
     _speak_2_6(patch)
 
     async def set_states(self, states, controller_epoch_zk_version):
@@ -176,8 +179,8 @@ def partition_states_are_overwritten(patch):
 # --- high watermark and ISR ----------------------------------------------------------------------
 
 
-@planted("found here", 1)
-def a_fetch_that_is_told_to_cut_acknowledges(patch):
+@planted("found here", 16)
+def a_fetch_that_must_truncate_acknowledges(patch):
     """The leader takes a follower's diverging tail for its own records."""
 
     def note_follower(self, broker_id, results):
@@ -188,8 +191,8 @@ def a_fetch_that_is_told_to_cut_acknowledges(patch):
         for result, found in zip(results, diverging, strict=True):
             result.diverging_epoch = found
 
-    original = ReplicaManager._note_follower
-    patch(ReplicaManager, "_note_follower", note_follower)
+    original = ReplicaManager._record_follower_fetches
+    patch(ReplicaManager, "_record_follower_fetches", note_follower)
 
 
 @planted("found here", 194)
@@ -205,7 +208,7 @@ def anybody_raises_a_high_watermark(patch):
     patch(Partition, "maybe_increment_high_watermark", maybe_increment)
 
 
-@planted("found here; Apache Kafka 2.7.2 does so", 2)
+@planted("found here; Apache Kafka 2.7.2 does so", 3)
 def high_watermark_falls_with_a_new_leader(patch):
     """A follower takes over the lower high watermark of a leader that was just elected."""
 
@@ -231,9 +234,9 @@ def high_watermark_is_the_leaders_end(patch):
     )
 
 
-@planted("KAFKA-9491", 3)
+@planted("KAFKA-9491", 17)
 def new_leader_takes_its_end_for_committed(patch):
-    """Whoever is elected takes all it has for committed."""
+    """A new leader takes all its records for committed."""
 
     def become_leader(self, state, log, now_ms):
         is_new = original(self, state, log, now_ms)
@@ -246,13 +249,13 @@ def new_leader_takes_its_end_for_committed(patch):
 
 
 @planted("found here; Apache Kafka 2.7.2 does so", 999)
-def what_followers_told_in_older_epochs_counts(patch):
+def progress_of_older_epochs_counts(patch):
     """A leader that leads on in a newer epoch takes its followers to be where they were."""
 
     def become_leader(self, state, log, now_ms):
-        told = self.followers if self.role is Role.LEADER else {}
+        progress = self.followers if self.role is Role.LEADER else {}
         is_new = original(self, state, log, now_ms)
-        for broker_id, follower in told.items():
+        for broker_id, follower in progress.items():
             if broker_id in self.followers:
                 self.followers[broker_id].log_end_offset = follower.log_end_offset
         self.maybe_increment_high_watermark(now_ms)
@@ -296,7 +299,7 @@ def replicas_about_to_leave_do_not_count(patch):
 
     original = IsrState.shrink
     patch(IsrState, "shrink", shrink)
-    # Whoever is behind at all is asked to leave.
+    # A replica with any lag at all is asked to leave.
     make = Partition.__init__
     patch(Partition, "__init__", lambda self, tp, broker_id, _=0: make(self, tp, broker_id, 1))
 
@@ -331,7 +334,7 @@ def joins_wherever_it_is(patch):
     )
 
 
-@planted("KAFKA-14140", 1)
+@planted("KAFKA-14140", 0)
 def controller_lets_strangers_into_the_isr(patch):
     """The controller agrees to an ISR with everybody who is alive in it."""
 
@@ -351,8 +354,8 @@ def acks_all_does_not_wait(patch):
 # --- elections -----------------------------------------------------------------------------------
 
 
-@planted("unclean election", 0)
-def elects_whoever_is_alive(patch):
+@planted("unclean election", 1)
+def elects_any_live_replica(patch):
     """The first live replica leads, in sync or not."""
 
     def offline_leader(assignment, isr, live, *, unclean_allowed):
@@ -384,7 +387,7 @@ def epochs_do_not_rise_with_an_election(patch):
     patch(elections, "_led_by", led_by)
 
 
-@planted("KAFKA-9672", 0)
+@planted("KAFKA-9672", 1)
 def reassignment_does_not_wait_for_new_replicas(patch):
     """The old replicas go before the new ones have what they had."""
     patch(Reassignment, "is_in_sync", lambda *_: True)
@@ -405,9 +408,33 @@ def duplicates_are_appended(patch):
     patch(ProducerStateManager, "check", lambda *_: None)
 
 
+@planted("KIP-98 (order)", 1, is_pipelined=True)
+def a_gap_in_the_sequences_is_accepted(patch):
+    """A leader appends a batch though the one before it was refused."""
+
+    def check_sequence(self, state, batch):
+        if batch.base_sequence <= state.last_sequence:
+            original(self, state, batch)
+
+    original = ProducerStateManager._check_sequence
+    patch(ProducerStateManager, "_check_sequence", check_sequence)
+
+
+@planted("found here; Apache Kafka 2.7.2 does so", 0, is_pipelined=True)
+def unknown_producers_begin_anywhere(patch):
+    """The second batch of a producer is accepted as its first, where the first one was refused."""
+    patch(ProducerStateManager, "_check_unknown", lambda *_: None)
+
+
+@planted("librdkafka 4953", 1, is_pipelined=True)
+def a_client_raises_its_epoch_whatever_may_be_stored(patch):
+    """A producer renumbers, under another epoch, a batch whose response was lost."""
+    patch(PipelinedProducer, "_may_raise_epoch", lambda _: True)
+
+
 @planted("KAFKA-12153", 25)
 def producers_are_not_reloaded_after_truncation(patch):
-    """Records are cut off, and what they told of their producers stays."""
+    """Records are truncated, but the state of their producers stays."""
     patch(UnifiedLog, "_reload_producers", lambda *_: None)
 
 
@@ -436,7 +463,7 @@ def followers_do_not_learn_of_producers(patch):
 # --- readers and groups --------------------------------------------------------------------------
 
 
-@planted("KAFKA-9807", 0)
+@planted("KAFKA-9807", 1)
 def consumers_read_what_is_not_committed(patch):
     """A consumer's read is bounded by the log's end."""
     original = FetchParams.__init__
@@ -454,13 +481,13 @@ def coordinator_does_not_load(patch):
     patch(ReplicatedPartitionWriter, "read", lambda *_: None)
 
 
-@planted("found here", 10)
+@planted("found here", 999)
 def offsets_leave_with_a_replica(patch):
     """A replica that is stopped takes along what groups have committed for its partition."""
 
     def stop(self, stopped):
         if stopped.delete:
-            deleted[self].on_partitions_deleted([stopped.topic_partition])
+            at_once(deleted[self].on_partitions_deleted([stopped.topic_partition]))
         return original(self, stopped)
 
     def init(self, *args, **kwargs):
@@ -476,7 +503,7 @@ def offsets_leave_with_a_replica(patch):
 # --- disks ---------------------------------------------------------------------------------------
 
 
-@planted("flush.messages=1 (leader)", 5)
+@planted("flush.messages=1 (leader)", 0)
 def commits_before_the_disk_has_it(patch):
     """The high watermark does not wait for the leader's own fsync."""
 
@@ -522,9 +549,9 @@ def new_names_are_not_made_durable(patch):
     patch(FlushJob, "run", run)
 
 
-@planted("KAFKA-10471", 1)
+@planted("KAFKA-10471", 0)
 def a_crash_counts_as_a_clean_stop(patch):
-    """Nothing is recovered after a crash."""
+    """Logs are not recovered after a crash."""
 
     def init(self, disk, trace, open_segments, request):
         original(self, disk, trace, open_segments, replace(request, had_clean_shutdown=True))

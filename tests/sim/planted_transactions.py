@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from kctl.broker.controller.store_changes import StoreChanges
+from kctl.broker.controller.znode_events import ZnodeEvents
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.group.group_loader import GroupLoader
 from kctl.broker.coordinator.group.membership import Membership
@@ -42,7 +42,7 @@ def what_is_not_known_yet_is_deleted(patch):
     patch(TopicRegistry, "topic_stays", topic_stays)
 
 
-@planted("KIP-98 (completion)", 16)
+@planted("KIP-98 (completion)", 14)
 def complete_with_the_first_marker(patch):
     """A transaction is complete when one partition has its marker."""
 
@@ -61,7 +61,7 @@ def decided_ends_are_forgotten(patch):
     """A coordinator that takes over does not carry out what was decided."""
 
     def loaded(self, moment):
-        outcome = original(self, moment)
+        outcome = yield from original(self, moment)
         outcome.messages.clear()
         return outcome
 
@@ -69,9 +69,9 @@ def decided_ends_are_forgotten(patch):
     patch(TransactionCoordinator, "loaded", loaded)
 
 
-@planted("KIP-98 (decision)", 12)
+@planted("KIP-98 (decision)", 11)
 def decided_before_it_is_written(patch):
-    """Markers go out, and the producer is told, before the decision is in the log."""
+    """Markers are sent and the producer is answered before the decision is in the log."""
 
     def end(self, entry, following, moment, reply, outcome):
         original(self, entry, following, moment, reply, outcome)
@@ -89,11 +89,11 @@ def decided_before_it_is_written(patch):
 
 @planted("KIP-98 (timeouts)", 3)
 def hanging_transactions_hang(patch):
-    """The coordinator aborts nothing by itself."""
+    """The coordinator does not abort transactions that time out."""
     patch(Transaction, "has_timed_out", lambda *_: False)
 
 
-@planted("KIP-98 (fencing by the coordinator)", 0)
+@planted("KIP-98 (fencing by the coordinator)", 4)
 def zombies_may_end_transactions(patch):
     """EndTxn and AddPartitionsToTxn are carried out whatever epoch they name."""
 
@@ -115,13 +115,13 @@ def zombies_may_end_transactions(patch):
 # --- logs ----------------------------------------------------------------------------------------
 
 
-@planted("KIP-98 (fencing by the log)", 6)
+@planted("KIP-98 (fencing by the log)", 1)
 def zombies_may_write(patch):
     """A log takes what producers of older epochs send."""
     patch(ProducerStateManager, "_check_epoch", lambda *_: None)
 
 
-@planted("KIP-98 (TxnOffsetCommit)", 14)
+@planted("KIP-98 (TxnOffsetCommit)", 999)
 def zombies_may_commit_offsets(patch):
     """The group coordinator takes offsets of producers of older epochs."""
 
@@ -133,7 +133,7 @@ def zombies_may_commit_offsets(patch):
     patch(ProducerStateManager, "check", check)
 
 
-@planted("KIP-98 (read_committed)", 0)
+@planted("KIP-98 (read_committed)", 1)
 def open_transactions_are_read(patch):
     """Readers of committed data read up to the high watermark."""
 
@@ -158,13 +158,13 @@ def stable_at_the_marker(patch):
     patch(ProducerStateManager, "complete", complete)
 
 
-@planted("KIP-98 (.txnindex)", 0)
+@planted("KIP-98 (.txnindex)", 1)
 def aborted_transactions_are_not_indexed(patch):
-    """Readers are not told which transactions were aborted."""
+    """Responses do not list the aborted transactions."""
     patch(TransactionIndex, "append", lambda *_: None)
 
 
-@planted("found here", 1)
+@planted("found here", 6)
 def truncation_opens_what_has_ended(patch):
     """A log that is cut takes ended transactions for open until its high watermark moves."""
 
@@ -185,8 +185,8 @@ def truncation_opens_what_has_ended(patch):
 
 @planted("found here; Apache Kafka 2.7.2 does so", 999)
 def a_leader_that_was_away_leads_on(patch):
-    """A new controller lets a leader that has started again go on in its old epoch."""
-    patch(StoreChanges, "_is_led_from_before", lambda *_: False)
+    """A new controller lets a restarted leader keep its old epoch."""
+    patch(ZnodeEvents, "_is_led_from_before", lambda *_: False)
 
 
 # --- groups --------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def offsets_count_before_the_end(patch):
     patch(GroupOffsets, "replay_in_transaction", replay_in_transaction)
 
 
-@planted("KIP-98 (loading of offsets)", 11)
+@planted("KIP-98 (loading of offsets)", 1)
 def aborted_offsets_count_after_loading(patch):
     """A coordinator that takes over counts the offsets of aborted transactions."""
 
@@ -221,7 +221,7 @@ def consumers_left_behind_may_commit_in_transactions(patch):
 
 
 @planted("KIP-447 (stable offsets)", 243)
-def unstable_offsets_are_told(patch):
+def unstable_offsets_are_returned(patch):
     """A consumer starts from what is committed, though a transaction is about to change it."""
     patch(GroupOffsets, "is_unstable", lambda *_: False)
 
@@ -238,9 +238,9 @@ def commits_of_older_generations_count(patch):
     patch(OffsetCommits, "_check", check)
 
 
-@planted("SyncGroup answered early", 1)
-def assignments_are_told_before_they_are_written(patch):
-    """Members get their parts of a generation that a failover may bring again, divided anew."""
+@planted("SyncGroup answered early", 999)
+def assignments_are_sent_before_they_are_written(patch):
+    """A generation number that repeats after a failover gets another assignment."""
 
     def store_assignment(self, group, body, outcome):
         before = len(outcome.writes)

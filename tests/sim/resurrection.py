@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from kctl.testing.simulation import Simulation
+from kctl.simulation.simulation import Simulation
 
 SEEDS_MAX = 1_000
 
@@ -25,20 +25,26 @@ class Bug:
     plant: Any
     # Whether transactional clients take part when it is looked for.
     has_transactions: bool
+    # Whether producers with several batches in flight do; None: the seed draws it.
+    is_pipelined: bool | None = None
 
     def violation(self, seed):
         """What a seed sees of it once it is planted, or None."""
-        return Simulation(seed, has_transactions=self.has_transactions).run().violation
+        return (
+            Simulation(seed, has_transactions=self.has_transactions, is_pipelined=self.is_pipelined)
+            .run()
+            .violation
+        )
 
 
 PLANTED: dict[str, Bug] = {}
 
 
-def planted(bug_id, seed, *, has_transactions=False):
+def planted(bug_id, seed, *, has_transactions=False, is_pipelined=None):
     """Enter a planter under its own name."""
 
     def enter(planter):
-        PLANTED[planter.__name__] = Bug(bug_id, seed, planter, has_transactions)
+        PLANTED[planter.__name__] = Bug(bug_id, seed, planter, has_transactions, is_pipelined)
         return planter
 
     return enter

@@ -14,11 +14,11 @@ from kctl.broker.replication.partition import Role
 from kctl.errors import CorruptDataError
 from kctl.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kctl.records.memory_records import batches
-from kctl.testing.invariants import Invariants, partition_of
-from kctl.testing.sim_cluster import Life, SimCluster
-from kctl.testing.sim_network import Weather
-from kctl.testing.sim_runtime import SimEntropy
-from kctl.testing.workload import Workload
+from kctl.simulation.cluster import Life, SimCluster
+from kctl.simulation.invariants import Invariants, partition_of
+from kctl.simulation.network import Weather
+from kctl.simulation.runtime import SimEntropy
+from kctl.simulation.workload import Workload
 
 # More of them: KCTL_FLIPS=2000 pytest -m sim tests/sim/test_flips.py
 FLIPS = int(os.environ.get("KCTL_FLIPS", "200"))

@@ -75,7 +75,7 @@ def test_walks_end_before_a_cut_batch(tmp_path):
 @pytest.mark.parametrize(
     "nonsense", [bytes(100), b"\xff" * 100, batch(2, 5)[:16] + b"\x07" + batch(2, 5)[17:]]
 )
-def test_nonsense_is_corrupt_and_the_error_tells_where(tmp_path, nonsense):
+def test_garbage_is_corrupt_and_the_error_names_the_position(tmp_path, nonsense):
     records = write(tmp_path, batch(0, 50), nonsense)
     position = len(batch(0, 50))
     for walk in (
@@ -129,7 +129,7 @@ SIZE = len(GOOD[0])
 
 
 def judge(tmp_path, number, change):
-    """What is said of batch `number` of three after `change` of the file's bytes."""
+    """Return the verdict on batch `number` of three after `change` of the file's bytes."""
     data = bytearray(b"".join([LEAD, *GOOD]))
     change(data)
     records = write(tmp_path, data)
@@ -141,7 +141,7 @@ def test_a_flipped_bit_before_valid_batches_is_rot(tmp_path):
         data[len(LEAD) + 200] ^= 1
 
     found = judge(tmp_path, 0, flip)
-    assert found.kind is DamageKind.ROT
+    assert found.kind is DamageKind.CORRUPTION
     assert (found.next_position, found.next_offset) == (len(LEAD) + SIZE, 1)
 
 
@@ -176,7 +176,7 @@ def test_header_lost_up_to_the_end_of_its_sector_is_a_hole(tmp_path):
     def lose_less(data):
         data[start : start + 11] = bytes(11)
 
-    assert judge(tmp_path, 0, lose_less).kind is DamageKind.ROT
+    assert judge(tmp_path, 0, lose_less).kind is DamageKind.CORRUPTION
 
 
 def test_offset_lost_at_the_end_of_a_sector_is_a_hole(tmp_path):
@@ -188,4 +188,4 @@ def test_offset_lost_at_the_end_of_a_sector_is_a_hole(tmp_path):
     records = write(tmp_path, data)
     assert classify_damage(records, 503, 30).kind is DamageKind.HOLE
     data[511] = 1
-    assert classify_damage(write(tmp_path, data), 503, 30).kind is DamageKind.ROT
+    assert classify_damage(write(tmp_path, data), 503, 30).kind is DamageKind.CORRUPTION

@@ -74,7 +74,7 @@ def data_of(write: dict[str, Any]) -> bytes:
 
 
 class Recorded:
-    """A ClusterStore whose journal tells what it wrote."""
+    """A ClusterStore whose journal shows its writes."""
 
     def __init__(self, runtime: Any, directory: Path) -> None:
         self._runtime = runtime
@@ -306,7 +306,7 @@ def test_controller_that_was_replaced_can_change_nothing(runtime, cluster):
 # --- partitions
 
 
-def test_update_tells_apart_written_outdated_and_missing(runtime, cluster):
+def test_update_distinguishes_written_outdated_and_missing(runtime, cluster):
     async def story():
         epoch, fence = await begin(cluster)
         await cluster.create_topic_assignment("t", {n: ReplicaAssignment((1, 2)) for n in (0, 1)})
@@ -454,7 +454,7 @@ def test_features_are_created_then_replaced(runtime, cluster):
 
 
 class LossyStore(EmbeddedStore):
-    """Carries every call out; loses the next answer, and the connection with it, when told to."""
+    """Carries every call out; loses the next answer, and the connection with it, on request."""
 
     lose_next_answer = False
     lost = 0
@@ -465,9 +465,9 @@ class LossyStore(EmbeddedStore):
     def _lost(self) -> Future[Any]:
         self.lose_next_answer = False
         self.lost += 1
-        self._tell_state(SessionState.SUSPENDED)
-        self._send(self._tell_state, SessionState.CONNECTED)
-        return self._refuse(ConnectionLossError())
+        self._report_state(SessionState.SUSPENDED)
+        self._send(self._report_state, SessionState.CONNECTED)
+        return self._failed(ConnectionLossError())
 
 
 @pytest.fixture
@@ -558,7 +558,7 @@ def test_isr_update_whose_answer_was_lost_counts_as_done(runtime, lossy):
     assert lossy.lost == 1
 
 
-def test_end_of_the_session_is_told_to_every_caller(runtime, lossy):
+def test_end_of_the_session_is_raised_to_every_caller(runtime, lossy):
     cluster = ClusterStore(lossy)
 
     async def story():

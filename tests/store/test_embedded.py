@@ -107,7 +107,7 @@ def test_session_with_a_timeout_outlives_a_restart_and_expires_when_not_heard_of
     runtime.scheduler.run_until(database.close())
 
 
-def test_with_fsync_nobody_hears_of_what_is_not_durable(runtime, tmp_path):
+def test_with_fsync_no_session_sees_changes_that_are_not_durable(runtime, tmp_path):
     store = EmbeddedStore.open(runtime, str(tmp_path), fsync=True)
     events: list[object] = []
     write = store.create("/a", b"")
@@ -164,7 +164,7 @@ def test_write_that_the_disk_refuses_changes_nothing(runtime, tmp_path):
     runtime.scheduler.run_until(store.close())
 
 
-def test_closed_database_takes_no_more_writes(runtime, tmp_path):
+def test_closed_database_rejects_writes(runtime, tmp_path):
     database = ZnodeDatabase.open(runtime, str(tmp_path))
     store = EmbeddedStore(runtime, database)
     runtime.scheduler.run_until(database.close())

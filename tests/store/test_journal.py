@@ -9,11 +9,14 @@ import pytest
 from kctl.errors import CorruptDataError
 from kctl.runtime.real import make_runtime
 from kctl.runtime.real.disk import RealDisk
+from kctl.store import journal_format
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.journal import SNAPSHOT_AFTER_TRANSACTIONS, Journal
-from kctl.store.journal_format import encode_snapshot
+from kctl.store.journal_format import SnapshotEncoder, complete_snapshot
 from kctl.store.tree import ZnodeTree
 from kctl.store.znode import Check, Create, Delete, Operation, Set
+from kctl.work import at_once
+from tests.support.znode_snapshots import encode_snapshot
 
 STORY: list[list[Operation]] = [
     [Create("/a", b"some data")],
@@ -25,7 +28,7 @@ STORY: list[list[Operation]] = [
 
 
 def write_story(directory: Path) -> list[bytes]:
-    """Carry the story out on disk; the tree after no, one, two ... transactions, as bytes."""
+    """Run the story on disk; return the tree as bytes after 0, 1, 2 ... transactions."""
     journal, tree = Journal.open(RealDisk(), str(directory))
     states = [encode_snapshot(tree)]
 
@@ -78,7 +81,7 @@ def test_journal_cut_at_any_byte_brings_back_what_was_whole_before_it(tmp_path):
     assert reached == set(range(len(states) - 1))
 
 
-def test_journal_goes_on_after_a_torn_tail(tmp_path):
+def test_journal_continues_after_a_torn_tail(tmp_path):
     write_story(tmp_path)
     path = the_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
@@ -158,6 +161,7 @@ def write_story_in_two_parts(directory: Path) -> tuple[list[bytes], dict[str, by
     transaction = tree.prepare_open_session(8, 0, 3000)
     journal.append(transaction)
     tree.apply(transaction)
+    at_once(snapshot.encode())
     snapshot.write()
     journal.close()
     return [*states, encode_snapshot(tree)], old_files
@@ -186,7 +190,7 @@ def test_crash_before_the_old_journals_are_removed_loses_nothing(tmp_path):
     assert encode_snapshot(read(tmp_path)[0]) == states[-1]
 
 
-def test_crash_before_the_new_journal_is_there_goes_on_in_the_old_one(tmp_path):
+def test_crash_before_the_new_journal_is_there_continues_in_the_old_one(tmp_path):
     states, old_files = write_story_in_two_parts(tmp_path)
     the_file(tmp_path).unlink()
     for name, data in old_files.items():
@@ -227,7 +231,44 @@ def test_snapshot_damaged_at_any_byte_is_an_error(tmp_path):
             read(tmp_path)
 
 
-def test_store_takes_snapshots_by_itself_and_finds_everything_again(tmp_path):
+def test_a_snapshot_is_the_tree_when_it_began_however_the_tree_changes_meanwhile(monkeypatch):
+    monkeypatch.setattr(journal_format, "ZNODES_PER_TURN", 2)
+    tree = ZnodeTree()
+    tree.apply(tree.prepare_open_session(7, 0, 1000))
+    for name in "abcdef":
+        tree.apply(tree.prepare(Create(f"/{name}", b"old"), 7, 1000))
+    before = encode_snapshot(tree)
+    changes = [
+        Set("/f", b"new"), Set("/f", b"newer"), Create("/e/child", b""), Delete("/e/child"),
+        Delete("/d"), Create("/d", b"new"), Set("/d", b"newer"), Set("/a", b"new"),
+        Create("/g", b"", ephemeral=True),
+    ]  # fmt: skip
+    work = SnapshotEncoder(tree).encode()
+    next(work)
+    for change in changes:
+        tree.apply(tree.prepare(change, 7, 2000))
+    tree.apply(tree.prepare_close_session(7, 2000))
+    assert complete_snapshot(at_once(work)) == before
+    assert tree.before_change is None
+
+
+def test_a_snapshot_of_many_znodes_is_encoded_over_many_turns(monkeypatch):
+    monkeypatch.setattr(journal_format, "ZNODES_PER_TURN", 10)
+    encoded = []
+    encode = journal_format._encode_znode
+    monkeypatch.setattr(
+        journal_format, "_encode_znode", lambda *znode: encoded.append(1) or encode(*znode)
+    )
+    tree = ZnodeTree()
+    tree.apply(tree.prepare_open_session(7, 0, 1000))
+    for number in range(100):
+        tree.apply(tree.prepare(Create(f"/{number}", b""), 7, 1000))
+    for _ in SnapshotEncoder(tree).encode():
+        assert len(encoded) <= 10
+        encoded.clear()
+
+
+def test_store_takes_snapshots_unasked_and_finds_everything_again(tmp_path):
     runtime = make_runtime()
     store = EmbeddedStore.open(runtime, str(tmp_path))
     store.create("/a", b"")

@@ -16,16 +16,17 @@ from kctl.store.errors import (
     SessionExpiredError,
     StoreError,
 )
-from kctl.store.journal_format import decode_snapshot, encode_snapshot
+from kctl.store.journal_format import decode_snapshot
 from kctl.store.tree import ZnodeTree
 from kctl.store.znode import Check, Create, Delete, EventType, Operation, Set
+from tests.support.znode_snapshots import encode_snapshot
 
 SESSIONS = (1, 2)
 
 
 @dataclass
 class NaiveZnode:
-    """A znode as a bag of facts."""
+    """A znode as plain values."""
 
     data: bytes
     owner: int
@@ -37,7 +38,7 @@ class NaiveZnode:
 
 @dataclass
 class NaiveTree:
-    """All paths in one dictionary, copied before every multi: slow, and easy to believe."""
+    """All paths in one dictionary, copied before every multi: slow, but obviously correct."""
 
     znodes: dict[str, NaiveZnode] = field(default_factory=lambda: {"/": NaiveZnode(b"", 0)})
 

@@ -9,9 +9,9 @@ import pytest
 
 from kctl.errors import CorruptDataError
 from kctl.model import BrokerInfo, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kctl.protocol.acl import AclPattern, ResourceType
 from kctl.store import consumer_znodes, security_znodes, znodes
 from kctl.store.map_order import java_properties_order, scala_map_order
-from kctl.store.security_znodes import ResourcePattern
 from kctl.store.znodes import LeaderIsrAndControllerEpoch, ProducerIdBlock, VersionRange
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "znodes"
@@ -208,7 +208,7 @@ def test_config_change_of_kafka_0_9_is_read():
 
 
 def test_acl_change_of_kafka_1_is_read():
-    assert security_znodes.decode_acl_change(b"Topic:a:b") == ResourcePattern("Topic", "a:b")
+    assert security_znodes.decode_acl_change(b"Topic:a:b") == AclPattern(ResourceType.TOPIC, "a:b")
 
 
 def test_producer_id_block_is_read():
@@ -258,7 +258,7 @@ def test_nonsense_for_a_number_is_corrupt_data(data):
         znodes.decode_controller_epoch(data)
 
 
-def test_sequence_numbers_are_told_from_names():
+def test_sequence_numbers_are_parsed_from_names():
     path = znodes.sequence_path("/config/changes", "config_change_", 12)
     assert path == "/config/changes/config_change_0000000012"
     assert znodes.sequence_number(path) == 12

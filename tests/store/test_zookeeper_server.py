@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kctl.runtime.real import make_runtime
+from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.real.entropy import RealEntropy
 from kctl.runtime.real.loop_thread import LoopThread
 from kctl.runtime.trace import NullTrace
 from kctl.store import zookeeper_server, zookeeper_session
@@ -57,7 +59,7 @@ class Served:
 
 
 class OverThePort:
-    """The contract's world: sessions by kazoo with our own port, which another loop serves."""
+    """The contract's world: kazoo sessions with kctl's ZooKeeper port, served by another loop."""
 
     def __init__(self, runtime: Any, directory: Path, *, fsync: bool) -> None:
         self.runtime = runtime
@@ -165,7 +167,7 @@ def event_of(client):
 # --- sessions
 
 
-def test_session_goes_on_over_a_new_connection_with_its_password_only(loop, connect):
+def test_session_continues_over_a_new_connection_with_its_password_only(loop, connect):
     client = connect()
     assert client.ask(OpCode.CREATE, create("/e", flags=1))[0] == 0
     thief = connect((client.session_id, bytes(16)))
@@ -188,7 +190,7 @@ def test_closed_session_takes_its_ephemerals_and_cannot_be_resumed(connect):
     assert connect(client.session).granted_ms == 0
 
 
-def test_session_that_is_not_heard_of_expires_and_is_told_so(loop, served, connect):
+def test_silent_session_expires_and_its_client_learns_it(loop, served, connect):
     client, other = connect(timeout_ms=1), connect()
     assert client.granted_ms == 1_000
     client.ask(OpCode.CREATE, create("/e", flags=1))
@@ -254,7 +256,7 @@ def test_no_data_is_null_as_kafka_wrote_it(connect):
     assert client.ask(OpCode.GET_DATA, text("/something") + b"\0")[1][:5] == text("x")
 
 
-def test_failed_multi_tells_of_each_part_what_zookeeper_does(connect):
+def test_failed_multi_returns_the_result_of_each_part_as_zookeeper_does(connect):
     client = connect()
     error, body = client.ask(
         OpCode.MULTI,
@@ -303,7 +305,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_not_served_is_refused_and_the_session_goes_on(served, connect, case):
+def test_what_is_not_served_is_refused_and_the_session_continues(served, connect, case):
     opcode, body, number = REFUSED[case]
     client = connect()
     assert client.ask(opcode, body) == (number, b"")
@@ -420,7 +422,7 @@ def test_sessions_beyond_the_limit_are_refused(loop, served, connect, monkeypatc
     with pytest.raises(AssertionError, match="closed after 0 bytes"):
         connect()
     assert "no more than 1 sessions" in loop.trace.warnings[-1]
-    # Those that are there come back.
+    # A client with a known session reconnects.
     assert connect(client.session).granted_ms == 10_000
 
 
@@ -432,3 +434,16 @@ def test_client_that_does_not_take_its_answers_is_cut_off(loop, served, connect,
     loop.until(lambda: served.server.connection_count == 1)
     assert "it does not read" in loop.trace.warnings[-1]
     assert other.ask(OpCode.PING, xid=-2) == (0, b"")
+
+
+def test_only_the_owner_can_read_the_secret_of_sessions(tmp_path):
+    """A reader of the secret can take over any session."""
+    path = tmp_path / "session-secret"
+    disk, entropy = RealDisk(), RealEntropy()
+    first = session_passwords(disk, entropy, str(tmp_path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    # As earlier versions left it.
+    path.chmod(0o644)
+    again = session_passwords(disk, entropy, str(tmp_path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert again.of(5) == first.of(5)

@@ -12,7 +12,7 @@ from kctl.runtime.real import make_runtime
 from kctl.store.database import ZnodeDatabase
 from kctl.store.jute import encode_buffer, encode_int
 from kctl.store.zookeeper_protocol import OpCode
-from kctl.store.zookeeper_session import UNTOLD_MAX, Conversation, Passwords
+from kctl.store.zookeeper_session import WAITING_RESPONSES_MAX, Conversation, Passwords
 from tests.support.zookeeper_client import create, text, watches_again
 
 SEEDS = range(200)
@@ -20,7 +20,7 @@ GREETING = struct.pack(">iqiq", 0, 0, 10_000, 0) + encode_buffer(bytes(16)) + b"
 
 
 class Heard:
-    """A Peer that keeps what it is told."""
+    """A Peer that records its calls."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -35,10 +35,10 @@ class Heard:
     def close(self) -> None:
         self.is_closed = True
 
-    def complain(self, words: str) -> None:
-        self.complaints.append(words)
+    def warn(self, message: str) -> None:
+        self.complaints.append(message)
 
-    def untold_sent(self) -> None:
+    def responses_sent(self) -> None:
         self.times_room += 1
 
 
@@ -158,14 +158,14 @@ def test_answers_wait_for_the_sync_that_covers_them_and_a_full_conversation_says
     database = ZnodeDatabase.open(runtime, str(tmp_path), fsync=True)
     conversation, peer = converse(database)
     conversation.receive(GREETING)
-    for number in range(UNTOLD_MAX - 1):
+    for number in range(WAITING_RESPONSES_MAX - 1):
         assert not conversation.is_full
         conversation.receive(request(number, OpCode.CREATE, create(f"/{number}")))
     assert conversation.is_full
     assert peer.frames == []
     runtime.scheduler.run_until(database.close())
     runtime.scheduler.run_until(runtime.scheduler.spawn(sleep(runtime.scheduler, 1)))
-    assert len(peer.frames) == UNTOLD_MAX
+    assert len(peer.frames) == WAITING_RESPONSES_MAX
     assert peer.times_room == 1
 
 
@@ -174,12 +174,17 @@ def test_failed_sync_ends_the_conversation_with_one_word_and_no_answer(runtime, 
         raise StorageError("disk on fire")
 
     database = ZnodeDatabase.open(runtime, str(tmp_path), fsync=True)
+    database._journal.sync = fail
     conversation, peer = converse(database)
     conversation.receive(GREETING)
     for number in range(10):
         conversation.receive(request(number, OpCode.CREATE, create(f"/{number}")))
-    database._journal.sync = fail
-    runtime.scheduler.run_until(runtime.scheduler.spawn(sleep(runtime.scheduler, 50)))
+
+    async def until_closed():
+        while not peer.is_closed:
+            await sleep(runtime.scheduler, 1)
+
+    runtime.scheduler.run_until(runtime.scheduler.spawn(until_closed()))
     assert (peer.frames, len(peer.complaints), peer.is_closed) == ([], 1, True)
 
 

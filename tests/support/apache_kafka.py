@@ -1,7 +1,8 @@
 """Apache Kafka for tests: fetches its jars with Maven, runs its tools and starts its brokers.
 
-`python tests/support/apache_kafka.py 2.7.2` fetches and prints the folder with the jars. Tests take
-them from there too; without Java or Maven they are skipped with a reason.
+`python tests/support/apache_kafka.py 2.7.2` fetches the jars of that version and prints their
+directory; several versions may be named. Tests use the same directory, and are skipped with a
+reason where Java or Maven is missing.
 """
 
 import os
@@ -12,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,15 +22,14 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <groupId>kctl.tests</groupId><artifactId>kafka</artifactId><version>{version}</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{version}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
-      <version>{version}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>{slf4j}</artifactId>
-      <version>{slf4j_version}</version></dependency>
+    {dependencies}
   </dependencies>
 </project>
 """
+DEPENDENCY = (
+    "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId>"
+    "<version>{2}</version></dependency>"
+)
 LOG4J = """log4j.rootLogger={level}, A
 log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.Target=System.err
@@ -51,13 +52,25 @@ def libs(version: str = "2.7.2", *, fetch: bool = False) -> Path | None:
     given = os.environ.get("KAFKA_LIBS") if version == "2.7.2" else None
     if given:
         return Path(given)
-    is_old = version.startswith("2.")
-    pom = POM.format(
-        version=version,
-        slf4j="slf4j-log4j12" if is_old else "slf4j-reload4j",
-        slf4j_version="1.7.30" if is_old else "1.7.36",
-    )
+    dependencies = [DEPENDENCY.format(*it) for it in _dependencies(version)]
+    pom = POM.format(version=version, dependencies="\n    ".join(dependencies))
     return jars_of(f"kafka-{version}", pom, fetch=fetch)
+
+
+def _dependencies(version: str) -> Iterator[tuple[str, str, str]]:
+    """Group, artifact and version of what a broker and its tools need."""
+    release = tuple(map(int, version.split(".")))
+    scala = "2.13" if release >= (2, 4) else "2.11"
+    yield "org.apache.kafka", f"kafka_{scala}", version
+    if release >= (0, 9):
+        yield "org.apache.kafka", "kafka-tools", version
+    if (0, 9) <= release < (2,):
+        # A part of Java until Java 11.
+        yield "javax.xml.bind", "jaxb-api", "2.3.1"
+    if release >= (3,):
+        yield "org.slf4j", "slf4j-reload4j", "1.7.36"
+    else:
+        yield "org.slf4j", "slf4j-log4j12", "1.7.30"
 
 
 def jars_of(name: str, pom: str, *, fetch: bool) -> Path | None:
@@ -110,21 +123,22 @@ def run_tool(main_class, *arguments, version="2.7.2", stdin=None, timeout_s=60, 
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 class ApacheBroker:
-    """One broker of Apache Kafka 2.7.2; `kill` and `start` keep the data and the port.
+    """One broker of Apache Kafka `version`; data and port outlive `kill`, `stop` and `launch`.
 
-    `prefix`: what its command line begins with, where `host` is another network's."""
+    `prefix` precedes the command line, for a broker in another network namespace at `host`."""
 
     def __init__(
         self, directory: Path, zookeeper: str, *, broker_id=0, port=None, settings=None,
-        host="127.0.0.1", prefix=(),
+        host="127.0.0.1", prefix=(), version="2.7.2",
     ) -> None:  # fmt: skip
+        self.version = version
         self.directory = directory
         self.host, self.port = host, port or free_port()
         self.process: subprocess.Popen | None = None
@@ -146,16 +160,21 @@ class ApacheBroker:
         return f"{self.host}:{self.port}"
 
     def launch(self):
-        """Run it."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        config = self.directory / "server.properties"
-        config.write_text("".join(f"{key}={it}\n" for key, it in self._properties.items()))
-        java = java_command("2.7.2", "kafka.Kafka", level="INFO", heap="512M")
+        """Start the process, without waiting until it serves."""
+        config = self.write_config()
+        java = java_command(self.version, "kafka.Kafka", level="INFO", heap="512M")
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._prefix, *java, str(config)], stdout=log, stderr=log, start_new_session=True
             )
         return self
+
+    def write_config(self):
+        """Write server.properties and return its path."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.directory / "server.properties"
+        config.write_text("".join(f"{key}={it}\n" for key, it in self._properties.items()))
+        return config
 
     def wait_until_ready(self):
         wait_for_metadata(self.host, self.port, self.process, self.directory / "server.log")
@@ -224,7 +243,8 @@ def has_controller(host: str, port: int) -> bool:
 
 
 if __name__ == "__main__":
-    found = libs(sys.argv[1] if len(sys.argv) > 1 else "2.7.2", fetch=True)
-    if found is None:
-        sys.exit("Maven is needed to fetch Apache Kafka's jars")
-    sys.stdout.write(f"{found}\n")
+    for wanted in sys.argv[1:] or ["2.7.2"]:
+        found = libs(wanted, fetch=True)
+        if found is None:
+            sys.exit("Maven is needed to fetch Apache Kafka's jars")
+        sys.stdout.write(f"{found}\n")

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from kctl.admin.admin_client import AdminClient
 from kctl.broker.broker import Broker
-from kctl.broker.config import BrokerConfig
 from kctl.client.router import Router
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import TopicPartition
 from kctl.runtime.real import make_runtime
 from kctl.store.database import ZnodeDatabase
@@ -41,7 +41,7 @@ class BrokerCluster:
         return self.runtime.scheduler.run_until(awaitable)
 
     def start(self, *broker_ids, **settings):
-        """Start brokers, one after the other."""
+        """Start brokers in sequence."""
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
         for broker_id in broker_ids:
             config = BrokerConfig(
@@ -75,7 +75,7 @@ class BrokerCluster:
         return AdminClient(self.router())
 
     def partition(self, broker_id, topic, number=0):
-        """The broker's own Partition, or None."""
+        """Return the broker's own Partition, or None."""
         services = self.brokers[broker_id].services
         return services.replica_manager.partitions.get((topic, number))
 
@@ -85,7 +85,7 @@ class BrokerCluster:
         return -1 if partition is None else partition.log.log_end_offset
 
     def leader(self, topic, number=0):
-        """Who leads, as the store tells."""
+        """Return the leader according to the store."""
         return self.state(topic, number).leader
 
     def state(self, topic, number=0):

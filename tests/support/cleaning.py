@@ -7,7 +7,7 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.unified_log import AppendOrigin, FetchIsolation
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.memory_records import batches
-from kctl.testing.sim_disk import SimDisk
+from kctl.simulation.disk import SimDisk
 from tests.support.log_world import BASE_MS, LogWorld, bytes_of
 from tests.support.virtual_runtime import virtual_runtime
 

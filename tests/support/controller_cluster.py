@@ -3,9 +3,9 @@ of the brokers only what answers the controller's requests is a stand-in."""
 
 from contextlib import contextmanager
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.controller.controller import Controller
 from kctl.broker.metadata_cache import MetadataCache
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo, Endpoint, ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
@@ -61,7 +61,7 @@ class StubBroker:
             lambda: info,
             config,
             self.deliver,
-            lambda broker: StubLink(cluster, broker.broker_id),
+            open_link=lambda broker: StubLink(cluster, broker.broker_id),
         )
 
     def deliver(self, request):
@@ -144,7 +144,7 @@ class ControllerCluster:
         return self.runtime.scheduler.run_until(awaitable)
 
     def start(self, *broker_ids, **settings):
-        """Register and start brokers, one after the other; the first of them."""
+        """Register and start brokers in sequence; return the first of them."""
         for broker_id in broker_ids:
             self.register(broker_id, **settings).controller.start()
             self.settle()

@@ -11,17 +11,17 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 RECORDS_PER_TRANSACTION = 20
 TIMEOUT_S = 10
-# When all brokers are down librdkafka begins anew with its bootstrap servers (KIP-899) and forgets
+# When all brokers are down librdkafka starts again with its bootstrap servers (KIP-899) and forgets
 # the brokers it knew, but not that one of them was the group's coordinator: a call to
 # send_offsets_to_transaction then waits for it whatever the time limit, while nothing is sent
 # (librdkafka's issues 5456 and 5511). A lone broker that is killed is all brokers. Where there are
-# three it waits all the same: a transaction that takes so long ends the process.
+# three it still waits: a transaction that takes so long ends the process.
 KEEP_BROKERS = {"metadata.recovery.strategy": "none"}
 STUCK_S = 20
 
 
 def copy(address, source, target, group, transactional_id):
-    """Copy for ever; KafkaException when it must begin anew."""
+    """Copy without end; raise KafkaException when the process must start again."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -59,7 +59,7 @@ def copy(address, source, target, group, transactional_id):
 
 
 def copy_some(consumer, producer, messages, target):
-    """One transaction; begins anew with what is committed if it had to be aborted."""
+    """Run one transaction; after an abort, continue from the committed offsets."""
     producer.begin_transaction()
     try:
         for message in messages:
@@ -84,7 +84,7 @@ def main():
             copy(*sys.argv[1:])
         except KafkaException as error:
             signal.alarm(0)
-            sys.stderr.write(f"begins anew: {error}\n")
+            sys.stderr.write(f"starts again: {error}\n")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Copiers:
         self.processes[number] = self._start(number)
 
     def revive(self):
-        """Start those anew that have died by themselves."""
+        """Restart the copiers that have died."""
         for number, process in enumerate(self.processes):
             if process.poll() is not None:
                 self.processes[number] = self._start(number)
@@ -73,7 +73,7 @@ class Output:
                     self.values.append(message.value())
 
     def read_until(self, count, step_s, copiers):
-        """Read until there are `count`, or none come any more; at least for `step_s`."""
+        """Read until there are `count` values or no further ones arrive; at least for `step_s`."""
         self.read(step_s)
         seen, deadline = len(self.values), time.monotonic() + STALLED_S
         while len(self.values) < count and time.monotonic() < deadline:

@@ -1,16 +1,16 @@
-"""Explores what a log is after a crash at any operation of a random life, on the real code.
+"""Explores the states of a real log after a crash at any operation of a random workload.
 
 A log lives on a SimDisk: appends of plain, idempotent and transactional producers, flushes alone
 and in groups, rolls, truncations, deletions, new leader epochs, checkpoints, clean stops. After
-any change of the disk some crash states are drawn: what a power loss may leave, or what a killed
-process does. A broker starts on each and must
-- take the log into use;
-- serve every record that was durable, and none that was never appended or was cut durably;
-- read the same by any offset, find timestamps, know epochs, producers and aborted transactions as
-  the batches tell them;
-- find nothing to repair at a second start, be it after another power loss while it recovered.
+any change of the disk, some crash states are drawn: what a power loss or a killed process may
+leave. A broker starts on each and must
+- open the log;
+- serve every record that was durable, and none that was never appended or was durably truncated;
+- read the same from any offset, find timestamps, and know the epochs, producers and aborted
+  transactions that follow from the batches;
+- find nothing to repair at a second start, even after another power loss during recovery.
 
-Everything follows from the seed: `CrashFoundError` names the state, so that it can be had again.
+Everything follows from the seed: `CrashFoundError` names the state, so that it can be repeated.
 """
 
 import dataclasses
@@ -20,8 +20,9 @@ from kctl.broker.log.unified_log import FetchIsolation
 from kctl.errors import KctlError
 from kctl.protocol.error_codes import ApiError
 from kctl.records.memory_records import batches
+from kctl.simulation.disk import NameOrder, SimDisk
 from kctl.storage.layout import CLEAN_SHUTDOWN_FILE
-from kctl.testing.sim_disk import NameOrder, SimDisk
+from kctl.work import at_once
 from tests.support.log_world import TP, LogWorld, append, batch, bytes_of, end_transaction
 from tests.support.virtual_runtime import SeededEntropy, virtual_runtime
 
@@ -137,7 +138,7 @@ def power_loss_while_recovering(disk, chance, life):
 
 
 class Life:
-    """A log, what was ever appended to it, and what of that must survive."""
+    """A log, the records ever appended to it, and the records that must survive."""
 
     config = CONFIG
     log_dirs = 1
@@ -325,7 +326,7 @@ class Life:
         """Records were lost on purpose."""
 
     def _forget_producers(self):
-        """They go on as the log knows them now."""
+        """Let the producers continue from the state that the log has now."""
         self.open_transaction = TRANSACTIONAL in story_of(self.log).ongoing
         for producer_id, state in self.log._producers.producers.items():
             self.sequences[producer_id] = state.last_sequence + 1
@@ -463,7 +464,7 @@ def check_knowledge(log, story, epochs_from):
         (first, *_) = batches(bytes_of(log.read(offset, 1, isolation=FetchIsolation.LOG_END)))
         assert first.base_offset <= offset < first.next_offset, f"{offset} is not where it was"
     for offset in list(story.values)[::7]:
-        found = log.fetch_offset_by_timestamp(1_600_000_000_000 + offset)
+        found = at_once(log.fetch_offset_by_timestamp(1_600_000_000_000 + offset))
         assert found is not None, f"no record is as young as {offset}"
         assert found[1] <= offset, f"{offset} is not found by its timestamp"
     for first_offset, epoch in story.epochs:

@@ -58,7 +58,7 @@ class MovingLife(Life):
         is_full = offset > self.log.log_end_offset
         super()._cut(offset, how)
         futures = self.world.manager.futures
-        (futures.current_started_over if is_full else futures.current_truncated)(TP, offset)
+        (futures.current_restarted if is_full else futures.current_truncated)(TP, offset)
 
     def go_on(self, world):
         if TP in world.manager.futures:

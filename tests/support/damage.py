@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kctl.dump.verify_rules import Rule
 from kctl.records.memory_records import batches
 from kctl.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from kctl.verify.rules import Rule
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Damage:
     name: str
     apply: Callable[[Path], None]
     rules: frozenset[Rule]
-    # Offsets that cannot be read any more are at most those of so many batches.
+    # The most batches that may become unreadable.
     lost_batches: int = 1
     needs: Callable[[Path], bool] = bool
 
@@ -167,6 +167,60 @@ def index_wrong_position(directory: Path) -> None:
     path.write_bytes(data)
 
 
+def _files_with_entries(suffix: str, size: int):
+    """The last index of all and the last of an older segment, if they have entries."""
+
+    def find(directory: Path, *, is_active: bool) -> Path | None:
+        last = logs(directory)[-1].with_suffix(suffix)
+        found = [it for it in sorted(directory.glob(f"*{suffix}")) if it.stat().st_size >= size]
+        return next((it for it in reversed(found) if (it == last) == is_active), None)
+
+    return find
+
+
+def entry_beyond(suffix: str, size: int, change, *, is_active: bool):
+    """Change the last entry of an index, of the active segment or of an older one."""
+    find = _files_with_entries(suffix, size)
+
+    def apply(directory: Path) -> None:
+        path = find(directory, is_active=is_active)
+        data = path.read_bytes()
+        path.write_bytes(data[:-size] + change(data[-size:]))
+
+    return apply
+
+
+def has_entry(suffix: str, size: int, *, is_active: bool):
+    find = _files_with_entries(suffix, size)
+    return lambda directory: find(directory, is_active=is_active) is not None
+
+
+def _million_offsets_on(entry: bytes) -> bytes:
+    """Of an entry of .index or .timeindex."""
+    at = 0 if len(entry) == 8 else 8
+    (offset,) = struct.unpack_from(">i", entry, at)
+    return entry[:at] + struct.pack(">i", offset + 1_000_000) + entry[at + 4 :]
+
+
+def _week_on(entry: bytes) -> bytes:
+    """Of an entry of .timeindex."""
+    timestamp, offset = struct.unpack(">qi", entry)
+    return struct.pack(">qi", timestamp + 7 * 86_400_000, offset)
+
+
+def _aborted_million_on(entry: bytes) -> bytes:
+    """Of an entry of .txnindex."""
+    version, *fields = struct.unpack(">hqqqq", entry)
+    fields[2] += 1_000_000
+    return struct.pack(">hqqqq", version, *fields)
+
+
+def high_watermark_wrong(directory: Path) -> None:
+    topic, _, partition = directory.name.rpartition("-")
+    path = directory.parent / "replication-offset-checkpoint"
+    path.write_text(f"0\n1\n{topic} {partition} 999999\n")
+
+
 def index_missing(directory: Path) -> None:
     middle_segment(directory).with_suffix(".index").unlink()
 
@@ -288,6 +342,32 @@ COMMON = (
     Damage(
         "time index out of order", index_misordered(".timeindex", 12),
         _rules(Rule.TIME_INDEX_ORDER), 0, has_index_entries(".timeindex", 12),
+    ),
+    *(
+        Damage(
+            f"{what} of {'the active' if is_active else 'an older'} segment",
+            entry_beyond(suffix, size, change, is_active=is_active), _rules(rule), 0,
+            has_entry(suffix, size, is_active=is_active),
+        )
+        for what, suffix, size, change, rule in (
+            ("index entry beyond the end", ".index", 8, _million_offsets_on, Rule.INDEX_ENTRY),
+            (
+                "time index offset beyond the end", ".timeindex", 12, _million_offsets_on,
+                Rule.TIME_INDEX_ENTRY,
+            ),
+            (
+                "time index timestamp beyond all", ".timeindex", 12, _week_on,
+                Rule.TIME_INDEX_ENTRY,
+            ),
+            (
+                "aborted transaction beyond the end", ".txnindex", 34, _aborted_million_on,
+                Rule.TXN_INDEX_ENTRY,
+            ),
+        )
+        for is_active in (True, False)
+    ),
+    Damage(
+        "high watermark beyond the end", high_watermark_wrong, _rules(Rule.HIGH_WATERMARK_BOUNDS), 0
     ),
     Damage("snapshot corrupt", snapshot_corrupt, _rules(Rule.SNAPSHOT_CORRUPT), 0, has_snapshot),
     Damage("snapshot wrong", snapshot_wrong, _rules(Rule.SNAPSHOT_STATE), 0, has_snapshot),

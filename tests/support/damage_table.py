@@ -1,6 +1,6 @@
 """The damage matrix as a table in docs/forensics.md: `python -m tests.support.damage_table`.
 
-Each cell is done: a copy of a log that Apache Kafka wrote is damaged, verified and mended.
+Each cell is done: a copy of a log that Apache Kafka wrote is damaged, verified and repaired.
 """
 
 import shutil
@@ -9,8 +9,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.dump.test_damage_matrix import findings, readable_records, repair
 from tests.support.damage import FORMATS, Damage, kinds_for
+from tests.support.forensics import findings, readable_records, repair
 from tests.support.golden import GOLDEN
 
 PAGE = Path(__file__).parents[2] / "docs/forensics.md"
@@ -66,7 +66,7 @@ def _row(kind: str, cells: list[tuple[str, tuple[str, int, bool]]]) -> str:
     most = max(lost for _, (_, lost, _) in cells)
     lost = "none" if not most else f"those of the damage (up to {most})"
     is_clean = all(clean for _, (_, _, clean) in cells)
-    after = "nothing to find" if is_clean else "what is missing is still told"
+    after = "nothing to find" if is_clean else "missing offsets are still reported"
     return f"| {kind} | {rules} | {formats} | {lost} | {after} |\n"
 
 

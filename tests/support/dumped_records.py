@@ -20,8 +20,8 @@ _LINE = re.compile(rb"\n(?=\| offset: \d|baseOffset: \d|offset: \d)")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record as a consumer sees it; -1 for the timestamp of those that have none. What is no
-    UTF-8 in a value is replaced, as the dump does."""
+    """Return a record as a consumer sees it, with timestamp -1 if it has none. Bytes of a value
+    that are not UTF-8 are replaced, as in the dump."""
 
     offset: int
     timestamp: int
@@ -44,7 +44,7 @@ class _Dumped:
 
 
 def seen(offset, timestamp, key, value, header_names):
-    """A consumed record in the words of the dump."""
+    """Return a consumed record as the dump prints it."""
     text = None if value is None else value.decode(errors="replace").encode()
     return Seen(offset, timestamp, key, text, tuple(header_names))
 
@@ -57,8 +57,8 @@ def visible_records(partition: Path, *, log_start_offset=0, committed=False):
 
 
 def committed_texts(partition: Path):
-    """How the dump words key and value of each record that is no part of an aborted or open
-    transaction."""
+    """Return key and value, as the dump prints them, of each record outside aborted and open
+    transactions."""
     return [it.line[7].decode(errors="replace") for it in _committed(_dumped_partition(partition))]
 
 

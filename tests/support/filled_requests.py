@@ -61,7 +61,7 @@ def _elements(field: Field, version: int, path: Path, count: int, name: str) -> 
 def _numbered(struct: type[Struct], version: int, number: int) -> Struct:
     element = _struct(struct, version, (), 0, f"{number:x}")
     for field in struct.fields:
-        # The first number tells the elements apart (a partition, a broker).
+        # The first number distinguishes the elements (a partition, a broker).
         if field.kind in ("int32", "int64") and field.is_in(version):
             setattr(element, field.name, number)
             break

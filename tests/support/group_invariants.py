@@ -1,6 +1,7 @@
 """What must hold for every group after every step, whatever was asked of it."""
 
 from kctl.broker.coordinator.group.group import GroupState
+from kctl.broker.coordinator.group.member_memory import size_of
 
 
 def check_groups(shard):
@@ -10,6 +11,7 @@ def check_groups(shard):
         assert group.state is not GroupState.DEAD
         check_membership(group)
         check_state(group)
+        check_offsets(group.offsets)
 
 
 def check_membership(group):
@@ -24,8 +26,26 @@ def check_membership(group):
         for name in member.protocols:
             counts[name] = counts.get(name, 0) + 1
     assert group.supported == counts
+    assert group.member_bytes == sum(held_bytes(group))
     assert not set(group.pending_members) & set(members)
     assert all(member.session.is_set for member in members.values()), "a session that never ends"
+
+
+def held_bytes(group):
+    """What each member and each pending member holds."""
+    group_bytes = len(group.group_id)
+    for member in group.members.values():
+        yield size_of(group_bytes + member.name_bytes, member.protocols, member.assignment)
+    for member_id in group.pending_members:
+        yield size_of(group_bytes + len(member_id), {})
+
+
+def check_offsets(offsets):
+    counts = {}
+    for pending in offsets.pending_by_producer.values():
+        for topic_partition in pending:
+            counts[topic_partition] = counts.get(topic_partition, 0) + 1
+    assert offsets.pending_counts == counts
 
 
 def check_state(group):
@@ -40,4 +60,6 @@ def check_state(group):
     if group.state is GroupState.COMPLETING_REBALANCE:
         assert group.sync_timer.is_set
     else:
-        assert not any(m.sync_reply for m in group.members.values()), "a sync nobody will answer"
+        assert not any(m.sync_reply for m in group.members.values()), (
+            "a SyncGroup that will never be answered"
+        )

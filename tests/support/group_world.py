@@ -1,14 +1,14 @@
-"""A group coordinator with its world: virtual time, and a log in memory that commits when told.
+"""A group coordinator with its world: virtual time, and a log in memory that commits on command.
 
 The coordinator, its runtime and its service are the real ones.
 """
 
 from dataclasses import dataclass, field
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.coordinator.group.offset_commits import OffsetCommit
 from kctl.broker.coordinator.group.offsets import CommittedOffset
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.heartbeat import HeartbeatRequest
@@ -16,6 +16,7 @@ from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequest
 from kctl.protocol.messages.leave_group import MemberIdentity
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kctl.records.memory_records import batches
+from kctl.work import at_once
 from tests.support.virtual_runtime import virtual_runtime
 
 DELAY_MS = 3_000
@@ -33,7 +34,7 @@ class MemoryLog:
         self.is_leader = True
         # Appends wait for `release`.
         self.is_holding = False
-        # Error codes for the next appends; what timed out is in the log all the same.
+        # Error codes for the next appends; an append that times out is in the log nevertheless.
         self.failures = []
         self._held = []
         self.reads = 0
@@ -159,7 +160,13 @@ class GroupWorld:
         return self.shard.groups[group_id]
 
     def state(self, group_id="g"):
-        return self.service.describe(group_id).group_state
+        return self.describe(group_id).group_state
+
+    def describe(self, group_id="g"):
+        return at_once(self.service.describe(group_id))
+
+    def list_groups(self):
+        return at_once(self.service.list_groups())
 
     def advance(self, delay_ms):
         self.scheduler.advance(delay_ms)

@@ -24,7 +24,7 @@ PORT = 9092
 
 
 class RecordingTopics:
-    """Stands for the creation of topics, which is the controller's."""
+    """A fake of topic creation, which the controller does."""
 
     def __init__(self):
         self.wanted = []
@@ -99,6 +99,6 @@ class HandlerWorld(GroupWorld):
         return answers
 
     def answer(self, handler, body, version):
-        """The answer, which is to be there at once."""
+        """Return the response, which must be there at once."""
         (answer,) = self.ask(handler, body, version)
         return answer

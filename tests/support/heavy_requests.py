@@ -233,7 +233,7 @@ def send_heavy(address: str, heavy: Heavy, data: bytes, dwell_s: float = 1) -> N
             stack.callback(peer.close)
             peers.append(peer)
             peer.settimeout(TIMEOUT_S if heavy.is_ended else dwell_s)
-            # The broker may close before it has read all, or read no more.
+            # The broker may close the connection, or stop reading, before it has read everything.
             with contextlib.suppress(ConnectionError, TimeoutError):
                 peer.sendall(data)
         for peer in peers:

@@ -12,7 +12,7 @@ LOCALHOST = "127.0.0.1"
 
 
 def serve_to_end(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A `kctl serve` that is expected to end by itself."""
+    """Run a `kctl serve` that is expected to exit without a signal."""
     return subprocess.run(
         [sys.executable, "-m", "kctl", "serve", *map(str, arguments)],
         capture_output=True,
@@ -53,9 +53,11 @@ class KctlBroker:
 
     @property
     def errors(self) -> str:
-        """What the broker said on stderr so far."""
+        """What the broker said on stderr so far, but for long turns of its loop: on a machine that
+        is busy with other things any turn may take long."""
         path = self.directory / "stderr.log"
-        return path.read_text() if path.exists() else ""
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return "".join(line for line in lines if "The event loop was busy" not in line)
 
     def start(self) -> "KctlBroker":
         """Run it, and wait until it is ready."""

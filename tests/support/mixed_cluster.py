@@ -1,5 +1,5 @@
 """Brokers of kctl and of Apache Kafka 2.7.2 in one cluster, on one ZooKeeper: those below 3 are
-kctl, the others Apache Kafka. Whoever starts first is controller."""
+kctl, the others Apache Kafka. The first to start is the controller."""
 
 import hashlib
 import subprocess
@@ -99,7 +99,7 @@ class MixedCluster:
         return ",".join(self.addresses.values())
 
     def metadata(self, topic):
-        """{partition: (leader, ISR in order)} as a broker tells."""
+        """Return {partition: (leader, ISR in order)} from the metadata of a broker."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         found = admin.list_topics(topic, timeout=10).topics[topic].partitions
         return {number: (p.leader, tuple(sorted(p.isrs))) for number, p in found.items()}
@@ -152,7 +152,7 @@ class MixedCluster:
         assert failed == []
 
     def values(self, topic, partitions):
-        """Every value of the topic, read through whoever leads."""
+        """Return every value of the topic, read from the leaders."""
         return [message.value().decode() for message in self._messages(topic, partitions)]
 
     def partitions(self, topic, partitions):

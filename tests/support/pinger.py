@@ -1,6 +1,6 @@
-"""A pinger: asks a broker one small question again and again, and tells the longest wait.
+"""A pinger: sends a broker one small request after another, and reports the longest wait.
 
-It is a process of its own, so that what a test does meanwhile does not count.
+It is a process of its own, so that work of the test does not add to the waits.
 """
 
 import select
@@ -27,7 +27,7 @@ class Pinger:
         self.worst_ms()
 
     def worst_ms(self) -> float:
-        """The longest wait for an answer since this was last asked; it starts anew."""
+        """Return the longest wait for a response since the last call, and reset it."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write("\n")
@@ -47,16 +47,20 @@ class Pinger:
 
 
 class Memory:
-    """A process's resident memory, and its highest since this was made."""
+    """A process's resident memory, and its peak since this object was created."""
 
     def __init__(self, pid: int) -> None:
         self._folder = Path("/proc") / str(pid)
         (self._folder / "clear_refs").write_text("5")
         self.before = self._bytes("VmRSS")
 
+    def peak(self) -> int:
+        """Return the peak in bytes."""
+        return self._bytes("VmHWM")
+
     def growth(self) -> int:
-        """Bytes between the start and the peak."""
-        return self._bytes("VmHWM") - self.before
+        """Return the bytes between the start and the peak."""
+        return self.peak() - self.before
 
     def _bytes(self, name: str) -> int:
         for line in (self._folder / "status").read_text().splitlines():

@@ -1,12 +1,12 @@
 """File systems whose power can be cut: an image file, mounted by a loop device.
 
-FS_IOC_SHUTDOWN ends a mounted ext4 or XFS as a power cut does: what was not fsynced is gone, dirty
-pages are never written, and each later write or fsync fails. A process killed after that and a
-mount, which replays the journal, are what a machine does that gets its power back.
+FS_IOC_SHUTDOWN ends a mounted ext4 or XFS as a power cut does: data without an fsync is lost, dirty
+pages are never written, and each later write or fsync fails. Killing the process and mounting the
+file system again, which replays the journal, is what a machine does when its power is back.
 
-A machine without power tells nobody anything: who uses the files stands still before the cut. It
-matters, for an fsync that is under way then may return as if all were well (ext4 of Linux 6.18: the
-transaction that it would wait for was given up, and is looked for in vain).
+A machine without power sends nothing, so the processes that use the files are stopped before the
+cut. Otherwise an fsync that is under way may return success (ext4 of Linux 6.18: the journal
+transaction that it waits for has been dropped).
 """
 
 import fcntl
@@ -95,7 +95,7 @@ class PowerCutFileSystem:
             os.close(directory)
 
     def restore(self) -> None:
-        """The power is back; nobody may use the files meanwhile."""
+        """Restore the power; no process may use the files meanwhile."""
         self.unmount()
         self.mount()
 
@@ -110,7 +110,7 @@ def cut_power(process: subprocess.Popen[bytes], *systems: PowerCutFileSystem) ->
 
 
 def _stand_still(process: subprocess.Popen[bytes]) -> None:
-    """Stop all its threads; those that wait for the disk will not come back from it."""
+    """Stop all threads of the process, except those that wait for the disk."""
     process.send_signal(signal.SIGSTOP)
     tasks = Path(f"/proc/{process.pid}/task")
     deadline = time.monotonic() + STOP_TIMEOUT_S

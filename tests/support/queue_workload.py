@@ -1,8 +1,8 @@
 """Producers and consumers under faults, whose History the queue checker judges.
 
 Each producer and each consumer has a thread and a client of its own. Transactions are committed and
-aborted by the draw of a seed; whoever cannot say how its transaction ended says so, and goes on as
-a new producer.
+aborted as the seed draws; a client that cannot know how its transaction ended records that, and
+continues as a new producer.
 """
 
 import random  # noqa: TID251 - seeded
@@ -12,17 +12,22 @@ from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from kctl.testing.queue_checker import History, Outcome, Reader, Seen, Write
+from kctl.simulation.queue_checker import History, Outcome, Reader, Seen, Write
 
 TIMEOUT_S = 30
 WRITES_PER_TURN = 8
 PAUSE_S = 0.02
+# Between two looks whether the workload was closed.
+FLUSH_S = 0.5
 IDEMPOTENT = {"enable.idempotence": True}
 CLIENT = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
-    # A client that is told to end drops what it holds; what it says of that is no news.
+    # A broker that has just started may know of no topic yet. librdkafka believes it, and produces
+    # nothing until it asks again: by default after five minutes.
+    "topic.metadata.refresh.interval.ms": 2000,
+    # A client that is stopped drops what it holds, and logs it: not of interest here.
     "log_level": 2,
 }
 
@@ -32,17 +37,23 @@ class QueueWorkload:
 
     def __init__(
         self, address, topic, partitions, seed, *,
-        plain=1, transactional=2, readers=2, plain_settings=IDEMPOTENT,
+        plain=1, transactional=2, readers=2, plain_settings=IDEMPOTENT, is_partition_each=False,
     ):  # fmt: skip
+        """`is_partition_each`: writer n outside transactions writes to partition n only."""
         self.history = History()
         # Seconds, by partition: when writes outside transactions were acknowledged.
         self.acknowledged = {number: [] for number in range(partitions)}
+        # Of those, how many the client could not tell the offset of.
+        self.without_offset = 0
         self.commits = 0
         self._plain_settings = plain_settings
         self._address, self._topic, self._partitions = address, topic, partitions
         self._stopping = threading.Event()
+        self._is_closed = threading.Event()
         self.failures = []
         roles = [(self._write_plainly, f"plain-{n}") for n in range(plain)]
+        # The only partition of a writer, by name.
+        self._own_partition = {f"plain-{n}": n for n in range(plain)} if is_partition_each else {}
         roles += [(self._write_in_transactions, f"txn-{n}") for n in range(transactional)]
         self._writers = [self._thread(role, name, seed) for role, name in roles]
         self._readers_stopping = threading.Event()
@@ -72,14 +83,22 @@ class QueueWorkload:
         return self.history
 
     def close(self):
+        """End every client at once; what was not delivered is dropped.
+
+        A producer that kept trying would write to the next cluster at the same address.
+        """
+        self._is_closed.set()
         self._stopping.set()
         self._readers_stopping.set()
+        for thread in (*self._writers, *self._readers):
+            if thread.is_alive():
+                thread.join(TIMEOUT_S)
 
     def _thread(self, role, who, seed):
         def run():
             try:
                 role(who, random.Random(f"{seed}-{who}"))
-            except Exception as error:  # noqa: BLE001 - told by `finish`
+            except Exception as error:  # noqa: BLE001 - reported by `finish`
                 self.failures.append(f"{who}: {error!r}")
 
         return threading.Thread(target=run, daemon=True, name=f"thread of {who}")
@@ -87,7 +106,9 @@ class QueueWorkload:
     # --- writers -----------------------------------------------------------------------------
 
     def _new_write(self, name, number, chance, transaction=None):
-        partition = chance.randrange(self._partitions)
+        partition = self._own_partition.get(name)
+        if partition is None:
+            partition = chance.randrange(self._partitions)
         write = Write(f"{name}:{number}", name, number, partition, transaction=transaction)
         self.history.writes[write.value] = write
         return write
@@ -95,7 +116,8 @@ class QueueWorkload:
     def _write_plainly(self, name, chance):
         producer = Producer(
             {"bootstrap.servers": self._address, "linger.ms": 1,
-             "message.timeout.ms": 4 * TIMEOUT_S * 1000, **self._plain_settings, **CLIENT}
+             "message.timeout.ms": 4 * TIMEOUT_S * 1000, "error_cb": self._note_fatal,
+             **CLIENT, **self._plain_settings}
         )  # fmt: skip
         number = 0
         while not self._stopping.is_set():
@@ -104,27 +126,37 @@ class QueueWorkload:
                 number += 1
             producer.poll(0)
             self._stopping.wait(PAUSE_S)
-        producer.flush(4 * TIMEOUT_S)
+        deadline = time.monotonic() + 4 * TIMEOUT_S
+        while len(producer) and not self._is_closed.is_set() and time.monotonic() < deadline:
+            producer.flush(FLUSH_S)
+        if self._is_closed.is_set():
+            producer.purge()
 
     def _produce_plainly(self, producer, write):
-        told = self._told(write)
+        on_delivery = self._on_delivery(write)
         while True:
             try:
                 return producer.produce(
-                    self._topic, write.value, partition=write.partition, on_delivery=told
+                    self._topic, write.value, partition=write.partition, on_delivery=on_delivery
                 )
             except KafkaException as error:
-                # Of a broker that has just started, and was told of no topic yet.
+                # From a broker that has just started and has no metadata yet.
                 if error.args[0].code() != KafkaError._UNKNOWN_TOPIC or self._stopping.is_set():
                     raise
             producer.poll(PAUSE_S)
 
-    def _told(self, write):
-        """What becomes of a write outside transactions."""
+    def _note_fatal(self, error):
+        """Close a producer after a fatal error; `finish` reports failures."""
+        if error.fatal():
+            self.failures.append(str(error))
 
-        def on_delivery(error, _):
+    def _on_delivery(self, write):
+        """Record the outcome of a write outside transactions."""
+
+        def on_delivery(error, message):
             if error is None:
                 write.outcome = Outcome.OK
+                self.without_offset += message.offset() is None
                 self.acknowledged[write.partition].append(time.monotonic())
 
         return on_delivery

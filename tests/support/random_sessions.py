@@ -1,7 +1,7 @@
 """Random sessions: one seed, one sequence of requests, for kctl and for Apache Kafka 2.7.2 alike.
 
-A session has a topic of its own and keeps the trail of what it asked, so that a difference is told
-with its story. What was asked follows from the seed and from answers, which are the same.
+A session has a topic of its own and keeps its requests, so that a difference is reported with what
+led to it. The requests follow from the seed and from the responses, which are the same.
 """
 
 import random  # noqa: TID251  - seeded
@@ -21,16 +21,18 @@ from kctl.records.builder import RecordBatchBuilder
 from kctl.records.memory_records import batches
 from tests.support.broker_client import Twins
 
-# Where the two differ on purpose; docs/compatibility.md tells users. Sessions stay away from it,
-# or take Apache Kafka's answer for ours.
+# Where the two differ on purpose (docs/compatibility.md). Sessions avoid these, or accept Apache
+# Kafka's response in place of kctl's.
 DIFFERENCES = {
     "FOUND_BEHIND_DELETED": "after DeleteRecords Apache Kafka looks a timestamp up in a segment "
     "that is all deleted, if that one has younger records, and finds nothing: kctl looks on",
     "ROLLS_FOR_NOTHING": "Apache Kafka rolls a segment for a batch that it then refuses, or knows "
     "already: in kctl what is refused changes nothing",
-    "FAILS_IN_APACHE_KAFKA": "batches that Apache Kafka cannot write anew, with a negative epoch, "
+    "FAILS_IN_APACHE_KAFKA": "batches that Apache Kafka cannot rewrite, with a negative epoch, "
     "or Zstandard for an old format, get UNKNOWN_SERVER_ERROR: in kctl what every other topic "
     "gives them",
+    "REFUSED_ONCE": "a producer's first batch in a log, with a sequence other than 0: kctl refuses "
+    "it until it is sent again",
 }
 T0_MS = 1_600_000_000_000
 SEQUENCES = 2**31
@@ -142,7 +144,7 @@ class LogSession(Session):
         self.is_shortened = False
 
     def draw_configs(self):
-        """Topics whose segments roll, topics whose brokers write batches anew, and others."""
+        """Draw configs: topics whose segments roll, topics with rewritten batches, and others."""
         pick = self.random
         choices = {
             "message.timestamp.type": ("LogAppendTime", None, None),
@@ -157,7 +159,7 @@ class LogSession(Session):
                 "segment.index.bytes": (12, 24, 40, 10_000, None),
             }
         if self.rewrites:
-            # Compressed anew, batches have sizes of their own.
+            # Batches that are compressed again differ in size.
             del choices["max.message.bytes"]
             choices |= {
                 "compression.type": ("gzip", "lz4", "uncompressed"),
@@ -204,7 +206,16 @@ class LogSession(Session):
 
     def send(self, *record_sets, note=""):
         """Record sets for partition 0, 1, ...; None: nothing for it."""
-        request = produce.ProduceRequest(
+        request = self.produce_request(record_sets)
+        version = self.any_version(request.api, 7)
+        self.twins.asks_again = _is_refused_once
+        answer = self.ask(request, version, but=self.comparable_produce, note=note)
+        self.twins.asks_again = None
+        found = answer["responses"][0]["partitions"] if answer else []
+        return [partition["error_code"] for partition in found]
+
+    def produce_request(self, record_sets):
+        return produce.ProduceRequest(
             transactional_id=None,
             acks=self.random.choice((-1, 1)),
             timeout_ms=TIMEOUT_MS,
@@ -219,13 +230,9 @@ class LogSession(Session):
                 )
             ],
         )
-        version = self.any_version(request.api, 7)
-        answer = self.ask(request, version, but=self.comparable_produce, note=note)
-        found = answer["responses"][0]["partitions"] if answer else []
-        return [partition["error_code"] for partition in found]
 
     def comparable_produce(self, answer):
-        """Whether there is a time, not which; kctl has words where Apache Kafka has none."""
+        """Reduce times to whether there is one; kctl has messages where Apache Kafka has none."""
         for topic in answer["responses"] if answer else ():
             for partition in topic["partitions"]:
                 partition["log_append_time_ms"] = partition["log_append_time_ms"] > 0
@@ -238,7 +245,8 @@ class LogSession(Session):
         data = self.batch(
             count, producer_id=producer.id, producer_epoch=epoch, base_sequence=sequence
         )
-        (code,) = self.send(*(data if n == partition else None for n in range(2)), note=note)
+        record_sets = [data if n == partition else None for n in range(2)]
+        (code,) = self.send(*record_sets, note=note)
         if code == 0:
             producer.sent[partition].append((sequence, count, data, epoch))
             del producer.sent[partition][:-8]
@@ -295,7 +303,7 @@ class LogSession(Session):
         )
         sequence = sequence % SEQUENCES if sequence >= 0 else -1
         epoch = self.random.choice((epoch, epoch, epoch - 1, epoch + 1, 0, -1, 32_767))
-        # What is written anew must have an epoch: FAILS_IN_APACHE_KAFKA.
+        # A batch that is rewritten must have an epoch: FAILS_IN_APACHE_KAFKA.
         epoch = max(0 if self.rewrites else -1, min(epoch, 32_767))
         count = self.random.randint(1, 4)
         self.send_from(producer, partition, sequence, count, epoch, "odd")
@@ -418,9 +426,9 @@ class LogSession(Session):
         self.lookup(version, *self.random.choices(times, weights, k=2))
 
     def do_old_list_offsets(self):
-        """Version 0 tells where segments begin."""
+        """List offsets with version 0, which returns the first offsets of segments."""
         self.lookup(0, -1, -1, max_num_offsets=self.random.choice((0, 1, 2, 100)))
-        # By times of the disk: only those that are beyond doubt.
+        # Modification times of files decide: only times that are beyond doubt.
         self.lookup(0, -2, -2, max_num_offsets=3)
 
     def do_delete_records(self):
@@ -502,6 +510,12 @@ def by_partition(answer):
     for topic in answer["topics"]:
         topic["partitions"].sort(key=lambda partition: partition["partition_index"])
     return answer
+
+
+def _is_refused_once(answer):
+    """REFUSED_ONCE: Apache Kafka gives no such answer here."""
+    partitions = answer["responses"][0]["partitions"]
+    return any(it["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER for it in partitions)
 
 
 class Producer:

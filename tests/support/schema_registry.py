@@ -18,7 +18,7 @@ class SchemaRegistry:
         self.url = ""
 
     def add(self, subject: str, number: int, schema: str, kind: str = "AVRO", **more: object):
-        """A further version; `number` is what stands before values."""
+        """Register a further version; `number` is the schema id that precedes values."""
         found = {"subject": subject, "id": number, "schema": schema} | more
         # As registries do, which leave out Avro.
         found |= {} if kind == "AVRO" else {"schemaType": kind}

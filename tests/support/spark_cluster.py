@@ -41,7 +41,7 @@ class StandaloneCluster:
     directory: Path
 
     def run(self, *words: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """Python as a driver's process."""
+        """Run Python as a driver's process."""
         return subprocess.run(
             [sys.executable, *map(str, words)], capture_output=True, text=True, check=False,
             env=driver_environment(self.directory) | environment, cwd=self.directory,

@@ -102,7 +102,7 @@ class SteadyProducer:
             time.sleep(0.01)
 
     def finish(self):
-        """Send no more, and wait until all that was sent is acknowledged."""
+        """Stop sending, and wait until every record sent is acknowledged."""
         self._stopping.set()
         self._thread.join()
         assert self._producer.flush(TIMEOUT_S) == 0
@@ -139,7 +139,7 @@ def read_all(address, topic, partitions):
     found, ended, deadline = {}, set(), time.monotonic() + TIMEOUT_S
     try:
         while len(ended) < partitions:
-            assert time.monotonic() < deadline, "the consumer waits in vain"
+            assert time.monotonic() < deadline, "the consumer received no record in time"
             for message in consumer.consume(1000, 0.2):
                 if message.error() is not None:
                     assert message.error().name() == "_PARTITION_EOF", message.error()

@@ -50,7 +50,7 @@ def until_settled(ask):
 
 
 def find_coordinators(address, transactional_id, group_id):
-    """Have both be there, and their topics."""
+    """Wait until both coordinators and their topics exist."""
     with BrokerClient(address) as client:
         for key_type, key in ((1, transactional_id), (0, group_id)):
             request = FindCoordinatorRequest(key=key, key_type=key_type)
@@ -81,7 +81,7 @@ class RawProducer:
         return ErrorCode(answer.error_code)
 
     def reconnect(self):
-        """Go on over a younger connection; returns the old one, still open."""
+        """Continue over a new connection; return the old one, still open."""
         old, self.client = self.client, BrokerClient(self.address)
         self._old_clients.append(old)
         return old

@@ -1,19 +1,17 @@
 """A transaction coordinator with its world: virtual time, a log in memory, and brokers that write
-markers when told.
+markers on command.
 
 The coordinator, its runtime, its marker sender and its service are the real ones.
 """
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.coordinator.transaction.transaction_coordinator import Producer
-from kctl.broker.coordinator.transaction_coordinator_service import (
-    TRANSACTION_STATE_TOPIC,
-    TransactionCoordinatorService,
-)
+from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import UnreachableError
 from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.constants import TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -38,7 +36,7 @@ TIMEOUT_MS = 60_000
 
 
 class MarkerBroker:
-    """A leader that writes markers: at once, or when told."""
+    """A leader that writes markers: at once, or on command."""
 
     def __init__(self, scheduler):
         self._scheduler = scheduler
@@ -159,7 +157,7 @@ class TransactionWorld:
     # Requests
 
     def init(self, name="x", *, producer=None, timeout_ms=TIMEOUT_MS):
-        """The Answer to InitProducerId; `producer`: one that goes on after an error."""
+        """Return the Answer to InitProducerId; `producer` is one that recovers from an error."""
         answer = Answer()
         claimed = Producer(
             name,

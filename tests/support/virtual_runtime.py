@@ -6,6 +6,7 @@ from random import Random  # noqa: TID251 - the seed enters here
 
 from kctl.runtime.future import Future, Task
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.web import NoWeb
 
 
 class VirtualClock:
@@ -38,6 +39,11 @@ class VirtualScheduler:
         self._ready = deque()
         self._timers = []
         self._sequence = 0
+        # Whether this turn is spent, which no time decides here.
+        self.turn_is_spent = False
+
+    def is_turn_spent(self):
+        return self.turn_is_spent
 
     def call_soon(self, callback, *arguments):
         self._ready.append((callback, arguments))
@@ -60,7 +66,7 @@ class VirtualScheduler:
         return Future(self.call_soon)
 
     def background(self, job):
-        """The job runs on a later turn of the same loop; its outcome arrives after that."""
+        """Run the job on a later turn of the same loop; its outcome arrives after that."""
         future = Future(self.call_soon)
 
         def run():
@@ -158,4 +164,5 @@ def virtual_runtime(seed=1):
         disk=None,
         entropy=SeededEntropy(seed),
         trace=RecordingTrace(),
+        web=NoWeb(),
     )

@@ -88,6 +88,21 @@ class ZooKeeperServer:
             self._process.wait()
             self._process = None
 
+    def pause(self) -> None:
+        """Let the process stand still: its port takes connections, and nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Kill it, lose its data, and start it again."""
+        self.kill()
+        shutil.rmtree(self._directory / "data")
+        self.start()
+
 
 def _free_port() -> int:
     with socket.socket() as listener:

@@ -9,7 +9,7 @@ ANYONE = struct.pack(">ii", 1, 31) + encode_buffer(b"world") + encode_buffer(b"a
 
 
 class RawClient:
-    """Says what it is told to, and reads whole frames."""
+    """Sends the given bytes, and reads whole frames."""
 
     def __init__(self, loop: RealLoop, port: int) -> None:
         self.peer = connect(loop, port)

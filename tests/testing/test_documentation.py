@@ -1,15 +1,25 @@
-"""Every example of docs/testing.md is run as it stands."""
+"""The examples of docs/testing.md and docs/api/testing.md run as they are."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.support import api_pages
+
 pytest_plugins = "pytester"
 
 PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 [INI] = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+API_EXAMPLES = api_pages.examples("testing.md")
+PUBLIC = [
+    "kctl.testing.kafka_broker",
+    "kctl.testing.kafka_versions",
+    "kctl.testing.pytest_plugin",
+    "kctl.testing.scripted_broker",
+    "kctl.testing.topic_records",
+]
 CLIENTS = ("confluent_kafka", "kafka", "aiokafka")
 
 
@@ -18,6 +28,16 @@ def test_every_example_passes(pytester):
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist")
     attempts = sum(text.count('"attempt"') for text in EXAMPLES)
     result.assert_outcomes(passed=len(re.findall(r"^def test_", PAGE, re.MULTILINE)) + attempts)
+
+
+def test_every_example_of_the_reference_passes(pytester):
+    pytester.makepyfile(**{f"test_api_{n}": text for n, text in enumerate(API_EXAMPLES)})
+    result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist")
+    result.assert_outcomes(passed=sum(text.count("def test_") for text in API_EXAMPLES))
+
+
+def test_every_public_name_is_documented():
+    assert api_pages.undocumented("testing.md", PUBLIC) == []
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -1,4 +1,4 @@
-"""What `kctl_as_version` says older releases serve is what their brokers say."""
+"""`kctl_as_version` serves the versions that brokers of older releases report."""
 
 import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS  # as brokers answered
@@ -9,18 +9,18 @@ from kctl.testing.kafka_versions import NATIVE, RELEASES, served_as
 
 
 @pytest.mark.parametrize("release", [it for it in RELEASES if it != NATIVE])
-def test_last_versions_are_those_that_brokers_of_the_release_answer(release):
+def test_last_versions_are_those_that_brokers_of_the_release_report(release):
     answered = BROKER_API_VERSIONS[tuple(map(int, release.split(".")))]
     assert {key: last for key, (_, last) in served_as(release).items()} == {
         key: answered[key][1] for key in HANDLERS if key in answered
     }
 
 
-def test_the_own_release_serves_everything():
+def test_release_2_7_serves_everything():
     assert served_as(NATIVE) is None
 
 
-def test_an_unknown_release_is_refused_with_those_there_are():
+def test_an_unknown_release_is_rejected_with_the_known_ones():
     with pytest.raises(UsageError) as refused:
         served_as("3.0")
     assert "2.4" in refused.value.hint

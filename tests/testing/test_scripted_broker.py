@@ -1,4 +1,4 @@
-"""ScriptedBroker, as users of kctl.testing meet it."""
+"""ScriptedBroker, as users of kctl.testing use it."""
 
 from kctl.client.router import Router
 from kctl.protocol.api_keys import ApiKey
@@ -8,7 +8,7 @@ from kctl.testing.scripted_broker import ScriptedBroker
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-def test_answers_come_in_the_order_of_the_script_and_the_last_one_stays(loop):
+def test_answers_follow_the_script_and_the_last_one_repeats(loop):
     broker = ScriptedBroker(loop.runtime, topics={"orders": 3}).start()
     broker.answer(
         ApiKey.HEARTBEAT, HeartbeatResponse(error_code=27), HeartbeatResponse(error_code=0)
@@ -21,7 +21,7 @@ def test_answers_come_in_the_order_of_the_script_and_the_last_one_stays(loop):
     broker.stop()
 
 
-def test_without_a_script_it_tells_of_itself_and_its_topics(loop):
+def test_without_a_script_it_describes_itself_and_its_topics(loop):
     broker = ScriptedBroker(loop.runtime, topics={"orders": 3}).start()
     router = Router(loop.runtime, [broker.address])
     view = loop.run(router.refresh(["orders", "other"]))
@@ -32,7 +32,24 @@ def test_without_a_script_it_tells_of_itself_and_its_topics(loop):
     broker.stop()
 
 
-def test_a_function_answers_by_what_was_asked(loop):
+def test_delayed_responses_are_sent_in_order_on_release(loop):
+    broker = ScriptedBroker(loop.runtime).start()
+    broker.answer(
+        ApiKey.HEARTBEAT, HeartbeatResponse(error_code=27), HeartbeatResponse(error_code=0)
+    )
+    router = Router(loop.runtime, [broker.address])
+    broker.hold(ApiKey.HEARTBEAT)
+    asked = [loop.scheduler.spawn(router.send_to_any(HEARTBEAT)) for _ in range(2)]
+    loop.until(lambda: len(broker.requests(ApiKey.HEARTBEAT)) == 2)
+    loop.turns()
+    assert not any(it.done for it in asked)
+    broker.release()
+    assert [loop.wait(it).error_code for it in asked] == [27, 0]
+    router.close()
+    broker.stop()
+
+
+def test_a_function_answers_depending_on_the_request(loop):
     broker = ScriptedBroker(loop.runtime).start()
     broker.answer(
         ApiKey.HEARTBEAT,

@@ -1,10 +1,11 @@
-"""Faults upon faults on clusters at work: nothing acknowledged is lost, doubled or out of order.
+"""Faults on clusters under load: no acknowledged record is lost, duplicated or out of order.
 
 Each cell is a system, a fault or two that meet, and modes of clients, all at once by default; it
 starts a cluster of its own. Systems: K1 is one kctl, K3 three kctl on a ZooKeeper, X two brokers of
-Apache Kafka 2.7.2 and one of kctl. Modes: A acks=1, B acks=all, C idempotent, D transactions and
-copiers, G a group of static members. Cells are played until the time is over; one in four is a
-pair of faults. The seed is in each row, and plays the cell again.
+Apache Kafka 2.7.2 and one of kctl, M one of Apache Kafka and two of kctl, J three of Apache Kafka.
+Modes: A acks=1, B acks=all, C idempotent, D transactions and copiers, G a group of static members,
+I idempotent with a producer for each partition. Cells are played until the time is up; one in
+four is a pair of faults. The seed is in each row, and plays the cell again.
 
 Examples:
   make torture
@@ -12,6 +13,7 @@ Examples:
   python -m tests.torture --list
   python -m tests.torture --system K3 --fault F4 --mode ABCDG --seed 17
   python -m tests.torture --system X --fault F2+F6 --seed 1017
+  python -m tests.torture --system M --fault F17 --mode CI --seed 1 --count 100
 """
 
 import argparse
@@ -24,11 +26,14 @@ import time
 from pathlib import Path
 from random import Random  # noqa: TID251 - the seed enters here
 
-from tests.torture.cells import Cell, play, told
+from tests.torture import modes
+from tests.torture.cells import Cell, play, text_of
 from tests.torture.faults import FAULTS
 from tests.torture.modes import MODES
 from tests.torture.systems import SYSTEMS
 
+# Those of which all cells are played unless others are named.
+DRAWN_SYSTEMS = ("K1", "K3", "X")
 PAIRS_EVERY = 4
 # After these the last acknowledgement gap is held against the session time-out.
 KILLED = ({"F1"}, {"F2"})
@@ -37,10 +42,13 @@ KILLED = ({"F1"}, {"F2"})
 def main(words=None):
     """The exit status: 1 if a cell failed."""
     options = parsed(words)
+    if options.debug:
+        modes.debug_idempotent(options.debug)
+    systems = options.system or (SYSTEMS if options.list else DRAWN_SYSTEMS)
     singles = [
         Cell(system, (fault,), options.mode, 0)
         for fault in FAULTS
-        for system in options.system or SYSTEMS
+        for system in systems
         if not options.fault or fault in options.fault
     ]
     impossible = [(cell, reason) for cell in singles if (reason := cell.why_not())]
@@ -64,9 +72,17 @@ def parsed(words):
     comma = {"type": lambda text: text.split(",")}
     parser.add_argument("--minutes", type=float, default=180, help="of time [default: 180]")
     parser.add_argument("--fault", **comma, help="F1,F7, or a pair with --seed: F1+F7")
-    parser.add_argument("--mode", default="".join(MODES), help="of clients [default: ABCDG]")
-    parser.add_argument("--system", **comma, help="K1,K3,X")
+    parser.add_argument("--mode", default="ABCDG", help="of clients [default: %(default)s]")
+    parser.add_argument("--system", **comma, help="K1,K3,X,M,J [default: K1,K3,X]")
     parser.add_argument("--seed", type=int, help="play each cell once, with this seed")
+    parser.add_argument(
+        "--count", type=int, default=1, help="play each cell so often, with --seed and those after"
+    )
+    parser.add_argument(
+        "--debug",
+        metavar="CONTEXTS",
+        help="what librdkafka logs of idempotent producers to stderr: eos,msg",
+    )
     parser.add_argument("--list", action="store_true", help="what can be played here, what not")
     options = parser.parse_args(words)
     names = {it for pair in options.fault or () for it in pair.split("+")}
@@ -77,13 +93,14 @@ def parsed(words):
 
 
 def replayed(options, possible):
-    """Each cell that is asked for, once."""
-    for cell in possible:
-        yield Cell(cell.system, cell.faults, cell.modes, options.seed)
-    for pair in options.fault or ():
-        for system in options.system or SYSTEMS:
-            if "+" in pair:
-                yield Cell(system, tuple(pair.split("+")), options.mode, options.seed)
+    """Each cell that is asked for, with each of the seeds."""
+    for seed in range(options.seed, options.seed + options.count):
+        for cell in possible:
+            yield Cell(cell.system, cell.faults, cell.modes, seed)
+        for pair in options.fault or ():
+            for system in options.system or DRAWN_SYSTEMS:
+                if "+" in pair:
+                    yield Cell(system, tuple(pair.split("+")), options.mode, seed)
 
 
 def drawn(possible):
@@ -119,7 +136,7 @@ def play_all(cells, deadline):
             continue
         directory = Path(tempfile.mkdtemp(prefix="kctl-torture-"))
         row = play(cell, directory)
-        say(told(row))
+        say(text_of(row))
         if row.is_good:
             shutil.rmtree(directory)
         else:
@@ -136,6 +153,8 @@ def summary(rows):
     acknowledged = sum(row.acknowledged for row in rows)
     transactions = sum(row.transactions for row in rows)
     say(f"{acknowledged} acknowledged, {transactions} transactions")
+    resent, without_offset = sum(row.resent for row in rows), sum(it.without_offset for it in rows)
+    say(f"{resent} resent by clients, {without_offset} acknowledged without an offset")
     killed = [row for row in rows if set(row.cell.faults) in KILLED and row.cell.system != "K1"]
     if killed:
         gaps = sorted(row.gap_s for row in killed)
@@ -147,7 +166,7 @@ def summary(rows):
 
 
 def say(text):
-    """At once: whoever waits for hours wants to see it."""
+    """Print at once: a run takes hours and its progress should show."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -8,16 +8,17 @@ import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251 - the seed enters here
 
-from kctl.testing.queue_checker import Anomaly, Kind
+from kctl.simulation.queue_checker import Kind
 from tests.torture.faults import FAULTS, Scene
-from tests.torture.modes import MODES, topics_of, wait_for_progress
+from tests.torture.modes import IDEMPOTENT_MODES, MODES, topic_of, topics_of, wait_for_progress
+from tests.torture.repeats import repeated_by_clients
 from tests.torture.systems import PARTITIONS, System, why_no_system
 
 # Apache Kafka takes longer to start, and is not to lose its session over that.
-SESSION_MS = {"K1": 1500, "K3": 1500, "X": 3000}
+SESSION_MS = {"K1": 1500, "K3": 1500, "X": 3000, "M": 3000, "J": 3000}
 ALLOWANCE_MS = 500
 BEFORE, AFTER = 20, 10
 WORDS_MAX = 10
@@ -53,6 +54,9 @@ class Row:
     cell: Cell
     acknowledged: int = 0
     transactions: int = 0
+    # Writes that a client sent again under another producer epoch, and that are there twice.
+    resent: int = 0
+    without_offset: int = 0
     anomalies: list = field(default_factory=list)
     # The longest time without an acknowledgement in some partition, and whose it was.
     gap_s: float = 0.0
@@ -78,18 +82,19 @@ class Row:
             f"{'ok  ' if self.is_good else 'FAIL'} {self.cell}: {self.acknowledged} acknowledged, "
             f"{self.transactions} transactions, {lost} lost, {duplicated} duplicated, "
             f"{reordered} reordered, {aborted} aborted reads, {kinds.total()} other; "
+            f"{self.resent} resent by clients, {self.without_offset} without an offset; "
             f"gap {self.gap_s:.2f} s ({self.gap_mode}), up after {self.up_after_s:.2f} s, "
             f"{self.seconds:.0f} s"
         )
 
 
 def play(cell, directory):
-    """The row of a cell that can be played; whatever goes wrong is told in it."""
+    """Play a cell and return its row, which also reports what failed."""
     row, begin = Row(cell), time.monotonic()
     with ExitStack() as stack:
         try:
             _play(cell, directory, row, stack)
-        except Exception as error:  # noqa: BLE001 - the next cell is to be played all the same
+        except Exception as error:  # noqa: BLE001 - the next cell must be played nevertheless
             row.anomalies.append(f"{type(error).__name__}: {error}")
     row.seconds = time.monotonic() - begin
     return row
@@ -137,20 +142,39 @@ def _strike(faults, scene):
 
 
 def _judge(system, clients, row):
+    found = {}
     for each in clients:
-        row.anomalies += [Anomaly(it.kind, f"{each.mode}: {it.words}") for it in each.finish()]
+        found[each.mode] = each.finish()
         row.acknowledged += each.written
+        row.without_offset += each.without_offset
         row.transactions += each.commits
     row.up_after_s = max((s for it in system.machines.values() for s in it.starts), default=0.0)
     system.until_in_sync()
     system.stop()
+    for mode, anomalies in found.items():
+        resent = _resent(system, mode) if mode in IDEMPOTENT_MODES else set()
+        mine = {it.value for it in anomalies if it.kind is Kind.DUPLICATE} & resent
+        row.resent += len(mine)
+        row.anomalies += [
+            replace(it, words=f"{mode}: {it.words}") for it in anomalies if it.value not in mine
+        ]
     for machine in system.machines.values():
         row.anomalies += machine.alarms()
     row.anomalies += different_replicas(system)
 
 
+def _resent(system, mode):
+    """Values that an idempotent client sent again under another producer epoch."""
+    machine = next(iter(system.machines.values()))
+    found = set()
+    for partition in range(PARTITIONS):
+        for log_dir in machine.log_dirs:
+            found |= repeated_by_clients(log_dir / f"{topic_of(mode)}-{partition}")
+    return found
+
+
 def different_replicas(system):
-    """In words, those whose bytes are not the same as their neighbour's."""
+    """Describe the replicas whose bytes differ from their neighbour's."""
     for topic in system.topics:
         for partition in range(PARTITIONS):
             name = f"{topic}-{partition}"
@@ -181,8 +205,8 @@ def _compared(one, other):
     return f"{one} and {other} differ: {done.stdout}{done.stderr}"
 
 
-def told(row):
-    """The row, and what went wrong, but not all of it."""
+def text_of(row):
+    """Return the row and the first of its anomalies as text."""
     more = [f"     {it}" for it in row.anomalies[:WORDS_MAX]]
     if len(row.anomalies) > WORDS_MAX:
         more.append(f"     and {len(row.anomalies) - WORDS_MAX} more")

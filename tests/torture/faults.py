@@ -18,8 +18,10 @@ from tests.torture.systems import why_no_disks
 FREE_BYTES = 20_000
 BITS = 8
 HEADER_BYTES = 61
-# How long a broker whose bit was flipped may take to be in sync again by itself.
+# How long a broker whose bit was flipped may take to rejoin the ISR without help.
 BY_ITSELF_S = 8
+# Rounds of reassignments, each with the death of a broker.
+MOVES = 3
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """`lasts`: from and to how many session time-outs pass until all is healed."""
+    """A fault; `lasts` is its shortest and longest duration, in session timeouts."""
 
     number: str
     strike: Callable[[Scene], None]
     lasts: tuple[float, float]
-    systems: tuple[str, ...] = ("K1", "K3", "X")
+    systems: tuple[str, ...] = ("K1", "K3", "X", "M", "J")
     # Directories of each broker that are disks of their own.
     disks: tuple[str, ...] = ()
     # Replicas lose what was acknowledged: no two such at a time.
@@ -82,7 +84,7 @@ def kill_controller(scene):
 
 
 def kill_all(scene):
-    """kill -9 of every broker, within some milliseconds."""
+    """Kill every broker with kill -9, within some milliseconds."""
     for machine in everybody(scene):
         machine.kill()
         time.sleep(scene.chance.choice([0, 0, 0.05]))
@@ -94,7 +96,7 @@ def pause_leader_beyond_session(scene):
 
 
 def pause_leader_within_session(scene):
-    """SIGSTOP so short that nobody notices."""
+    """Pause a broker with SIGSTOP, too briefly for the cluster to notice."""
     scene.system.leader(scene.chance).pause()
 
 
@@ -106,7 +108,7 @@ def cut_leader_from_followers(scene):
 
 
 def cut_leader_from_all(scene):
-    """The clients among them or not: those would go on with a leader that is none any more."""
+    """Cut off a broker, with its clients or without; such clients keep using a deposed leader."""
     leader = scene.system.leader(scene.chance)
     others = [it.broker_id for it in scene.system.others(leader)]
     clients = scene.chance.choice([[], [CLIENTS]]) if others else [CLIENTS]
@@ -115,7 +117,7 @@ def cut_leader_from_all(scene):
 
 
 def pause_followers(scene):
-    """SIGSTOP of all that do not lead a partition: it has nobody left to wait for."""
+    """Pause all followers of a partition with SIGSTOP: its leader has none left to wait for."""
     for machine in scene.system.others(scene.system.leader(scene.chance)):
         machine.pause()
 
@@ -131,7 +133,7 @@ def cut_power_of_leader(scene):
 
 
 def cut_power_of_all(scene):
-    """One after the other, within some milliseconds."""
+    """Kill brokers in sequence, within some milliseconds."""
     for machine in everybody(scene):
         machine.cut_power()
 
@@ -225,7 +227,26 @@ def disturb_clients(scene):
         copiers.processes[number].send_signal(signal.SIGSTOP)
 
 
-MANY = ("K3", "X")
+def move_replicas_and_kill(scene):
+    """Reassign all partitions in sequence, while brokers die by kill -9."""
+    system, chance = scene.system, scene.chance
+    session_s = system.session_ms / 1000
+    machines = list(system.machines.values())
+    for _ in range(MOVES):
+        system.move_replicas(chance)
+        time.sleep(chance.uniform(0, 0.5))
+        victim = chance.choice(machines)
+        victim.kill()
+        time.sleep(session_s * chance.uniform(0, 1.2))
+        # Two may be down at a time only if one of them has only just been started again.
+        victim.heal()
+        if chance.random() < 0.5:
+            victim.await_start()
+    for machine in machines:
+        machine.await_start()
+
+
+MANY = ("K3", "X", "M", "J")
 AT_ONCE, LONG, BEYOND, WITHIN = (0.0, 0.1), (0.0, 2.5), (1.3, 2.5), (0.1, 0.5)
 FAULTS = {
     it.number: it
@@ -242,13 +263,14 @@ FAULTS = {
         Fault("F10", cut_power_of_leader, LONG, disks=("data",), is_harmful=True,
               durable_on=("K1",)),
         Fault("F11", cut_power_of_all, LONG, disks=("data",), is_harmful=True,
-              durable_on=("K1", "K3", "X")),
+              durable_on=("K1", "K3", "X", "M", "J")),
         Fault("F12", flip_bit, AT_ONCE, is_harmful=True),
         Fault("F13", stop_in_good_order, LONG),
         Fault("F14", fail_a_log_directory, LONG, disks=("second",), is_harmful=True,
               durable_on=("K1",)),
         Fault("F15", fill_the_disk, LONG, disks=("second",)),
         Fault("F16", disturb_clients, BEYOND),
+        Fault("F17", move_replicas_and_kill, LONG, MANY),
     )
 }  # fmt: skip
 REASONS = {
@@ -256,4 +278,5 @@ REASONS = {
     "F6": "a lone broker has no followers",
     "F8": "a lone broker has no followers",
     "F9": "a lone broker has its metadata itself",
+    "F17": "a lone broker has nowhere to move a replica",
 }

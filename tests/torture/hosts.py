@@ -1,7 +1,7 @@
 """Where the brokers of a cell run: each has an address, a cable and disks of its own.
 
-With root every host is a network namespace on a bridge, and a cut is a pair of routes that swallow
-what is sent: nobody is told, as when a switch dies. Without root all share 127.0.0.1.
+With root, every host is a network namespace on a bridge, and a cut is a pair of routes that drop
+packets silently, as a dead switch does. Without root, all hosts share 127.0.0.1.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The clients of a cell, one mode each, and what each may see when brokers fail.
 
 A: acks=1, B: acks=all, C: idempotent, D: transactions, and copiers that consume and produce in
-transactions, G: a group of static members.
+transactions, G: a group of static members, I: idempotent with a producer for each partition.
 """
 
 import signal
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from kctl.testing.queue_checker import Anomaly, Kind, Outcome, check
+from kctl.simulation.queue_checker import Anomaly, Kind, Outcome, check
 from tests.support.copiers import Copiers, Output
 from tests.support.queue_workload import CLIENT, IDEMPOTENT, TIMEOUT_S, QueueWorkload
 from tests.torture.systems import PARTITIONS, until
@@ -21,12 +21,14 @@ ONE_BY_ONE = {"max.in.flight.requests.per.connection": 1}
 PLAIN = {
     "A": {"acks": "1", **ONE_BY_ONE},
     "B": {"acks": "all", **ONE_BY_ONE},
-    "C": IDEMPOTENT,
+    "C": dict(IDEMPOTENT),
+    "I": dict(IDEMPOTENT),
 }
+IDEMPOTENT_MODES = "CI"
 # What a producer without idempotence, or with acks=1, has not been promised.
 NOT_PROMISED = {"A": {Kind.LOST_WRITE, Kind.DUPLICATE}, "B": {Kind.DUPLICATE}}
-# And where leaders change: librdkafka goes on with a new leader while a request to the old one, cut
-# off or asleep, is under way, and repeats that one later.
+# And where leaders change: librdkafka continues with the new leader while a request to the old one,
+# cut off or paused, is under way, and repeats that request later.
 NOT_PROMISED_OF_MANY = {"A": {Kind.REORDERED}, "B": {Kind.REORDERED}}
 MEMBERS = 2
 POLLS_MAX = 60
@@ -55,8 +57,12 @@ class Clients:
         )
 
     def _roles(self):
-        readers = 2 if self.mode == "C" else 1
-        return {"transactional": 0, "readers": readers, "plain_settings": PLAIN[self.mode]}
+        roles = {"transactional": 0, "readers": 1, "plain_settings": PLAIN[self.mode]}
+        if self.mode == "C":
+            roles["readers"] = 2
+        elif self.mode == "I":
+            roles |= {"plain": PARTITIONS, "is_partition_each": True}
+        return roles
 
     def start(self):
         self._queue.start()
@@ -73,9 +79,14 @@ class Clients:
 
     @property
     def written(self):
-        """Writes whose producer was told that they are there."""
+        """Return the writes that were acknowledged."""
         outcomes = [write.outcome for write in self._queue.history.writes.values()]
         return outcomes.count(Outcome.OK)
+
+    @property
+    def without_offset(self):
+        """Return the writes that were acknowledged without an offset."""
+        return self._queue.without_offset
 
     def wait_for(self, goal):
         """Until so much is acknowledged."""
@@ -84,7 +95,7 @@ class Clients:
             assert not self._queue.failures, self._queue.failures
             return self.progress >= goal
 
-        until(is_there, f"mode {self.mode} goes on")
+        until(is_there, f"mode {self.mode} continues")
 
     def longest_gap_s(self, begin, end):
         """Between acknowledgements in one partition, from `begin` to `end`."""
@@ -200,7 +211,7 @@ class StaticGroup(Clients):
             messages = [it for it in consumer.consume(500, 0.1) if it.error() is None]
             seen.update(it.value().decode() for it in messages)
             if messages:
-                # Refused while the group shares out anew: then others read it once more.
+                # Rejected during a rebalance: another member reads the records again.
                 with suppress(KafkaException):
                     consumer.commit(asynchronous=False)
 
@@ -234,10 +245,23 @@ class StaticGroup(Clients):
         super().close()
 
 
-MODES = {"A": Clients, "B": Clients, "C": Clients, "D": Transactions, "G": StaticGroup}
+MODES = {
+    "A": Clients,
+    "B": Clients,
+    "C": Clients,
+    "D": Transactions,
+    "G": StaticGroup,
+    "I": Clients,
+}
+
+
+def debug_idempotent(contexts):
+    """Have librdkafka log to stderr what idempotent producers do, e.g. "eos,msg"."""
+    for mode in IDEMPOTENT_MODES:
+        PLAIN[mode] |= {"debug": contexts, "log_level": 7}
 
 
 def wait_for_progress(clients, count):
-    """Until `count` more is acknowledged to each."""
+    """Wait until each client has `count` further acknowledged writes."""
     for each, goal in [(it, it.progress + count) for it in clients]:
         each.wait_for(goal)

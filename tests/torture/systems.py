@@ -14,6 +14,11 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kctl.protocol.messages.metadata import MetadataRequest
 from tests.support import apache_kafka, power_cut, zookeeper
 from tests.support.apache_kafka import ApacheBroker
@@ -25,9 +30,9 @@ from tests.torture.hosts import STORE, Network, OneAddress, why_no_network
 PATIENCE_S = 180
 PARTITIONS = 3
 PORT = 9092
-# The broker with this id and those above are Apache Kafka in X.
-APACHE = 2
-SYSTEMS = {"K1": (1,), "K3": (1, 2, 3), "X": (1, 2, 3)}
+# Broker ids by system, and which of them run Apache Kafka 2.7.2.
+SYSTEMS = {"K1": (1,), "K3": (1, 2, 3), "X": (1, 2, 3), "M": (1, 2, 3), "J": (1, 2, 3)}
+APACHE = {"X": (2, 3), "M": (3,), "J": (1, 2, 3)}
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -61,7 +66,7 @@ class Machine:
         self.disks = disks
         self.is_kctl = isinstance(server, KctlBroker)
         self.is_paused = False
-        # What else is to be done before it is started: calls without arguments.
+        # What else must be done before a start: calls without arguments.
         self.repairs = []
         # Seconds from each start after a kill until it was ready.
         self.starts = []
@@ -72,7 +77,7 @@ class Machine:
 
     @property
     def log_dirs(self):
-        """Those that are there."""
+        """Return the brokers that exist."""
         found = [self.server.directory / "data" / "logs", self.server.directory / "second" / "logs"]
         return [path for path in found if path.exists()]
 
@@ -87,7 +92,7 @@ class Machine:
             self._is_down = True
 
     def pause(self):
-        """SIGSTOP."""
+        """Pause the broker with SIGSTOP."""
         if self.is_up():
             self.server.process.send_signal(signal.SIGSTOP)
             self.is_paused = True
@@ -98,7 +103,7 @@ class Machine:
             self.is_paused = False
 
     def stop(self):
-        """SIGTERM, and wait."""
+        """Stop the broker with SIGTERM, and wait for its end."""
         if not self._is_down:
             self._note_death()
             self.server.stop()
@@ -112,10 +117,10 @@ class Machine:
             self._is_down = True
 
     def _note_death(self):
-        """A broker of kctl that ended by itself had no reason to."""
+        """Record brokers of kctl that exited without being stopped."""
         code = self.server.process.poll()
         if code is not None and self.is_kctl:
-            self.deaths.append(f"broker {self.broker_id} ended by itself: {code}")
+            self.deaths.append(f"broker {self.broker_id} exited by itself: {code}")
 
     def heal(self):
         """Up again, with its disks; one whose disk failed is killed for that."""
@@ -196,6 +201,7 @@ class System:
         self.network = OneAddress() if why_no_network() else Network(numbers)
         self._stack.callback(self.network.close)
         self.zookeeper, self._is_store_down = None, False
+        self._is_moved = False
         if len(numbers) > 1:
             directory = self._directory / "zookeeper"
             directory.mkdir(parents=True)
@@ -217,7 +223,7 @@ class System:
             settings["log.dirs"] = f"{home}/data/logs,{home}/second/logs"
         where = {"host": self.network.address(number), "prefix": self.network.command(number)}
         port = PORT if where["prefix"] else apache_kafka.free_port()
-        if self.kind == "X" and number >= APACHE:
+        if number in APACHE.get(self.kind, ()):
             settings.setdefault("log.dirs", f"{home}/data/logs")
             settings["zookeeper.connection.timeout.ms"] = str(1000 * PATIENCE_S)
             address = self.zookeeper.address
@@ -260,7 +266,7 @@ class System:
         self.until_in_sync()
 
     def metadata(self):
-        """None while nobody answers."""
+        """Return None while no broker answers."""
         try:
             return self._admin.list_topics(timeout=5)
         except KafkaException:
@@ -270,14 +276,14 @@ class System:
         """Each broker says that all replicas of all topics are in sync, the internal ones too."""
         lagging = []
 
-        def nobody_lags():
+        def no_replica_lags():
             lagging[:] = [words for it in self.machines.values() for words in self._lagging(it)]
             return not lagging
 
-        until(nobody_lags, lagging, patience_s)
+        until(no_replica_lags, lagging, patience_s)
 
     def _lagging(self, machine):
-        """In words, what keeps the cluster from being whole, as a broker sees it."""
+        """Describe what keeps the cluster from being healthy, as a broker sees it."""
         try:
             with BrokerClient(machine.server.address) as client:
                 found = client.ask(MetadataRequest(topics=None), 8)
@@ -296,7 +302,7 @@ class System:
         return lagging + [f"no topic {it}" for it in self.topics if it not in there]
 
     def leader(self, chance):
-        """The machine that leads a partition drawn; any that is up where that is not known."""
+        """Return the leader of a random partition, or any live machine if it is unknown."""
         topic, number = chance.choice(self.topics), chance.randrange(PARTITIONS)
         found = self.metadata()
         leader = -1
@@ -331,7 +337,56 @@ class System:
             machine.heal()
         for machine in self.machines.values():
             machine.await_start()
+        self._move_back()
         self.until_in_sync()
+
+    def move_replicas(self, chance):
+        """Ask for new replicas of all partitions of the topics, drawn, at least two of each. What
+        the controller refuses, or does not hear, stays as it is."""
+        self._is_moved = True
+        numbers = sorted(self.machines)
+        wanted = {
+            topic: [chance.sample(numbers, chance.choice([2, 2, 3])) for _ in range(PARTITIONS)]
+            for topic in self.topics
+        }
+        with suppress(OSError, ConnectionError):
+            self._reassign(wanted)
+
+    def _reassign(self, wanted):
+        """Whether the controller accepted it all."""
+        found = self.metadata()
+        machine = self.machines.get(found.controller_id) if found is not None else None
+        if machine is None or not machine.is_up():
+            return False
+        topics = [
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(partition_index=number, replicas=replicas)
+                    for number, replicas in enumerate(each)
+                ],
+            )
+            for topic, each in wanted.items()
+        ]
+        with BrokerClient(machine.server.address) as client:
+            answer = client.ask(AlterPartitionReassignmentsRequest(topics=topics), 0)
+        codes = [it.error_code for topic in answer.responses for it in topic.partitions]
+        return answer.error_code == 0 and not any(codes)
+
+    def _move_back(self):
+        """Replicas of all partitions on all brokers, as they were created."""
+        if not self._is_moved:
+            return
+        wanted = {topic: [sorted(self.machines)] * PARTITIONS for topic in self.topics}
+
+        def is_accepted():
+            try:
+                return self._reassign(wanted)
+            except (OSError, ConnectionError):
+                return False
+
+        until(is_accepted, "the controller accepts a reassignment")
+        self._is_moved = False
 
     def kill_store(self):
         """kill -9 of ZooKeeper."""
@@ -339,7 +394,7 @@ class System:
         self._is_store_down = True
 
     def stop(self):
-        """In good order, one after the other."""
+        """Stop the brokers cleanly, in sequence."""
         for machine in self.machines.values():
             machine.stop()
 
@@ -384,6 +439,6 @@ def why_no_system(kind):
     """Why there can be no such cluster here; None if there can."""
     if len(SYSTEMS[kind]) > 1 and (reason := zookeeper.why_not()) is not None:
         return reason
-    if kind == "X" and apache_kafka.libs() is None:
+    if kind in APACHE and apache_kafka.libs() is None:
         return "no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2"
     return None

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from tests.torture.cells import Cell, play, told
+from tests.torture.cells import Cell, play, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -34,4 +34,4 @@ def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(tmp_path, system, 
     if (reason := cell.why_not()) is not None:
         pytest.skip(f"{cell}: {reason}")
     row = play(cell, tmp_path)
-    assert row.is_good, told(row)
+    assert row.is_good, text_of(row)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.testing.queue_checker import Anomaly, Kind
+from kctl.simulation.queue_checker import Anomaly, Kind
 from tests.torture.__main__ import main
 from tests.torture.cells import Cell, Row, different_replicas
 from tests.torture.faults import FAULTS, flip

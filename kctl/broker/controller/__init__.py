@@ -1,1 +1,1 @@
-"""The ZooKeeper-era controller. Decisions are pure; controller.py carries them out."""
+"""The ZooKeeper-era controller. Decisions are pure; controller.py executes them."""

@@ -1,9 +1,10 @@
-"""ChannelLink: the controller's connection to another broker, opened when needed, again if lost.
+"""ChannelLink: the controller's connection to another broker, opened on demand and after failures.
 
 Kafka 2.7: kafka.controller.RequestSendThread (`brokerReady`).
 """
 
-from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.client.broker_channel import BrokerChannel
+from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo
 from kctl.protocol.schema import Message
@@ -22,28 +23,30 @@ class ChannelLink:
         *,
         controller_id: int,
         timeout_ms: int,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self._runtime = runtime
         self._broker = broker
         self._listener = listener_name
         self._client_id = str(controller_id)
         self._timeout_ms = timeout_ms
+        self._security = security
         self._channel: BrokerChannel | None = None
         self._is_closed = False
 
     def send(self, request: Message) -> Future[Message]:
-        """Ask; UnreachableError or TimedOutError through the Future."""
+        """Send a request; the Future fails with UnreachableError or TimedOutError."""
         return self._runtime.scheduler.spawn(self._ask(request), "controller-request")
 
     def close(self) -> None:
-        """Close the connection, if there is one; what is under way fails."""
+        """Close the connection, if any; requests in flight fail."""
         self._is_closed = True
         if self._channel is not None:
             self._channel.close()
 
     async def _ask(self, request: Message) -> Message:
         channel = self._channel
-        if channel is None or channel.state is not ChannelState.READY:
+        if channel is None or not channel.is_usable:
             channel = self._channel = self._new_channel()
             await channel.connect()
         answer: Message = await channel.send(request)
@@ -51,7 +54,7 @@ class ChannelLink:
 
     def _new_channel(self) -> BrokerChannel:
         if self._is_closed:
-            raise UnreachableError(f"broker {self._broker.broker_id} was given up")
+            raise UnreachableError(f"broker {self._broker.broker_id} was removed")
         for endpoint in self._broker.endpoints:
             if endpoint.listener_name == self._listener:
                 return BrokerChannel(
@@ -60,6 +63,7 @@ class ChannelLink:
                     endpoint.port,
                     client_id=self._client_id,
                     request_timeout_ms=self._timeout_ms,
+                    security=self._security,
                 )
         raise UnreachableError(
             f"broker {self._broker.broker_id} has no listener {self._listener} "

@@ -1,9 +1,9 @@
 """ControllerChannelManager: one ordered queue of requests per broker.
 
-A broker gets the next request only when it answered the last one, so it sees the controller's
-decisions in the order in which they were made. A request to another broker is sent again, after
-a pause, until it is answered or the broker is removed; the controller's own broker is called in
-process. Every answer comes back through `on_response`, as an event.
+A broker gets the next request only after its response to the last one, so it receives the
+controller's decisions in order. A request to another broker is retried, after a pause, until there
+is a response or the broker is removed; the controller's own broker is called in process. Every
+response returns through `on_response`, as an event.
 
 Kafka 2.7: kafka.controller.{ControllerChannelManager, RequestSendThread}.
 """
@@ -19,33 +19,34 @@ from kctl.errors import KctlError
 from kctl.model import BrokerInfo
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task
+from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 
 RETRY_PAUSE_MS = 100
-# Requests waiting for one broker: beyond it the broker is hopelessly behind and we say so.
+# Requests waiting for one broker at which a warning is logged.
 QUEUE_WARNING_LENGTH = 1000
 
 
 class BrokerLink(Protocol):
-    """A connection to another broker that is opened again when it breaks."""
+    """A connection to another broker that is reopened after failures."""
 
     def send(self, request: Message) -> Future[Message]:
-        """Ask; UnreachableError or TimedOutError through the Future."""
+        """Send a request; the Future fails with UnreachableError or TimedOutError."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection; what is under way fails."""
+        """Close the connection; requests in flight fail."""
         ...
 
 
 OpenLink = Callable[[BrokerInfo], BrokerLink]
-# The own broker's answer, at once or later.
+# Returns the own broker's response, at once or later.
 DeliverLocal = Callable[[Message], Message | Future[Message]]
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """A broker answered the controller (itself an event of the controller's queue)."""
+    """A broker's response (itself an event of the controller's queue)."""
 
     broker_id: int
     request: Message
@@ -53,7 +54,7 @@ class ResponseReceived:
 
 
 class ControllerChannelManager:
-    """Owns the queues; made when a controller is elected, closed when it resigns."""
+    """Owns the queues; `close` drops them when the controller resigns."""
 
     def __init__(
         self,
@@ -69,9 +70,10 @@ class ControllerChannelManager:
         self._open_link = open_link
         self._on_response = on_response
         self._queues: dict[int, BrokerQueue] = {}
+        self._warnings = RecurringWarnings(runtime)
 
     def add_broker(self, broker: BrokerInfo) -> None:
-        """Make a queue for a broker that came up; its address is taken from its registration."""
+        """Create the queue of a registered broker; its address comes from the registration."""
         if broker.broker_id == self._broker_id:
             link: BrokerLink = LocalLink(self._runtime, self._deliver_local)
         else:
@@ -81,43 +83,46 @@ class ControllerChannelManager:
         )
 
     def remove_broker(self, broker_id: int) -> None:
-        """Drop the broker's queue and all that waits in it."""
+        """Remove the broker's queue and all requests in it."""
         queue = self._queues.pop(broker_id, None)
         if queue is not None:
             queue.close()
+            # Warn again if requests to it cannot be sent.
+            self._warnings.clear()
 
     def send(self, request: BrokerRequest) -> None:
-        """Queue a request; dropped with a warning if the broker has no queue."""
+        """Queue a request; drop it with a warning if the broker has no queue."""
         queue = self._queues.get(request.broker_id)
         if queue is None:
-            self._runtime.trace.warning(
+            self._warnings.warn(
+                (request.broker_id, type(request.request)),
                 f"Not sending {type(request.request).__name__} to broker {request.broker_id}, "
-                "since it is offline"
+                "since it is offline",
             )
             return
         queue.put(request.request)
 
     def close(self) -> None:
-        """Drop everything."""
+        """Remove all queues."""
         for broker_id in list(self._queues):
             self.remove_broker(broker_id)
 
 
 class LocalLink:
-    """The controller's own broker: a call, in a turn of its own."""
+    """Calls the controller's own broker, in a separate turn of the loop."""
 
     def __init__(self, runtime: Runtime, deliver: DeliverLocal) -> None:
         self._scheduler = runtime.scheduler
         self._deliver = deliver
 
     def send(self, request: Message) -> Future[Message]:
-        """Hand the request to the broker soon."""
+        """Pass the request to the broker in a later turn."""
         future = self._scheduler.future()
         self._scheduler.call_soon(self._run, request, future)
         return future
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection."""
 
     def _run(self, request: Message, future: Future[Message]) -> None:
         try:
@@ -126,12 +131,12 @@ class LocalLink:
             future.set_error(error)
             return
         if isinstance(answer, Future):
-            answer.add_done_callback(partial(_hand_on, future))
+            answer.add_done_callback(partial(_forward, future))
         else:
             future.set_result(answer)
 
 
-def _hand_on(future: Future[Message], answer: Future[Message]) -> None:
+def _forward(future: Future[Message], answer: Future[Message]) -> None:
     error = answer.error()
     if error is not None:
         future.set_error(error)
@@ -140,7 +145,7 @@ def _hand_on(future: Future[Message], answer: Future[Message]) -> None:
 
 
 class BrokerQueue:
-    """One broker's requests, first in, first out, one under way."""
+    """One broker's requests, first in, first out, one in flight."""
 
     def __init__(
         self,
@@ -153,12 +158,13 @@ class BrokerQueue:
         self._broker_id = broker_id
         self._link = link
         self._on_response = on_response
+        self._warnings = RecurringWarnings(runtime)
         self._waiting: deque[Message] = deque()
         self._sender: Task[None] | None = None
         self._closed = False
 
     def put(self, request: Message) -> None:
-        """Send `request` after all that was put before."""
+        """Send `request` after all earlier ones."""
         self._waiting.append(request)
         if len(self._waiting) == QUEUE_WARNING_LENGTH:
             self._runtime.trace.warning(
@@ -171,7 +177,7 @@ class BrokerQueue:
             )
 
     def close(self) -> None:
-        """Drop what waits; answers that still come are ignored."""
+        """Drop queued requests; late responses are ignored."""
         self._closed = True
         self._waiting.clear()
         self._link.close()
@@ -187,13 +193,15 @@ class BrokerQueue:
             if self._closed:
                 return
             self._waiting.popleft()
+            self._warnings.clear()
             self._on_response(ResponseReceived(self._broker_id, request, response))
 
     async def _pause(self, error: KctlError) -> None:
         if self._closed:
             return
-        self._runtime.trace.warning(
-            f"Controller's request to broker {self._broker_id} failed, will retry: {error}"
+        self._warnings.warn(
+            self._broker_id,
+            f"Controller's request to broker {self._broker_id} failed, will retry: {error}",
         )
         woken = self._runtime.scheduler.future()
         self._runtime.scheduler.call_later(RETRY_PAUSE_MS, woken.set_result, None)

@@ -1,9 +1,9 @@
-"""ControllerContext: the controller's picture of the cluster, kept for as long as it is elected.
+"""ControllerContext: the controller's view of the cluster while it is elected.
 
-It holds facts and no decisions: brokers, assignments, who leads, what is being deleted or moved.
-States of partitions and replicas are with their state machines.
+It holds facts, not decisions: brokers, assignments, leaders, deletions, reassignments. The states
+of partitions and replicas are in their state machines.
 
-Invariants: everything here was read from or written to the metadata store first; `_on_broker`
+Invariants: everything here was first read from or written to the metadata store; `_on_broker`
 mirrors `_assignments`; iteration follows insertion (topics) or number (partitions), never a set.
 
 Kafka 2.7: kafka.controller.ControllerContext.
@@ -13,40 +13,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
-from kctl.store.znodes import LeaderIsrAndControllerEpoch
+from kctl.store.znodes import NO_CONTROLLER_EPOCH, LeaderIsrAndControllerEpoch
+from kctl.work import Work, parts
 
-NO_CONTROLLER_EPOCH = 0
+# Partitions of a topic that are listed, examined or removed in one turn of the loop.
+PARTITIONS_PER_TURN = 500
 NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class PartitionAndReplica(NamedTuple):
-    """One broker's copy of one partition."""
+    """The replica of one partition on one broker."""
 
     partition: TopicPartition
     broker_id: int
 
     def __str__(self) -> str:
-        """As Kafka's state change log spells it."""
+        """Return the format of Kafka's state change log."""
         return f"[{self.partition},replica={self.broker_id}]"
 
 
 class ControllerContext:
-    """What the controller knows; emptied when it resigns."""
+    """The facts that a controller knows; empty after it resigns."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all (the controller resigns)."""
-        # Our controller epoch, and the version of /controller_epoch that fences our writes.
+        """Remove everything (the controller resigns)."""
+        # This controller's epoch, and the version of /controller_epoch that fences its writes.
         self.epoch = NO_CONTROLLER_EPOCH
         self.epoch_zk_version = 0
-        # Brokers registered in the store, those in controlled shutdown included.
+        # Brokers registered in the store, including those in controlled shutdown.
         self.live_brokers: dict[int, BrokerInfo] = {}
         self.shutting_down: dict[int, None] = {}
         self.leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
-        # Led by a broker that has started again since it was elected, which no controller saw: it
-        # may have less than it had.
+        # Partitions whose leader has restarted since it was elected, without a controller seeing
+        # it: it may have lost records.
         self.led_from_before: dict[TopicPartition, None] = {}
         # Partitions with adding or removing replicas (KIP-455).
         self.reassigning: dict[TopicPartition, None] = {}
@@ -60,18 +62,19 @@ class ControllerContext:
 
     @property
     def live_broker_ids(self) -> list[int]:
-        """Brokers that may lead: registered and not shutting down."""
+        """Return the brokers that may lead: registered and not shutting down."""
         return [b for b in self.live_brokers if b not in self.shutting_down]
 
     @property
     def live_or_shutting_down_ids(self) -> list[int]:
-        """Brokers that can be sent requests."""
+        """Return the brokers that can receive requests."""
         return list(self.live_brokers)
 
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Whether the broker lives and its log directory with the partition does, too."""
+        """Return whether the broker is alive, and its log directory with the partition is
+        online."""
         if broker_id not in self.live_brokers:
             return False
         if broker_id in self.shutting_down and not include_shutting_down:
@@ -80,7 +83,7 @@ class ControllerContext:
         return not offline or partition not in offline
 
     def remove_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Brokers whose registration is gone; their replicas stay assigned."""
+        """Remove brokers whose registration is gone; their replicas stay assigned."""
         for broker_id in broker_ids:
             self.live_brokers.pop(broker_id, None)
             self.shutting_down.pop(broker_id, None)
@@ -90,21 +93,23 @@ class ControllerContext:
 
     @property
     def topics(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
-        """Every topic's assignment, topics being deleted included."""
+        """Return every topic's assignment, including topics being deleted."""
         return self._assignments
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """All partitions of all topics."""
+        """Yield all partitions of all topics."""
         for topic, assignment in self._assignments.items():
             for partition in assignment:
                 yield TopicPartition(topic, partition)
 
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The topic's partitions, ascending; none for an unknown topic."""
-        return [TopicPartition(topic, p) for p in sorted(self._assignments.get(topic, ()))]
+    def parts_of(self, topic: str, count_max: int) -> Iterator[list[TopicPartition]]:
+        """Yield the topic's partitions as of now, ascending, at most `count_max` at a time; none
+        for an unknown topic."""
+        for numbers in parts(sorted(self._assignments.get(topic, ())), count_max):
+            yield [TopicPartition(topic, number) for number in numbers]
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """The partition's assignment; an empty one if it is unknown."""
+        """Return the partition's assignment; an empty one if it is unknown."""
         topic = self._assignments.get(partition.topic)
         return NO_ASSIGNMENT if topic is None else topic.get(partition.partition, NO_ASSIGNMENT)
 
@@ -124,7 +129,7 @@ class ControllerContext:
             self.reassigning.pop(partition, None)
 
     def remove_replica(self, replica: PartitionAndReplica) -> None:
-        """Take one broker's copy out of the assignment in memory (its data is deleted)."""
+        """Remove one replica from the assignment in memory (its data is deleted)."""
         old = self.assignment(replica.partition)
         self.set_assignment(
             replica.partition,
@@ -135,28 +140,31 @@ class ControllerContext:
             ),
         )
 
-    def remove_topic(self, topic: str) -> None:
-        """Forget a topic that is deleted."""
-        for partition, assignment in self._assignments.pop(topic, {}).items():
-            tp = TopicPartition(topic, partition)
-            self.leadership.pop(tp, None)
-            self.reassigning.pop(tp, None)
-            for broker_id in assignment.replicas:
-                self._on_broker[broker_id].pop(tp, None)
-            for offline in self.on_offline_dirs.values():
-                offline.discard(tp)
+    def remove_topic(self, topic: str) -> Work[None]:
+        """Remove a deleted topic, with a `yield` after PARTITIONS_PER_TURN of its partitions."""
+        for number, partitions in enumerate(self.parts_of(topic, PARTITIONS_PER_TURN)):
+            if number:
+                yield
+            for tp in partitions:
+                self._remove_partition(tp)
+        self._assignments.pop(topic, None)
         self.topics_to_delete.pop(topic, None)
 
+    def _remove_partition(self, tp: TopicPartition) -> None:
+        assignment = self._assignments[tp.topic].pop(tp.partition)
+        self.leadership.pop(tp, None)
+        self.reassigning.pop(tp, None)
+        for broker_id in assignment.replicas:
+            self._on_broker[broker_id].pop(tp, None)
+        for offline in self.on_offline_dirs.values():
+            offline.discard(tp)
+
     def replicas_on(self, broker_id: int) -> list[PartitionAndReplica]:
-        """Every replica assigned to the broker."""
+        """Return every replica assigned to the broker."""
         return [PartitionAndReplica(tp, broker_id) for tp in self._on_broker.get(broker_id, ())]
 
-    def replicas_of_topic(self, topic: str) -> list[PartitionAndReplica]:
-        """Every replica of the topic, by partition, then in order of assignment."""
-        return self.replicas_of(self.partitions_of(topic))
-
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
-        """Every replica of the partitions."""
+        """Return every replica of the partitions, in order, then in order of assignment."""
         return [
             PartitionAndReplica(tp, broker_id)
             for tp in partitions
@@ -166,7 +174,7 @@ class ControllerContext:
     def online_and_offline_replicas(
         self,
     ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-        """All replicas of all partitions, those that are online and those that are not."""
+        """Return all replicas: (those that are online, those that are not)."""
         online: list[PartitionAndReplica] = []
         offline: list[PartitionAndReplica] = []
         for replica in self.replicas_of(self.partitions()):
@@ -177,7 +185,7 @@ class ControllerContext:
     # --- leadership
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Partitions led by a broker that is not online, topics being deleted left out."""
+        """Return the partitions whose leader is not online, except of topics being deleted."""
         return [
             tp
             for tp, state in self.leadership.items()
@@ -185,14 +193,6 @@ class ControllerContext:
             and tp.topic not in self.topics_to_delete
         ]
 
-    def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
-        """Partitions whose leader is the broker."""
-        return [
-            tp
-            for tp in self._on_broker.get(broker_id, ())
-            if (state := self.leadership.get(tp)) and state.leader_and_isr.leader == broker_id
-        ]
-
     def is_to_be_deleted(self, topic: str) -> bool:
-        """Whether the topic's deletion was asked for."""
+        """Return whether the topic is queued for deletion."""
         return topic in self.topics_to_delete

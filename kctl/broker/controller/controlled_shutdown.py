@@ -1,17 +1,17 @@
-"""ControlledShutdown: moves leadership off a broker that asks to leave.
+"""ControlledShutdown: moves leadership away from a broker that is about to stop.
 
-The broker counts as shutting down from its request until its registration goes: it leads nothing
-new, and what it leads goes to other replicas in sync. Partitions for which there is none stay with
-it, and the answer names them: the broker asks again, or leaves them without a leader. What it
-follows it is told to stop, so that it is not waited for.
+The broker counts as shutting down from its request until its registration is gone: it becomes
+leader of nothing, and its leaderships move to other in-sync replicas. Partitions without one stay
+with it, and the response names them: the broker retries, or stops and leaves them without a leader.
+Its followers are stopped, so that leaders do not wait for them.
 
 Kafka 2.7: kafka.controller.KafkaController.doControlledShutdown; KIP-380.
 """
 
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
-from kctl.broker.controller.elections import ElectionStrategy
+from kctl.broker.controller.leader_election_algorithms import ElectionStrategy
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
-from kctl.broker.controller.state_changes import StateChanges
+from kctl.broker.controller.state_transitions import StateTransitions
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.controlled_shutdown import (
@@ -24,20 +24,20 @@ NO_BROKER_EPOCH = -1
 
 
 class ControlledShutdown:
-    """Part of the active controller."""
+    """Handles ControlledShutdown for the active controller."""
 
     def __init__(
         self,
         context: ControllerContext,
-        changes: StateChanges,
+        transitions: StateTransitions,
         batch: ControllerBrokerRequestBatch,
     ) -> None:
         self._context = context
-        self._changes = changes
+        self._transitions = transitions
         self._batch = batch
 
     async def shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Move what can be moved; the answer names what still has only this leader."""
+        """Move leaderships; return a response with the partitions that have no other leader."""
         context, broker_id = self._context, request.broker_id
         broker = context.live_brokers.get(broker_id)
         if broker is None:
@@ -48,11 +48,11 @@ class ControlledShutdown:
         replicated = self._replicated(broker_id)
         led = [tp for tp in replicated if self._leader(tp) == broker_id]
         followed = [tp for tp in replicated if self._leader(tp) != broker_id]
-        await self._changes.bring_online(led, ElectionStrategy.CONTROLLED_SHUTDOWN)
+        await self._transitions.bring_online(led, ElectionStrategy.CONTROLLED_SHUTDOWN)
         replicas = [PartitionAndReplica(tp, broker_id) for tp in followed]
         for replica in replicas:
             self._batch.add_stop_replica(replica, delete=False)
-        await self._changes.take_offline(replicas)
+        await self._transitions.take_offline(replicas)
         return ControlledShutdownResponse(
             remaining_partitions=[
                 RemainingPartition(topic_name=tp.topic, partition_index=tp.partition)
@@ -62,7 +62,7 @@ class ControlledShutdown:
         )
 
     def _replicated(self, broker_id: int) -> list[TopicPartition]:
-        """The broker's partitions that have other replicas to go on with."""
+        """Return the broker's partitions that have other replicas."""
         context = self._context
         return [
             replica.partition

@@ -1,18 +1,19 @@
-"""Controller: elects itself through the store, then takes one event at a time.
+"""Controller: elects itself through the store, then processes one event at a time.
 
-An event reads the store, decides, writes conditionally, changes memory, and at its end what it
-gathered goes out, at most one request of a kind per broker. Watches are set before what they
-watch is read, so nothing is missed in between; being one-shot, they are set again by the reading.
-Every write is fenced by the version of `/controller_epoch`: a controller that slept through its
-own replacement is told so by its first write, and resigns.
+An event reads the store, decides, writes conditionally, changes memory, and finally sends the
+requests that it collected. It takes as many turns of the loop as its work needs (`Pace`), and later
+events wait: an event is atomic for other events, not for the loop. A watch is set before the
+watched data is read, so that no change is missed; as watches are one-shot, each read sets them
+again. Every write is fenced by the version of `/controller_epoch`: a controller that was replaced
+without noticing fails at its first write, and resigns.
 
-States: standing by (watches `/controller` only) and active. Becoming active: `/controller` and
-the epoch in one multi, watches, context, UpdateMetadata, the state machines, deletions. The
-broker's registration is the controller's to renew when the session expires, because only then may
-it stand again.
+States: standby (watches only `/controller`) and active. Becoming active: `/controller` and the
+epoch in one multi, watches, context, UpdateMetadata, the state machines, deletions. The controller
+also renews the broker's registration when the session expires, because only then may it stand for
+election again.
 
-Invariants: events are processed in the order put, never two at once; the context is empty unless
-active; an event that fails leaves the context as far as the store agreed.
+Invariants: events are processed in order, never two at once; the context is empty unless active; an
+event that fails leaves the context in agreement with the store.
 
 Kafka 2.7: kafka.controller.{KafkaController, ControllerEventManager}.
 """
@@ -22,7 +23,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.controller import events, preferred_balance
 from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import (
@@ -31,19 +31,31 @@ from kctl.broker.controller.channel_manager import (
     OpenLink,
     ResponseReceived,
 )
-from kctl.broker.controller.elections import ElectionStrategy
 from kctl.broker.controller.events import ControllerEvent
+from kctl.broker.controller.leader_election_algorithms import ElectionStrategy
 from kctl.broker.controller.procedures import Procedures
-from kctl.broker.controller.store_changes import StoreChanges, event_of
+from kctl.broker.controller.znode_events import ZnodeEvents, event_of
+from kctl.client.security import security_between_brokers
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.model import BrokerInfo, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_isr import AlterIsrRequest
+from kctl.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from kctl.protocol.messages.elect_leaders import ElectLeadersRequest
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import pace_of
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import ControllerMovedError, NodeExistsError, SessionExpiredError
@@ -52,12 +64,17 @@ from kctl.store.interface import SessionState, WatchedEvent
 NO_CONTROLLER = -1
 AUTO_ELECTION_FIRST_DELAY_MS = 5000
 REGISTRATION_RETRY_MS = 50
-# How long beyond the session's timeout a broker waits for its previous self's registration to go.
+# Work of an event in units of Pace, in addition to what its procedure counts.
+UNITS_PER_EVENT = 20
+# How long beyond the session timeout a broker waits for its previous registration to expire.
 REGISTRATION_GRACE_MS = 1000
+# How often a store that belongs to another cluster is checked again, and reported.
+LOST_STORE_RETRY_MS = 500
+LOST_STORE_REPORT_MS = 30_000
 
 
 class Controller:
-    """One broker's controller: at any time at most one in the cluster is active."""
+    """The controller of one broker; at any time at most one in the cluster is active."""
 
     def __init__(
         self,
@@ -67,12 +84,16 @@ class Controller:
         broker_info_supplier: Callable[[], BrokerInfo],
         config: BrokerConfig,
         deliver_local: DeliverLocal,
+        cluster_id: str | None = None,
         open_link: OpenLink | None = None,
     ) -> None:
+        """Create a controller; with `cluster_id` a new session is used only if the store has this
+        id."""
         self._runtime = runtime
         self._trace = runtime.trace
         self._store = cluster_store
         self._broker_id = broker_id
+        self._cluster_id = cluster_id
         self._broker_info = broker_info_supplier
         self._config = config
         self._channels = ControllerChannelManager(
@@ -80,69 +101,91 @@ class Controller:
         )
         # This broker's epoch: the czxid of its registration (KIP-380), -1 before it.
         self.broker_epoch = -1
+        pace = pace_of(runtime.scheduler)
+        self._spend = pace.spend
         procedures = self._procedures = Procedures(
-            broker_id, config, cluster_store, runtime.trace, self._send, self._isrs_changed
+            broker_id, config, cluster_store, runtime, self._send, self._isrs_changed, pace
         )
         self.context = procedures.context
         self._batch = procedures.batch
-        self._from_store = StoreChanges(
+        self._znode_events = ZnodeEvents(
             cluster_store, self._on_watch, config, runtime.trace, self._channels, procedures
         )
         self._active_controller_id = NO_CONTROLLER
         self._queue: deque[ControllerEvent] = deque()
+        # Queued events that only request a read of the store; one of each is enough.
+        self._awaited: set[ControllerEvent] = set()
         self._runner: Task[None] | None = None
         self._auto_election: Timer | None = None
         self._stopped = False
-        self._when_standing_by: dict[type, Callable[[], Awaitable[None]]] = {
+        self._procedure_of = self._event_table()
+
+    def _event_table(self) -> dict[type, Callable[[Any], Awaitable[Any]]]:
+        """Return the procedure of each event, and of each request that an `RequestReceived`
+        carries."""
+        znode_events, procedures = self._znode_events, self._procedures
+        return {
+            # Every broker, controller or not.
             events.Startup: self._on_startup,
-            events.ControllerChange: self._look_who_is_controller,
+            events.ControllerChange: self._on_controller_change,
             events.Reelect: self._on_startup,
-            events.SessionExpired: self._renew_session,
-        }
-        # The one place where an event meets what the active controller does about it.
-        self._when_active: dict[type, Callable[[Any], Awaitable[None]]] = {
-            **self._from_store.reactions(),
+            events.SessionExpired: self._on_session_expired,
+            # The active controller: what changed in the store.
+            events.BrokerChange: znode_events.on_broker_change,
+            events.BrokerModification: znode_events.on_broker_modification,
+            events.TopicChange: znode_events.on_topic_change,
+            events.PartitionModification: znode_events.on_partition_modification,
+            events.TopicDeletion: znode_events.on_topic_deletion,
+            events.IsrChangeNotification: znode_events.on_isr_change_notification,
+            events.LogDirEventNotification: znode_events.on_log_dir_event,
+            events.PartitionReassignment: znode_events.on_partition_reassignment,
+            events.PreferredReplicaElection: znode_events.on_preferred_replica_election,
+            # The active controller: its own timers, and responses of brokers.
             events.PartitionIsrChanged: self._on_partition_isr_changed,
             events.AutoPreferredElection: self._on_auto_preferred_election,
-            events.Asked: self._on_asked,
             ResponseReceived: self._on_response,
+            # The active controller: requests; each procedure returns the response.
+            events.RequestReceived: self._on_request,
+            AlterIsrRequest: procedures.isr_changes.alter,
+            ControlledShutdownRequest: procedures.shutdown.shut_down,
+            ElectLeadersRequest: procedures.elections.elect,
+            AlterPartitionReassignmentsRequest: procedures.alter_reassignments,
+            ListPartitionReassignmentsRequest: procedures.list_reassignments,
         }
-        # What the active controller is asked by requests.
-        self._answers = procedures.answers()
 
     # --- for the rest of the broker
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Return whether this broker is the controller, as far as it knows."""
         return self._active_controller_id == self._broker_id
 
     @property
     def active_controller_id(self) -> int | None:
-        """Who is controller, as this broker last saw in the store."""
+        """Return the id of the controller, as last seen in the store, or None."""
         found = self._active_controller_id
         return None if found == NO_CONTROLLER else found
 
     @property
     def is_idle(self) -> bool:
-        """Whether every event so far is done with."""
+        """Return whether every event so far has been processed."""
         return not self._queue and (self._runner is None or self._runner.done)
 
     def ask(self, request: Message) -> Future[Message]:
-        """What the controller answers; NOT_CONTROLLER if this broker is not it, or ceases to be
-        before it came to the request."""
-        asked = events.Asked(request, self._runtime.scheduler.future())
+        """Return the controller's response; NOT_CONTROLLER if this broker is not the controller, or
+        resigns before it handles the request."""
+        received = events.RequestReceived(request, self._runtime.scheduler.future())
         if self.is_active and not self._stopped:
-            self._put(asked)
+            self._put(received)
         else:
-            asked.refuse(ErrorCode.NOT_CONTROLLER)
-        return asked.answer
+            received.reject(ErrorCode.NOT_CONTROLLER)
+        return received.answer
 
     async def register_broker(self) -> int:
-        """Announce this broker in the store, before `start`; its epoch.
+        """Register this broker in the store, before `start`; return its epoch.
 
-        A registration that our previous self left behind is waited for until its session must
-        have expired; then NodeExistsError: another broker uses our id.
+        A previous registration of this broker is waited for until its session must have expired;
+        then raise NodeExistsError: another broker uses the id.
         """
         patience_ms = self._config.zookeeper_session_timeout_ms + REGISTRATION_GRACE_MS
         deadline_ms = self._runtime.clock.monotonic_ms() + patience_ms
@@ -166,7 +209,8 @@ class Controller:
         self._put(events.Startup())
 
     async def shutdown(self) -> None:
-        """Finish the event under way, then step down; the session's end lets another take over."""
+        """Finish the current event, then step down; the end of the session lets another broker take
+        over."""
         self._stopped = True
         self._clear_queue()
         runner = self._runner
@@ -179,51 +223,57 @@ class Controller:
             try:
                 await self._store.delete_controller(fence)
             except KctlError as error:
-                self._trace.warning(f"The controller could not step down: {error}")
+                self._trace.warning(f"Cannot step down as controller: {error}")
 
     # --- the queue
 
     def _put(self, event: ControllerEvent) -> None:
         if self._stopped:
             return
-        # Events from the store only say "look again": one that waits already is enough.
-        if not isinstance(event, ResponseReceived) and event in self._queue:
-            return
+        if not isinstance(event, (ResponseReceived, events.RequestReceived)):
+            if event in self._awaited:
+                return
+            self._awaited.add(event)
         self._queue.append(event)
         if self._runner is None or self._runner.done:
             self._runner = self._runtime.scheduler.spawn(self._run(), "controller")
 
     def _clear_queue(self) -> None:
-        """Forget what waits; whoever asked is sent to the next controller."""
+        """Drop queued events; requests among them get NOT_CONTROLLER."""
         for event in self._queue:
-            if isinstance(event, events.Asked):
-                event.refuse(ErrorCode.NOT_CONTROLLER)
+            if isinstance(event, events.RequestReceived):
+                event.reject(ErrorCode.NOT_CONTROLLER)
         self._queue.clear()
+        self._awaited.clear()
 
     async def _run(self) -> None:
         while self._queue and not self._stopped:
-            # Let others have their turn between two events, whatever the store answers at once.
-            await self._turn()
+            # Let the callers return before an event begins.
+            await self._soon()
+            await self._spend(UNITS_PER_EVENT)
             if self._queue:
-                await self._process(self._queue.popleft())
+                event = self._queue.popleft()
+                if not isinstance(event, (ResponseReceived, events.RequestReceived)):
+                    self._awaited.discard(event)
+                await self._process(event)
 
     async def _process(self, event: ControllerEvent) -> None:
         try:
             await self._handle(event)
-            self._send()
+            await self._send()
         except ControllerMovedError:
-            self._trace.info("Controller moved to another broker when processing an event")
+            self._trace.info("Controller moved to another broker while processing an event")
             self._batch.clear()
-            await self._look_who_is_controller()
+            await self._read_controller()
         except KctlError as error:
             if isinstance(error, SessionExpiredError):
-                # Before `start` nobody listens: a session may end unheard right behind the
+                # Before `start` there is no listener: a session may end unnoticed right after the
                 # registration.
                 self._put(events.SessionExpired())
             self._batch.clear()
             self._trace.event("controller_event_failed", event=event, error=error)
             self._trace.warning(f"Error processing controller event {_name(event)}: {error}")
-        except Exception as error:  # noqa: BLE001 - one bad event must not stop the cluster's brain
+        except Exception as error:  # noqa: BLE001 - one failed event must not stop the controller
             self._batch.clear()
             self._trace.event("controller_bug", event=event, error=error)
             self._trace.warning(
@@ -232,21 +282,21 @@ class Controller:
             )
 
     async def _handle(self, event: ControllerEvent) -> None:
-        """Whoever stands by minds the election only; the rest is the active controller's."""
-        election = self._when_standing_by.get(type(event))
-        if election is not None:
-            await election()
-        elif self.is_active:
-            await self._when_active[type(event)](event)
-        elif isinstance(event, events.Asked):
-            event.refuse(ErrorCode.NOT_CONTROLLER)
+        """Run the event's procedure. A standby controller handles only election events."""
+        if isinstance(event, events.ElectionEvent) or self.is_active:
+            await self._procedure_of[type(event)](event)
+        elif isinstance(event, events.RequestReceived):
+            event.reject(ErrorCode.NOT_CONTROLLER)
 
-    async def _on_startup(self) -> None:
-        await self._look_who_is_controller()
+    async def _on_startup(self, _: events.Startup | events.Reelect) -> None:
+        await self._read_controller()
         await self._elect()
 
-    def _send(self) -> None:
-        for request in self._batch.take():
+    async def _on_controller_change(self, _: events.ControllerChange) -> None:
+        await self._read_controller()
+
+    async def _send(self) -> None:
+        async for request in self._batch.take():
             self._channels.send(request)
 
     def _open_link(self, broker: BrokerInfo) -> ChannelLink:
@@ -256,9 +306,10 @@ class Controller:
             self._config.inter_broker_listener,
             controller_id=self._broker_id,
             timeout_ms=self._config.controller_socket_timeout_ms,
+            security=security_between_brokers(self._config),
         )
 
-    def _turn(self) -> Awaitable[None]:
+    def _soon(self) -> Awaitable[None]:
         future = self._runtime.scheduler.future()
         self._runtime.scheduler.call_soon(future.set_result, None)
         return future
@@ -282,8 +333,8 @@ class Controller:
 
     # --- election
 
-    async def _look_who_is_controller(self) -> None:
-        """Read `/controller` and watch it; resign if it was us and is no more."""
+    async def _read_controller(self) -> None:
+        """Read and watch `/controller`; resign if it no longer names this broker."""
         was_active = self.is_active
         await self._store.exists(znodes.CONTROLLER, self._on_watch)
         found = await self._store.get_controller_id()
@@ -299,7 +350,7 @@ class Controller:
                 self._broker_id, timestamp_ms=self._runtime.clock.wall_ms()
             )
         except ControllerMovedError:
-            await self._look_who_is_controller()
+            await self._read_controller()
             return
         self._active_controller_id = self._broker_id
         self.context.epoch, self.context.epoch_zk_version = epoch, zk_version
@@ -309,34 +360,34 @@ class Controller:
         except (ControllerMovedError, SessionExpiredError):
             raise
         except KctlError:
-            # Half a controller is worse than none: let another broker, or us again, try.
+            # An incomplete takeover is worse than none: let another broker, or this one, try again.
             self._resign()
             await self._store.delete_controller(zk_version)
             raise
 
     async def _take_over(self) -> None:
         await self._set_up_features()
-        await self._from_store.forget_old_notifications()
-        await self._from_store.load_context()
+        await self._znode_events.forget_old_notifications()
+        await self._znode_events.load_context()
         self._batch.add_update_metadata([])
-        self._send()
+        await self._send()
         await self._procedures.cluster.start_machines()
-        await self._put_asked_for_in_store()
-        # Their moves were not taken up, so no deletion must wait for one. (In Apache Kafka 2.7.2 it
-        # does, until a broker starts.)
+        await self._handle_pending_znode_requests()
+        # Their moves were not continued, so no deletion must wait for one. (In Apache Kafka 2.7.2
+        # it does, until a broker starts.)
         self._procedures.cluster.deletion.resume(
             dict.fromkeys(tp.topic for tp in self.context.reassigning)
         )
         await self._procedures.cluster.run_deletions()
-        # The rest of the caches' contents: every partition, the ones just elected included.
+        # The rest of the metadata: every partition, including those just elected.
         self._batch.add_update_metadata(list(self.context.leadership))
         if self._config.auto_leader_rebalance_enable:
             self._schedule_auto_election(AUTO_ELECTION_FIRST_DELAY_MS)
 
-    async def _put_asked_for_in_store(self) -> None:
-        """Reassignments and elections that the last controller did not come to."""
+    async def _handle_pending_znode_requests(self) -> None:
+        """Handle reassignments and elections that the last controller did not begin."""
         for event in (events.PartitionReassignment(), events.PreferredReplicaElection()):
-            await self._when_active[type(event)](event)
+            await self._procedure_of[type(event)](event)
         await self._procedures.reassignment.resume()
 
     async def _set_up_features(self) -> None:
@@ -347,7 +398,7 @@ class Controller:
             await self._store.set_or_create_feature(status, found[1] if found and enabled else {})
 
     def _resign(self, *, keep_known: bool = False) -> None:
-        """Forget everything a controller knows."""
+        """Stop acting as controller and clear its state."""
         if self.context.epoch:
             self._trace.event("controller_resigned", broker_id=self._broker_id)
         if not keep_known:
@@ -358,31 +409,51 @@ class Controller:
         self._channels.close()
         self._procedures.clear()
 
-    async def _renew_session(self) -> None:
-        """The session is over: somebody else may be controller by now; start over."""
+    async def _on_session_expired(self, _: events.SessionExpired) -> None:
+        """Resign, open a new session, register the broker and stand for election again."""
         self._resign()
         await self._store.store.new_session()
+        await self._find_own_cluster()
+        if self._stopped:
+            return
         await self.register_broker()
-        await self._look_who_is_controller()
+        await self._read_controller()
         await self._elect()
 
-    # --- requests, answers and notifications
+    async def _find_own_cluster(self) -> None:
+        """Wait until `/cluster/id` is the id that this broker belongs to (decision 0050).
 
-    async def _on_asked(self, asked: events.Asked) -> None:
+        A store that has lost its data, or another cluster's, would result in a new controller with
+        an epoch that every broker rejects, and in topics unknown to the brokers.
+        """
+        reported_ms: int | None = None
+        while self._cluster_id is not None and not self._stopped:
+            found = await self._store.get_cluster_id()
+            if found == self._cluster_id:
+                return
+            now_ms = self._runtime.clock.monotonic_ms()
+            if reported_ms is None or now_ms - reported_ms >= LOST_STORE_REPORT_MS:
+                reported_ms = now_ms
+                self._trace.warning(_lost_store(self._cluster_id, found))
+            await self._sleep(LOST_STORE_RETRY_MS)
+
+    # --- requests, responses and notifications
+
+    async def _on_request(self, received: events.RequestReceived) -> None:
         try:
-            answer = await self._answers[type(asked.request)](asked.request)
+            answer = await self._procedure_of[type(received.request)](received.request)
         except ControllerMovedError:
-            asked.refuse(ErrorCode.NOT_CONTROLLER)
+            received.reject(ErrorCode.NOT_CONTROLLER)
             raise
         except Exception:
-            asked.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            received.reject(ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
-        # Brokers hear of what was done no later than who asked for it.
-        self._send()
-        asked.answer.set_result(answer)
+        # Brokers are informed of the result no later than the sender of the request.
+        await self._send()
+        received.answer.set_result(answer)
 
     def _isrs_changed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Reassignments wait for their new replicas to be in sync."""
+        """Queue events for reassignments, which wait for their new replicas to be in sync."""
         for tp in partitions:
             if tp in self.context.reassigning:
                 self._put(events.PartitionIsrChanged(tp))
@@ -396,8 +467,8 @@ class Controller:
         response: Any = answered.response
         broker = self.context.live_brokers.get(broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
-            # Its previous self was asked; who has taken over from that one is asked again. That it
-            # refused the old request is no reason to wait. (To Apache Kafka 2.7.2 it is.)
+            # The request was sent to the broker's previous registration; the new one gets its own
+            # requests, so the old response has no effect. (In Apache Kafka 2.7.2 it has.)
             pass
         elif isinstance(request, LeaderAndIsrRequest):
             await self._procedures.cluster.on_leader_and_isr_response(broker_id, response)
@@ -405,7 +476,7 @@ class Controller:
             await self._procedures.cluster.on_stop_replica_response(broker_id, request, response)
         if response.error_code:
             self._trace.warning(
-                f"Broker {broker_id} answered {_name(request)} with error {response.error_code}"
+                f"Broker {broker_id} returned error {response.error_code} for {_name(request)}"
             )
 
     # --- preferred leaders
@@ -421,7 +492,16 @@ class Controller:
             self.context, self._config.leader_imbalance_per_broker_percentage
         )
         if partitions:
-            await self._procedures.changes.bring_online(partitions, ElectionStrategy.PREFERRED)
+            await self._procedures.transitions.bring_online(partitions, ElectionStrategy.PREFERRED)
+
+
+def _lost_store(cluster_id: str, found: str | None) -> str:
+    what = "has no /cluster/id" if found is None else f"is cluster {found}'s"
+    return (
+        f"The metadata store {what}, and this broker belongs to cluster {cluster_id}: the store "
+        "has lost its data, or is another one. The broker is not registered and serves what it "
+        "leads; it registers again when the store has its data back"
+    )
 
 
 def _name(value: object) -> str:

@@ -1,8 +1,8 @@
-"""ControllerEvent: everything that can make the controller act, one frozen dataclass each.
+"""ControllerEvent: the events that the controller handles, one frozen dataclass each.
 
-An event says what happened, never what to do; most only say "look at the store again", because
-the store's watches are one-shot and the truth is there. Events that come from somewhere else than
-this queue (timers, answers, watches) carry no reference to controller state.
+An event states what happened, not what to do; most only request a read of the store, because its
+watches are one-shot and it has the current state. Events from outside this queue (timers,
+responses, watches) carry no reference to controller state.
 
 Kafka 2.7: kafka.controller.ControllerEvent and its case classes.
 """
@@ -23,22 +23,22 @@ class Startup:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChange:
-    """`/controller` was created or changed: perhaps we are no longer it."""
+    """`/controller` was created or changed: this broker may no longer be the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reelect:
-    """`/controller` is gone: stand for election."""
+    """`/controller` was deleted: stand for election."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """Our session with the store is over, and with it our registration and any controllership."""
+    """The session with the store expired, and with it the registration and any controllership."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """Children of `/brokers/ids` came or went."""
+    """Children of `/brokers/ids` were added or removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BrokerModification:
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """Children of `/brokers/topics` came or went."""
+    """Children of `/brokers/topics` were added or removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PartitionModification:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """Children of `/admin/delete_topics` came."""
+    """Children of `/admin/delete_topics` were added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +72,41 @@ class IsrChangeNotification:
 
 @dataclass(frozen=True, slots=True)
 class LogDirEventNotification:
-    """A broker says that one of its log directories failed."""
+    """A broker reports that one of its log directories failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """Somebody wrote `/admin/reassign_partitions`."""
+    """`/admin/reassign_partitions` was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionIsrChanged:
-    """The ISR of a partition that is being reassigned changed: perhaps it can be completed."""
+    """The ISR of a partition that is being reassigned changed: the move may be complete."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredReplicaElection:
-    """Somebody wrote `/admin/preferred_replica_election`."""
+    """`/admin/preferred_replica_election` was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredElection:
-    """It is time to see whether leadership strayed too far from the preferred replicas."""
+    """The periodic check of how many leaders are not the preferred replicas is due."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A broker or a client asked the controller for something, and waits for the answer."""
+class RequestReceived:
+    """A request to the controller whose sender waits for the response."""
 
     request: Message
-    # Not told: its address in memory is not the same when a seed is played again.
+    # Not in the repr: its address differs between two runs of a seed.
     answer: Future[Message] = field(repr=False)
 
-    def refuse(self, error_code: int) -> None:
-        """Answer with nothing but an error."""
+    def reject(self, error_code: int) -> None:
+        """Send a response that contains only an error."""
         api = self.request.api
         assert api is not None
         answer: Any = api.response_class()
@@ -114,11 +114,11 @@ class Asked:
         self.answer.set_result(answer)
 
 
+# Handled by every broker; all other events only by the active controller.
+ElectionEvent = Startup | ControllerChange | Reelect | SessionExpired
+
 ControllerEvent = (
-    Startup
-    | ControllerChange
-    | Reelect
-    | SessionExpired
+    ElectionEvent
     | BrokerChange
     | BrokerModification
     | TopicChange
@@ -130,6 +130,6 @@ ControllerEvent = (
     | PartitionIsrChanged
     | PreferredReplicaElection
     | AutoPreferredElection
-    | Asked
+    | RequestReceived
     | ResponseReceived
 )

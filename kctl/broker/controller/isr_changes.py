@@ -1,13 +1,13 @@
-"""IsrChanges: the controller agrees to the in-sync replicas that leaders ask for (AlterIsr).
+"""IsrChanges: the controller confirms the in-sync replicas that leaders propose (AlterIsr).
 
-A leader names the version of the partition's state that it knows. The write is conditional on
-it, so of two changes of one state only the first holds, and it is fenced by the controller epoch.
-What is as wanted already is confirmed as it is: the answer to an earlier request may have been
-lost.
+A leader names the version of the partition's state that it knows. The write is conditional on it,
+so that of two changes to one state only the first succeeds, and it is fenced by the controller
+epoch. A state that already equals the proposal is confirmed as it is: the response to an earlier
+request may have been lost.
 
-A broker that is gone or on its way out does not join: its last fetches may reach the leader late,
-and records would then wait for it, or be lost with it (KAFKA-14140). Nor does one that is assigned
-no more, which a leader may not have heard yet. The leader gets the ISR without it.
+A broker that is gone or shutting down does not join: its last fetches may reach the leader late,
+and records would then wait for it, or be lost with it (KAFKA-14140). Nor does one that is no longer
+assigned, which a leader may not know yet. The leader gets the ISR without it.
 
 Kafka 2.7: kafka.controller.KafkaController.processAlterIsr; KIP-497.
 """
@@ -28,12 +28,13 @@ from kctl.protocol.messages.alter_isr import (
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import StoreError
 from kctl.store.znodes import LeaderIsrAndControllerEpoch
+from kctl.work import Pace
 
 Answers = dict[TopicPartition, LeaderAndIsr | int]
 
 
 class IsrChanges:
-    """Part of the active controller."""
+    """Handles AlterIsr for the active controller."""
 
     def __init__(
         self,
@@ -41,21 +42,24 @@ class IsrChanges:
         batch: ControllerBrokerRequestBatch,
         store: ClusterStore,
         on_changed: Callable[[Sequence[TopicPartition]], object],
+        pace: Pace,
     ) -> None:
         self._context = context
         self._batch = batch
         self._store = store
-        # Told of partitions whose ISR changed, after the context knows.
+        self._spend = pace.spend
+        # Called with partitions whose ISR changed, after the context is updated.
         self._on_changed = on_changed
 
     async def alter(self, request: AlterIsrRequest) -> AlterIsrResponse:
-        """Carry out what can be; an answer per partition."""
+        """Write the proposed ISRs where allowed; return a result per partition."""
         broker = self._context.live_brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
             return AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         answers: Answers = {}
         updates: dict[TopicPartition, LeaderAndIsr] = {}
-        for tp, asked in _asked(request):
+        for tp, asked in _proposals(request):
+            await self._spend()
             known = self._context.leadership.get(tp)
             wanted = LeaderAndIsr(
                 request.broker_id,
@@ -78,7 +82,7 @@ class IsrChanges:
 
     @staticmethod
     def _is_outdated(wanted: LeaderAndIsr, known: LeaderAndIsr) -> bool:
-        """Whether somebody else leads by now; in the same epoch, if the topic was deleted and
+        """Return whether another broker leads now; in the same epoch, if the topic was deleted and
         created again."""
         is_older = wanted.leader_epoch < known.leader_epoch
         return is_older or wanted.leader != known.leader
@@ -89,19 +93,21 @@ class IsrChanges:
 
     async def _write(self, updates: dict[TopicPartition, LeaderAndIsr], answers: Answers) -> None:
         context = self._context
-        finished, outdated = await self._store.update_leader_and_isr(
+        finished, to_retry = await self._store.update_leader_and_isr(
             updates, context.epoch, context.epoch_zk_version
         )
         changed = []
-        # An answer of the store may be lost; asked again, it names our own write as newer.
-        found = await self._store.get_partition_states(outdated) if outdated else {}
+        outdated = dict.fromkeys(to_retry)
+        # A response of the store may be lost; the retry then finds this controller's own write.
+        found = await self._store.get_partition_states(to_retry) if to_retry else {}
         for tp, state in found.items():
             if state.controller_epoch == context.epoch and _is_same(
                 updates[tp], state.leader_and_isr
             ):
                 finished[tp] = state.leader_and_isr
-                outdated.remove(tp)
+                del outdated[tp]
         for tp, result in finished.items():
+            await self._spend()
             if isinstance(result, StoreError):
                 answers[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
                 continue
@@ -115,7 +121,7 @@ class IsrChanges:
             self._on_changed(changed)
 
 
-def _asked(request: AlterIsrRequest) -> Iterator[tuple[TopicPartition, PartitionData]]:
+def _proposals(request: AlterIsrRequest) -> Iterator[tuple[TopicPartition, PartitionData]]:
     for topic in request.topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index), partition
@@ -134,7 +140,7 @@ def _response(answers: Answers) -> AlterIsrResponse:
     for tp, answer in answers.items():
         topic = topics.setdefault(tp.topic, TopicDataResponse(name=tp.topic))
         if isinstance(answer, LeaderAndIsr):
-            told = PartitionDataResponse(
+            result_data = PartitionDataResponse(
                 partition_index=tp.partition,
                 leader_id=answer.leader,
                 leader_epoch=answer.leader_epoch,
@@ -142,6 +148,6 @@ def _response(answers: Answers) -> AlterIsrResponse:
                 current_isr_version=answer.zk_version,
             )
         else:
-            told = PartitionDataResponse(partition_index=tp.partition, error_code=answer)
-        topic.partitions.append(told)
+            result_data = PartitionDataResponse(partition_index=tp.partition, error_code=answer)
+        topic.partitions.append(result_data)
     return AlterIsrResponse(topics=list(topics.values()))

@@ -3,10 +3,11 @@
     NON_EXISTENT -> NEW -> ONLINE <-> OFFLINE -> NON_EXISTENT
 
 NON_EXISTENT: never created, or deleted. NEW: has an assignment but no leader or ISR yet. ONLINE:
-has a leader. OFFLINE: its leader is gone. What a move asks of the store and of the brokers is
-carried out by `state_changes`, which moves the state only after the store agreed.
+has a leader. OFFLINE: its leader is gone. `state_transitions` performs the writes to the store and
+the requests to brokers that a move requires, and changes the state only after the store has
+accepted.
 
-Invariant: a partition without an entry is NON_EXISTENT; an illegal move raises, changes nothing.
+Invariant: a partition without an entry is NON_EXISTENT; an illegal move raises and changes nothing.
 
 Kafka 2.7: kafka.controller.PartitionStateMachine.
 """
@@ -44,19 +45,19 @@ class PartitionStateMachine:
         self._states: dict[TopicPartition, PartitionState] = {}
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """The partition's state now."""
+        """Return the partition's current state."""
         return self._states.get(partition, PartitionState.NON_EXISTENT)
 
     def is_legal(self, partition: TopicPartition, target: PartitionState) -> bool:
-        """Whether the table allows the move."""
+        """Return whether the table allows the move."""
         return self.state(partition) in LEGAL_SOURCES[target]
 
     def move(self, partition: TopicPartition, target: PartitionState) -> None:
-        """Change the state; RuntimeError, and nothing changed, if the table forbids it."""
+        """Change the state; raise RuntimeError and change nothing if the table forbids it."""
         state = self.state(partition)
         if state not in LEGAL_SOURCES[target]:
             raise RuntimeError(
-                f"partition {partition} cannot go from {state.value} to {target.value}"
+                f"partition {partition} cannot move from {state.value} to {target.value}"
             )
         if target is PartitionState.NON_EXISTENT:
             del self._states[partition]
@@ -64,21 +65,21 @@ class PartitionStateMachine:
             self._states[partition] = target
 
     def start(self, partition: TopicPartition, state: PartitionState) -> None:
-        """Set the state a partition is found in by a newly elected controller."""
+        """Set the state in which a newly elected controller finds a partition."""
         self._states[partition] = state
 
     def forget(self, partition: TopicPartition) -> None:
-        """Its znodes are gone without a deletion."""
+        """Remove a partition whose znodes disappeared without a deletion."""
         self._states.pop(partition, None)
 
     def in_state(
         self, state: PartitionState, partitions: Iterable[TopicPartition] | None = None
     ) -> list[TopicPartition]:
-        """Partitions in `state`, among all known or the given ones."""
+        """Return the partitions in `state`, among all known or the given ones."""
         if partitions is None:
             return [tp for tp, found in self._states.items() if found is state]
         return [tp for tp in partitions if self.state(tp) is state]
 
     def clear(self) -> None:
-        """Forget all (the controller resigns)."""
+        """Remove all states (the controller resigns)."""
         self._states.clear()

@@ -1,18 +1,20 @@
-"""When leadership strayed too far from the preferred replicas, and which partitions to move back.
+"""Decides which partitions to move back to their preferred leader.
 
 Kafka 2.7: kafka.controller.KafkaController.checkAndTriggerAutoLeaderRebalance.
 """
 
 from kctl.broker.controller.context import ControllerContext
-from kctl.broker.controller.elections import preferred_leader
+from kctl.broker.controller.leader_election_algorithms import preferred_leader
 from kctl.model import TopicPartition
 
 
 def partitions_to_move_back(
     context: ControllerContext, imbalance_percentage: int
 ) -> list[TopicPartition]:
-    """Partitions whose preferred replica can lead and does not, of those brokers that miss more
-    than `imbalance_percentage` of the leaderships they should have."""
+    """Return partitions whose preferred replica could lead but does not.
+
+    Only brokers count that miss more than `imbalance_percentage` of their preferred leaderships.
+    """
     preferred_by: dict[int, list[TopicPartition]] = {}
     for tp in context.partitions():
         replicas = context.assignment(tp).replicas

@@ -1,86 +1,80 @@
-"""Procedures: all that the active controller can do, built around one context; no more than that.
+"""Procedures: builds the parts of the active controller around one context.
 
 Kafka 2.7: the parts of kafka.controller.KafkaController.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
-from kctl.broker.config import BrokerConfig
-from kctl.broker.controller.cluster_changes import ClusterChanges
+from kctl.broker.controller.broker_and_topic_changes import BrokerAndTopicChanges
 from kctl.broker.controller.context import ControllerContext
 from kctl.broker.controller.controlled_shutdown import ControlledShutdown
 from kctl.broker.controller.isr_changes import IsrChanges
-from kctl.broker.controller.leader_elections import LeaderElections
 from kctl.broker.controller.reassignment import Reassignment
-from kctl.broker.controller.reassignment_requests import altered, listed, wishes_of
+from kctl.broker.controller.reassignment_requests import altered, listed, targets_of
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
-from kctl.broker.controller.state_changes import StateChanges
+from kctl.broker.controller.requested_elections import RequestedElections
+from kctl.broker.controller.state_transitions import StateTransitions
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import TopicPartition
-from kctl.protocol.messages.alter_isr import AlterIsrRequest
 from kctl.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
-from kctl.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from kctl.protocol.messages.elect_leaders import ElectLeadersRequest
 from kctl.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from kctl.protocol.schema import Message
-from kctl.runtime.trace import Trace
+from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
+from kctl.work import Pace
 
 
 class Procedures:
-    """Made with the controller; empty while it stands by."""
+    """The procedures of one controller; their state is empty unless it is active."""
 
     def __init__(
         self,
         broker_id: int,
         config: BrokerConfig,
         store: ClusterStore,
-        trace: Trace,
-        send: Callable[[], None],
+        runtime: Runtime,
+        send: Callable[[], Awaitable[None]],
         isrs_changed: Callable[[Sequence[TopicPartition]], object],
+        pace: Pace,
     ) -> None:
-        """`send` hands what was gathered for brokers to the channels at once; `isrs_changed`
-        hears of ISRs that leaders changed."""
+        """Create the procedures.
+
+        `send` sends the requests collected for brokers; `isrs_changed` is called with partitions
+        whose leaders changed the ISR; `pace` counts the work of all events.
+        """
         context = self.context = ControllerContext()
         batch = self.batch = ControllerBrokerRequestBatch(
-            context, broker_id, config.inter_broker_listener
+            context, broker_id, config.inter_broker_listener, pace
         )
-        changes = self.changes = StateChanges(
+        transitions = self.transitions = StateTransitions(
             context,
             batch,
             store,
-            trace,
+            runtime,
+            pace,
             unclean_election_default=config.unclean_leader_election_enable,
         )
-        self.cluster = ClusterChanges(context, changes, batch, store, send)
-        self.reassignment = Reassignment(context, changes, batch, store, self.cluster)
-        self.elections = LeaderElections(context, changes, store)
-        self._isr_changes = IsrChanges(context, batch, store, isrs_changed)
-        self._shutdown = ControlledShutdown(context, changes, batch)
-
-    def answers(self) -> dict[type, Callable[[Any], Awaitable[Message]]]:
-        """What answers each kind of request."""
-        return {
-            AlterIsrRequest: self._isr_changes.alter,
-            ControlledShutdownRequest: self._shutdown.shut_down,
-            ElectLeadersRequest: self.elections.elect,
-            AlterPartitionReassignmentsRequest: self._alter_reassignments,
-            ListPartitionReassignmentsRequest: self._list_reassignments,
-        }
+        self.cluster = BrokerAndTopicChanges(context, transitions, batch, store, send, pace)
+        self.reassignment = Reassignment(context, transitions, batch, store, self.cluster, pace)
+        self.elections = RequestedElections(context, transitions, store, pace)
+        self.isr_changes = IsrChanges(context, batch, store, isrs_changed, pace)
+        self.shutdown = ControlledShutdown(context, transitions, batch)
 
     def clear(self) -> None:
-        """Forget everything that a controller knows."""
-        self.batch.clear()
-        self.changes.clear()
+        """Clear the state of the procedures."""
+        self.batch.resign()
+        self.transitions.clear()
         self.cluster.deletion.clear()
         self.context.clear()
 
-    async def _alter_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Message:
-        return altered(await self.reassignment.start(wishes_of(request)))
+    async def alter_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Message:
+        """Start, replace or cancel reassignments; the response has a result per partition."""
+        return altered(await self.reassignment.start(targets_of(request)))
 
-    async def _list_reassignments(self, request: ListPartitionReassignmentsRequest) -> Message:
+    async def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> Message:
+        """Return the reassignments that are in progress."""
         return listed(self.context, request)

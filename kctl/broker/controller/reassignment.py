@@ -1,45 +1,46 @@
 """Reassignment: moves partitions to other replicas (KIP-455).
 
-While a partition moves, its assignment holds the replicas of both ends (RS), those to come (AR)
-and those to go (RR); TRS is the target. Each step is written before it is believed, and any
-controller can take up what it finds in the store.
+While a partition moves, its assignment holds the old and new replicas (RS), those being added (AR)
+and those being removed (RR); TRS is the target. Each step is written to the store before memory
+changes, and any controller can continue what it finds in the store.
 
     U1  write RS, AR, RR                               a new, another or no target
-    U2  remember them
-    U3  stop replicas that an earlier target wanted and this one does not
-    A1  tell all of RS, under a new leader epoch       while TRS is not in sync
+    U2  update memory
+    U3  stop replicas of an earlier target that are not in this one
+    A1  send RS to all its replicas, under a new leader epoch    while TRS is not in sync
     A2  start the replicas of AR
     B1  the replicas of AR are online                  once all of TRS is in sync
-    B2  remember RS = TRS
-    B3  elect a leader among TRS if it is not led by one, or tell TRS under a new epoch
+    B2  update memory: RS = TRS
+    B3  elect a leader in TRS if it has none, or send TRS under a new epoch
     B4  take the replicas of RR offline
     B5  delete the replicas of RR
     B6  write RS = TRS
-    B7  take the partition out of `/admin/reassign_partitions`
-    B8  tell everybody's caches
+    B7  remove the partition from `/admin/reassign_partitions`
+    B8  update the metadata of all brokers
 
-Kafka 2.7: kafka.controller.KafkaController (onPartitionReassignment and what it calls).
+Kafka 2.7: kafka.controller.KafkaController (onPartitionReassignment and the methods it calls).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kctl.broker.controller.cluster_changes import ClusterChanges
+from kctl.broker.controller.broker_and_topic_changes import BrokerAndTopicChanges
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
-from kctl.broker.controller.elections import ElectionStrategy
+from kctl.broker.controller.leader_election_algorithms import ElectionStrategy
 from kctl.broker.controller.replica_state_machine import ReplicaState
 from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
-from kctl.broker.controller.state_changes import StateChanges
+from kctl.broker.controller.state_transitions import StateTransitions
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import ControllerMovedError, SessionExpiredError, StoreError
+from kctl.work import Pace
 
-# How many brokers of a refused target are named to whoever sent it.
+# Maximum number of brokers that the message about an invalid target names.
 NAMED_BROKERS_MAX = 100
 
 # Target replicas per partition; None: cancel.
-Wishes = Mapping[TopicPartition, tuple[int, ...] | None]
-# Error code and words for the client.
+Targets = Mapping[TopicPartition, tuple[int, ...] | None]
+# Error code and message for the client.
 Refusal = tuple[int, str | None]
 _STATES_OF_DELETION = (
     ReplicaState.DELETION_STARTED,
@@ -49,28 +50,31 @@ _STATES_OF_DELETION = (
 
 
 class Reassignment:
-    """Part of the active controller."""
+    """Executes reassignments for the active controller."""
 
     def __init__(
         self,
         context: ControllerContext,
-        changes: StateChanges,
+        transitions: StateTransitions,
         batch: ControllerBrokerRequestBatch,
         store: ClusterStore,
-        cluster: ClusterChanges,
+        cluster: BrokerAndTopicChanges,
+        pace: Pace,
     ) -> None:
         self._context = context
-        self._changes = changes
+        self._transitions = transitions
         self._batch = batch
         self._store = store
         self._cluster = cluster
+        self._spend = pace.spend
 
-    # --- beginning ---------------------------------------------------------------------------
+    # --- start -------------------------------------------------------------------------------
 
-    async def start(self, wishes: Wishes) -> dict[TopicPartition, Refusal]:
-        """Begin, replace or cancel; what is refused is refused alone."""
+    async def start(self, targets: Targets) -> dict[TopicPartition, Refusal]:
+        """Start, replace or cancel reassignments; each rejection affects only its partition."""
         results: dict[TopicPartition, Refusal] = {}
-        for tp, target in wishes.items():
+        for tp, target in targets.items():
+            await self._spend()
             refusal = self._refusal(tp, target)
             if refusal is None:
                 refusal = await self._begin(tp, target)
@@ -78,7 +82,7 @@ class Reassignment:
         return results
 
     async def start_by_znode(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Partitions that `/admin/reassign_partitions` names; refused ones are taken out of it."""
+        """Start the reassignments in `/admin/reassign_partitions`; remove rejected ones from it."""
         results = await self.start({tp: tuple(replicas) for tp, replicas in targets.items()})
         refused = [tp for tp, (error_code, _) in results.items() if error_code != ErrorCode.NONE]
         if refused:
@@ -89,7 +93,7 @@ class Reassignment:
         moving = current.reassign_to(current.origin if target is None else target)
         try:
             await self._update_assignment(tp, moving)
-            await self.go_on(tp)
+            await self.advance(tp)
         except (ControllerMovedError, SessionExpiredError):
             raise
         except StoreError as error:
@@ -119,7 +123,7 @@ class Reassignment:
             return code, "Invalid broker id in replica list."
         if len(set(target)) != len(target):
             return code, "Duplicate replica ids in partition reassignment replica list."
-        # A replica that has its data already may be down for the moment.
+        # A replica that already has the data may be down for the moment.
         origin = self._context.assignment(tp).origin
         alive = self._context.live_broker_ids
         if any(broker not in alive for broker in target if broker not in origin):
@@ -129,20 +133,20 @@ class Reassignment:
         return None
 
     def _loss(self, tp: TopicPartition, target: tuple[int, ...]) -> Refusal | None:
-        """Refuses to delete the last replica in sync.
+        """Return a refusal to delete the last in-sync replica, else None.
 
-        One that an earlier target brought may be the only one that has all records. (Apache Kafka
-        2.7.2 deletes it.)
+        A replica of an earlier target may be the only one that has all records. (Apache Kafka 2.7.2
+        deletes it.)
         """
         state = self._context.leadership.get(tp)
         left = list(self._context.assignment(tp).reassign_to(target).replicas)
         if state is None or any(broker in left for broker in state.leader_and_isr.isr):
             return None
         in_sync = list(state.leader_and_isr.isr)
-        words = f"Records would be lost: of replicas {left} none is in sync, only {in_sync}."
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, words
+        message = f"Records would be lost: of replicas {left} none is in sync, only {in_sync}."
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
 
-    # --- U: what is to be --------------------------------------------------------------------
+    # --- U: update of the target -------------------------------------------------------------
 
     async def _update_assignment(self, tp: TopicPartition, moving: ReplicaAssignment) -> None:
         before = self._context.assignment(tp)
@@ -152,53 +156,60 @@ class Reassignment:
         state = self._context.leadership.get(tp)
         await self._stop(tp, unwanted)  # U3
         if state is not None and state.leader_and_isr.leader in unwanted:
-            # Somebody of the ISR, whom nothing else would elect. (Nor does Apache Kafka 2.7.2.)
-            await self._changes.bring_online([tp], ElectionStrategy.OFFLINE)
+            # Elect a leader from the ISR, which no other step does. (Nor does Apache Kafka 2.7.2.)
+            await self._transitions.bring_online([tp], ElectionStrategy.OFFLINE)
         if moving.is_being_reassigned:
-            # Deletion waits until the topic has come to rest.
+            # Deletion waits for the end of the move.
             self._cluster.deletion.mark_ineligible([tp.topic])
 
     async def _write(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        topic = {**self._context.topics[tp.topic], tp.partition: assignment}
-        await self._store.set_topic_assignment(tp.topic, topic, self._context.epoch_zk_version)
+        # The whole topic is written, whichever partition moves.
+        await self._spend(len(self._context.topics[tp.topic]))
+        # The store is authoritative for the other partitions: some may have been added that this
+        # controller has not noticed yet.
+        await self._store.update_topic_assignment(
+            tp.topic,
+            lambda topic: {**topic, tp.partition: assignment},
+            self._context.epoch_zk_version,
+        )
 
     async def _stop(self, tp: TopicPartition, broker_ids: Iterable[int]) -> None:
-        """Take replicas offline and have their data deleted (B4, B5, U3)."""
+        """Take replicas offline and delete their data (B4, B5, U3)."""
         replicas = [PartitionAndReplica(tp, broker_id) for broker_id in broker_ids]
         if not replicas:
             return
-        await self._changes.take_offline(replicas)
+        await self._transitions.take_offline(replicas)
         alive = self._context.live_brokers
         self._cluster.deletion.mark_leaving(r for r in replicas if r.broker_id in alive)
         for state in _STATES_OF_DELETION:
-            self._changes.move_replicas(replicas, state)
+            await self._transitions.move_replicas(replicas, state)
 
-    # --- A and B: on the way, and there ------------------------------------------------------
+    # --- A and B: progress and completion ----------------------------------------------------
 
-    async def go_on(self, tp: TopicPartition) -> None:
-        """Whatever comes next for a partition that moves, or just ceased to."""
+    async def advance(self, tp: TopicPartition) -> None:
+        """Perform the next step for a partition that moves, or has just stopped moving."""
         if self._cluster.deletion.is_started(tp.topic):
-            # Replicas that are deleted already would be made again. (By Apache Kafka 2.7.2 they
-            # are, when a broker starts.)
+            # Deleted replicas would be created again. (In Apache Kafka 2.7.2 they are, when a
+            # broker starts.)
             return
         assignment = self._context.assignment(tp)
         if not self.is_in_sync(tp):
-            # Also a mere change of the order waits for replicas that are down.
+            # A mere change of the order waits for replicas that are down, too.
             self._context.reassigning[tp] = None
-            await self._changes.bump_leader_epoch(tp, assignment.replicas)  # A1
+            await self._transitions.bump_leader_epoch(tp, assignment.replicas)  # A1
             adding = [PartitionAndReplica(tp, broker_id) for broker_id in assignment.adding]
-            # A replica on a broker that came back is on its way already.
+            # A replica on a broker that has restarted is already being added.
             fresh = [
                 replica
                 for replica in adding
-                if self._changes.replicas.is_legal(replica, ReplicaState.NEW)
+                if self._transitions.replicas.is_legal(replica, ReplicaState.NEW)
             ]
-            self._changes.move_replicas(fresh, ReplicaState.NEW)  # A2
+            await self._transitions.move_replicas(fresh, ReplicaState.NEW)  # A2
             return
         await self._complete(tp, assignment)
 
     def is_in_sync(self, tp: TopicPartition) -> bool:
-        """Whether every replica of the target is in the ISR."""
+        """Return whether every replica of the target is in the ISR."""
         state = self._context.leadership.get(tp)
         if state is None:
             return False
@@ -207,7 +218,7 @@ class Reassignment:
 
     async def _complete(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         adding = [PartitionAndReplica(tp, broker_id) for broker_id in assignment.adding]
-        self._changes.move_replicas(adding, ReplicaState.ONLINE)  # B1
+        await self._transitions.move_replicas(adding, ReplicaState.ONLINE)  # B1
         done = ReplicaAssignment(assignment.target)
         self._context.set_assignment(tp, done)  # B2
         await self._lead_from_target(tp, done)  # B3
@@ -221,35 +232,38 @@ class Reassignment:
     async def _lead_from_target(self, tp: TopicPartition, done: ReplicaAssignment) -> None:
         leader = self._context.leadership[tp].leader_and_isr.leader
         if leader in done.replicas and self._context.is_replica_online(leader, tp):
-            await self._changes.bump_leader_epoch(tp, done.replicas)
+            await self._transitions.bump_leader_epoch(tp, done.replicas)
         else:
-            await self._changes.bring_online([tp], ElectionStrategy.REASSIGN)
+            await self._transitions.bring_online([tp], ElectionStrategy.REASSIGN)
 
     async def _remove_from_znode(self, partitions: Sequence[TopicPartition]) -> None:
         asked = await self._store.get_partition_reassignment()
-        left = {tp: replicas for tp, replicas in asked.items() if tp not in partitions}
+        done = set(partitions)
+        left = {tp: replicas for tp, replicas in asked.items() if tp not in done}
         if len(left) < len(asked):
             await self._store.set_or_delete_partition_reassignment(
                 left, self._context.epoch_zk_version
             )
 
-    # --- taking up ---------------------------------------------------------------------------
+    # --- continuation ------------------------------------------------------------------------
 
     async def resume(self) -> None:
-        """A new controller goes on with what the store says is moving."""
+        """Continue the reassignments that the store says are in progress, as a new controller."""
         for tp in list(self._context.reassigning):
             if not self._context.is_to_be_deleted(tp.topic):
-                await self.go_on(tp)
+                await self.advance(tp)
 
     async def isrs_changed(self, partitions: Iterable[TopicPartition]) -> None:
-        """ISRs grew, perhaps to all that a move waits for."""
+        """Continue moves whose new replicas may all be in sync now."""
         for tp in partitions:
+            await self._spend()
             if tp in self._context.reassigning and self.is_in_sync(tp):
-                await self.go_on(tp)
+                await self.advance(tp)
 
     async def brokers_started(self, broker_ids: Sequence[int]) -> None:
-        """Replicas to come may be on brokers that just came."""
+        """Continue moves to brokers that have just started."""
         for tp in list(self._context.reassigning):
+            await self._spend()
             target = self._context.assignment(tp).target
             if any(broker in target for broker in broker_ids):
-                await self.go_on(tp)
+                await self.advance(tp)

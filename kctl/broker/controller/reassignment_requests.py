@@ -1,4 +1,4 @@
-"""What requests about reassignments ask for, and what is answered (KIP-455). Pure.
+"""Converts requests about reassignments, and their results to responses (KIP-455). Pure.
 
 Kafka 2.7: kafka.server.KafkaApis (handleAlterPartitionReassignmentsRequest,
 handleListPartitionReassignmentsRequest).
@@ -22,10 +22,10 @@ from kctl.protocol.messages.list_partition_reassignments import (
 )
 
 
-def wishes_of(
+def targets_of(
     request: AlterPartitionReassignmentsRequest,
 ) -> dict[TopicPartition, tuple[int, ...] | None]:
-    """Target replicas per partition; None: cancel."""
+    """Return the target replicas per partition; None: cancel."""
     return {
         TopicPartition(topic.name, partition.partition_index): (
             None if partition.replicas is None else tuple(partition.replicas)
@@ -38,7 +38,7 @@ def wishes_of(
 def altered(
     results: Mapping[TopicPartition, tuple[int, str | None]],
 ) -> AlterPartitionReassignmentsResponse:
-    """Error code and words per partition."""
+    """Return the response with an error code and message per partition."""
     topics: dict[str, ReassignableTopicResponse] = {}
     for tp, (error_code, message) in results.items():
         topic = topics.setdefault(tp.topic, ReassignableTopicResponse(name=tp.topic))
@@ -53,7 +53,7 @@ def altered(
 def listed(
     context: ControllerContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """What moves, of the partitions asked for (all, if none are named)."""
+    """Return the current moves of the requested partitions (all, if none are named)."""
     wanted = None
     if request.topics is not None:
         wanted = {

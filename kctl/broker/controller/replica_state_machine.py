@@ -1,4 +1,4 @@
-"""ReplicaStateMachine: where each broker's copy of each partition stands.
+"""ReplicaStateMachine: the state of each replica of each partition.
 
     NON_EXISTENT -> NEW -> ONLINE <-> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL
          ^                    ^          ^  |            |                    |
@@ -6,10 +6,10 @@
          +--------------------------------------------------------------------+
 
 NEW: assigned, may only become follower. ONLINE: part of its partition. OFFLINE: its broker or its
-log directory is down, or it was stopped. The deletion states follow one StopReplica(delete) to
-its answer; INELIGIBLE waits until its broker is back.
+log directory is down, or it was stopped. The deletion states follow one StopReplica(delete) to its
+response; INELIGIBLE waits until its broker is back.
 
-Invariant: a replica without an entry is NON_EXISTENT; an illegal move raises, changes nothing.
+Invariant: a replica without an entry is NON_EXISTENT; an illegal move raises and changes nothing.
 
 Kafka 2.7: kafka.controller.ReplicaStateMachine.
 """
@@ -50,22 +50,27 @@ class ReplicaStateMachine:
 
     def __init__(self) -> None:
         self._of_topic: dict[str, dict[PartitionAndReplica, ReplicaState]] = {}
+        # Topic -> number of replicas in DELETION_STARTED, where there are any.
+        self._started: dict[str, int] = {}
 
     def state(self, replica: PartitionAndReplica) -> ReplicaState:
-        """The replica's state now."""
+        """Return the replica's current state."""
         states = self._of_topic.get(replica.partition.topic)
         return _S.NON_EXISTENT if states is None else states.get(replica, _S.NON_EXISTENT)
 
     def is_legal(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
-        """Whether the table allows the move."""
+        """Return whether the table allows the move."""
         return self.state(replica) in LEGAL_SOURCES[target]
 
     def move(self, replica: PartitionAndReplica, target: ReplicaState) -> None:
-        """Change the state; RuntimeError, and nothing changed, if the table forbids it."""
+        """Change the state; raise RuntimeError and change nothing if the table forbids it."""
         state = self.state(replica)
         if state not in LEGAL_SOURCES[target]:
-            raise RuntimeError(f"replica {replica} cannot go from {state.value} to {target.value}")
+            raise RuntimeError(
+                f"replica {replica} cannot move from {state.value} to {target.value}"
+            )
         topic = replica.partition.topic
+        self._count(topic, state, target)
         if target is not ReplicaState.NON_EXISTENT:
             self._of_topic.setdefault(topic, {})[replica] = target
             return
@@ -74,18 +79,32 @@ class ReplicaStateMachine:
             del self._of_topic[topic]
 
     def start(self, replica: PartitionAndReplica, state: ReplicaState) -> None:
-        """Set the state a replica is found in by a newly elected controller."""
+        """Set the state in which a newly elected controller finds a replica."""
+        self._count(replica.partition.topic, self.state(replica), state)
         self._of_topic.setdefault(replica.partition.topic, {})[replica] = state
 
+    def _count(self, topic: str, old: ReplicaState, new: ReplicaState) -> None:
+        change = (new is _S.DELETION_STARTED) - (old is _S.DELETION_STARTED)
+        if change:
+            self._started[topic] = self._started.get(topic, 0) + change
+            if not self._started[topic]:
+                del self._started[topic]
+
     def forget_topic(self, topic: str) -> None:
-        """Its znodes are gone without a deletion."""
+        """Remove a topic whose znodes disappeared without a deletion."""
         self._of_topic.pop(topic, None)
+        self._started.pop(topic, None)
+
+    def is_deletion_under_way(self, topic: str) -> bool:
+        """Return whether any of the topic's replicas is in DELETION_STARTED, in constant time."""
+        return topic in self._started
 
     def in_state(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
-        """The topic's replicas in `state`."""
+        """Return the topic's replicas in `state`."""
         found = self._of_topic.get(topic, {})
         return [replica for replica, current in found.items() if current is state]
 
     def clear(self) -> None:
-        """Forget all (the controller resigns)."""
+        """Remove all states (the controller resigns)."""
         self._of_topic.clear()
+        self._started.clear()

@@ -1,21 +1,27 @@
-"""ControllerBrokerRequestBatch: folds what one event decided into few requests per broker.
+"""ControllerBrokerRequestBatch: combines the decisions of one event into few requests per broker.
 
-Only *which* partitions a broker must hear about is gathered; what it is told is read from the
-context when the batch is taken, so that several decisions about one partition become one state,
-the last. Of each of LeaderAndIsr, UpdateMetadata and StopReplica a broker gets at most one, in
-this order; the next batch follows behind it in the broker's queue.
+Only *which* partitions concern a broker is collected; their state is read from the context when the
+batch is taken, so that several decisions about one partition result in one state, the last. A
+broker gets LeaderAndIsr, UpdateMetadata and StopReplica requests in this order; the next batch
+follows them in the broker's queue.
+
+A request names at most PARTITIONS_PER_REQUEST partitions, which limits the work that a broker does
+for it. There are two exceptions. UpdateMetadata never splits a topic, because a producer that sees
+some of its partitions would spread keys over those alone. The first LeaderAndIsr after a broker's
+registration is complete, because Apache Kafka begins to write checkpoints of high watermarks after
+it, and a partition that is missing would lose its own.
 
 Invariant: `take` leaves the batch empty.
 
 Kafka 2.7: kafka.controller.AbstractControllerBrokerRequestBatch; KIP-380, KIP-455, KIP-570.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
-from kctl.broker.metadata_cache import SECURITY_PROTOCOL_IDS
 from kctl.model import LEADER_DURING_DELETE, BrokerInfo, TopicPartition
+from kctl.protocol.constants import EPOCH_DURING_DELETE, NO_EPOCH
 from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -35,10 +41,9 @@ from kctl.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from kctl.protocol.schema import Message
+from kctl.work import Pace, parts
 
-# StopReplica's leader epoch: the topic is deleted, or nobody ever led the partition (KIP-570).
-EPOCH_DURING_DELETE = -2
-NO_LEADER_EPOCH = -1
+PARTITIONS_PER_REQUEST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,82 +55,106 @@ class BrokerRequest:
 
 
 class ControllerBrokerRequestBatch:
-    """What brokers are to be told at the end of an event."""
+    """The requests to brokers that are sent at the end of an event."""
 
     def __init__(
-        self, context: ControllerContext, controller_id: int, inter_broker_listener: str
+        self,
+        context: ControllerContext,
+        controller_id: int,
+        inter_broker_listener: str,
+        pace: Pace,
     ) -> None:
         self._context = context
+        self._spend = pace.spend
         self._controller_id = controller_id
         self._listener = inter_broker_listener
         # Broker -> partition -> whether the replica is new there.
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
-        # Broker -> partition -> whether its data is to be deleted.
+        # Broker -> partition -> whether its data must be deleted.
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
         self._update_metadata_brokers: dict[int, None] = {}
         self._update_metadata: dict[TopicPartition, None] = {}
+        # Broker -> the epoch of the registration that was sent a LeaderAndIsr.
+        self._informed_epochs: dict[int, int] = {}
 
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], partition: TopicPartition, *, is_new: bool
     ) -> None:
-        """Tell these brokers, which hold it, who leads the partition; and everybody's caches."""
+        """Add a partition's state to the LeaderAndIsr of these brokers and to everyone's
+        metadata."""
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or is_new
         self.add_update_metadata([partition])
 
     def add_stop_replica(self, replica: PartitionAndReplica, *, delete: bool) -> None:
-        """Tell a broker to stop its replica, and perhaps to delete it."""
+        """Add a replica to its broker's StopReplica, with or without deletion."""
         partitions = self._stop_replica.setdefault(replica.broker_id, {})
         partitions[replica.partition] = partitions.get(replica.partition, False) or delete
 
     def add_update_metadata(
         self, partitions: Iterable[TopicPartition], broker_ids: Iterable[int] | None = None
     ) -> None:
-        """Tell the caches of these brokers (all, if not said) about the partitions and, always,
-        about the brokers."""
+        """Add partitions to the metadata update of these brokers (default: all).
+
+        The update always includes the list of live brokers.
+        """
         if broker_ids is None:
             broker_ids = self._context.live_or_shutting_down_ids
         self._update_metadata_brokers.update(dict.fromkeys(broker_ids))
         self._update_metadata.update(dict.fromkeys(partitions))
 
     def clear(self) -> None:
-        """Drop what was gathered (the controller resigns)."""
+        """Drop the collected requests (an event failed)."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_metadata_brokers.clear()
         self._update_metadata.clear()
 
-    def take(self) -> list[BrokerRequest]:
-        """The requests, in the order in which they are to be sent; brokers that are gone get
-        none."""
-        requests = [
-            *self._leader_and_isr_requests(),
-            *self._update_metadata_requests(),
-            *self._stop_replica_requests(),
-        ]
+    def resign(self) -> None:
+        """Clear everything that was collected and sent."""
         self.clear()
-        return requests
+        self._informed_epochs.clear()
 
-    def _leader_and_isr_requests(self) -> list[BrokerRequest]:
+    async def take(self) -> AsyncIterator[BrokerRequest]:
+        """Empty the batch and yield its requests, in the order in which they must be sent.
+
+        Each is built on demand. Brokers that are gone get none.
+        """
+        leader_and_isr, self._leader_and_isr = self._leader_and_isr, {}
+        update_metadata, self._update_metadata = self._update_metadata, {}
+        brokers, self._update_metadata_brokers = self._update_metadata_brokers, {}
+        stop_replica, self._stop_replica = self._stop_replica, {}
+        async for request in self._leader_and_isr_requests(leader_and_isr):
+            yield request
+        async for request in self._update_metadata_requests(update_metadata, brokers):
+            yield request
+        async for request in self._stop_replica_requests(stop_replica):
+            yield request
+
+    async def _leader_and_isr_requests(
+        self, gathered: Mapping[int, Mapping[TopicPartition, bool]]
+    ) -> AsyncIterator[BrokerRequest]:
         states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
-        requests = []
-        for broker_id, partitions in self._leader_and_isr.items():
+        for broker_id, partitions in gathered.items():
             broker = self._context.live_brokers.get(broker_id)
             if broker is None:
                 continue
-            topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
-            leaders: dict[int, None] = {}
-            for item in partitions.items():
-                state = states.get(item) or self._leader_and_isr_state(*item)
-                if state is not None:
-                    states[item] = state
-                    topics.setdefault(item[0].topic, []).append(state)
-                    leaders[state.leader] = None
-            requests.append(
-                BrokerRequest(broker_id, self._leader_and_isr_request(broker, topics, leaders))
-            )
-        return requests
+            is_first = self._informed_epochs.get(broker_id) != broker.epoch
+            self._informed_epochs[broker_id] = broker.epoch
+            count_max = len(partitions) if is_first else PARTITIONS_PER_REQUEST
+            for part in parts(list(partitions.items()), count_max):
+                topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
+                leaders: dict[int, None] = {}
+                for item in part:
+                    await self._spend()
+                    state = states.get(item) or self._leader_and_isr_state(*item)
+                    if state is not None:
+                        states[item] = state
+                        topics.setdefault(item[0].topic, []).append(state)
+                        leaders[state.leader] = None
+                request = self._leader_and_isr_request(broker, topics, leaders)
+                yield BrokerRequest(broker_id, request)
 
     def _leader_and_isr_request(
         self,
@@ -179,32 +208,46 @@ class ControllerBrokerRequestBatch:
             is_new=is_new,
         )
 
-    def _update_metadata_requests(self) -> list[BrokerRequest]:
-        context = self._context
+    async def _update_metadata_requests(
+        self, partitions: Mapping[TopicPartition, None], broker_ids: Mapping[int, None]
+    ) -> AsyncIterator[BrokerRequest]:
         topics: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition in self._update_metadata:
+        for partition in partitions:
+            await self._spend()
             state = self._update_metadata_state(partition)
             if state is not None:
                 topics.setdefault(partition.topic, []).append(state)
-        topic_states = [
-            UpdateMetadataTopicState(topic_name=topic, partition_states=states)
-            for topic, states in topics.items()
-        ]
+        topic_states: list[UpdateMetadataTopicState] = []
+        count = 0
+        for topic, states in topics.items():
+            if topic_states and count + len(states) > PARTITIONS_PER_REQUEST:
+                for request in self._update_metadata_of(topic_states, broker_ids):
+                    yield request
+                topic_states, count = [], 0
+            topic_states.append(UpdateMetadataTopicState(topic_name=topic, partition_states=states))
+            count += len(states)
+        for request in self._update_metadata_of(topic_states, broker_ids):
+            yield request
+
+    def _update_metadata_of(
+        self, topic_states: list[UpdateMetadataTopicState], broker_ids: Iterable[int]
+    ) -> Iterator[BrokerRequest]:
+        """Yield the same update for each broker."""
+        context = self._context
         live_brokers = [_update_metadata_broker(b) for b in context.live_brokers.values()]
-        return [
-            BrokerRequest(
-                broker_id,
-                UpdateMetadataRequest(
-                    controller_id=self._controller_id,
-                    controller_epoch=context.epoch,
-                    broker_epoch=context.live_brokers[broker_id].epoch,
-                    topic_states=topic_states,
-                    live_brokers=live_brokers,
-                ),
-            )
-            for broker_id in self._update_metadata_brokers
-            if broker_id in context.live_brokers
-        ]
+        for broker_id in broker_ids:
+            broker = context.live_brokers.get(broker_id)
+            if broker is not None:
+                yield BrokerRequest(
+                    broker_id,
+                    UpdateMetadataRequest(
+                        controller_id=self._controller_id,
+                        controller_epoch=context.epoch,
+                        broker_epoch=broker.epoch,
+                        topic_states=topic_states,
+                        live_brokers=live_brokers,
+                    ),
+                )
 
     def _update_metadata_state(
         self, partition: TopicPartition
@@ -230,26 +273,28 @@ class ControllerBrokerRequestBatch:
             offline_replicas=[r for r in replicas if not context.is_replica_online(r, partition)],
         )
 
-    def _stop_replica_requests(self) -> list[BrokerRequest]:
-        return [
-            BrokerRequest(
-                broker_id,
-                StopReplicaRequest(
+    async def _stop_replica_requests(
+        self, gathered: Mapping[int, Mapping[TopicPartition, bool]]
+    ) -> AsyncIterator[BrokerRequest]:
+        for broker_id, partitions in gathered.items():
+            broker = self._context.live_brokers.get(broker_id)
+            if broker is None:
+                continue
+            for part in parts(list(partitions.items()), PARTITIONS_PER_REQUEST):
+                await self._spend(len(part))
+                request = StopReplicaRequest(
                     controller_id=self._controller_id,
                     controller_epoch=self._context.epoch,
                     broker_epoch=broker.epoch,
-                    topic_states=self._stop_replica_topics(partitions),
-                ),
-            )
-            for broker_id, partitions in self._stop_replica.items()
-            if (broker := self._context.live_brokers.get(broker_id))
-        ]
+                    topic_states=self._stop_replica_topics(part),
+                )
+                yield BrokerRequest(broker_id, request)
 
     def _stop_replica_topics(
-        self, partitions: dict[TopicPartition, bool]
+        self, partitions: Iterable[tuple[TopicPartition, bool]]
     ) -> list[StopReplicaTopicState]:
         topics: dict[str, list[StopReplicaPartitionState]] = {}
-        for partition, delete in partitions.items():
+        for partition, delete in partitions:
             topics.setdefault(partition.topic, []).append(
                 StopReplicaPartitionState(
                     partition_index=partition.partition,
@@ -266,7 +311,7 @@ class ControllerBrokerRequestBatch:
         if self._context.is_to_be_deleted(partition.topic):
             return EPOCH_DURING_DELETE
         known = self._context.leadership.get(partition)
-        return known.leader_and_isr.leader_epoch if known else NO_LEADER_EPOCH
+        return known.leader_and_isr.leader_epoch if known else NO_EPOCH
 
 
 def _update_metadata_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
@@ -277,7 +322,7 @@ def _update_metadata_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
                 port=endpoint.port,
                 host=endpoint.host,
                 listener=endpoint.listener_name,
-                security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+                security_protocol=endpoint.security_protocol.number,
             )
             for endpoint in broker.endpoints
         ],

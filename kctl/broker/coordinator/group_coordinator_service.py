@@ -1,27 +1,29 @@
-"""GroupCoordinatorService: the group coordinator as request handlers know it.
+"""GroupCoordinatorService: the group coordinator's interface for request handlers.
 
-Finds the shard that a group id belongs to, refuses what cannot be asked of it now (not elected,
-still loading, group id that is none), hands the rest to the pure core and its outcome to the
-shard's host. Replies are given as callbacks, called exactly once, maybe before the call returns.
+Finds the shard of a group id, rejects requests that it cannot serve now (not elected, still
+loading, invalid group id), passes the rest to the pure core and the core's outcome to the shard's
+host. Replies are callbacks, called exactly once, possibly before the call returns.
 
-Kafka 2.7: kafka.coordinator.group.GroupCoordinator (validateGroupStatus and what stands around).
+Kafka 2.7: kafka.coordinator.group.GroupCoordinator (validateGroupStatus and its callers).
 """
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.coordinator.connection_order import ConnectionOrder
-from kctl.broker.coordinator.group.group_coordinator import GroupCoordinator
+from kctl.broker.coordinator.group.cleanup import Steps
+from kctl.broker.coordinator.group.group_coordinator import LISTED_PER_TURN, GroupCoordinator
+from kctl.broker.coordinator.group.member_memory import MemberMemory
 from kctl.broker.coordinator.group.membership import JoinAttempt
 from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit, PlainCommit
-from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH
 from kctl.broker.coordinator.group.rebalance import join_error
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.broker.coordinator.runtime import CoordinatorOptions, CoordinatorRuntime
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, ShardHost
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import TopicPartition
+from kctl.protocol.constants import GROUP_METADATA_TOPIC, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.consumer_offsets import GROUP_VALUE_VERSION, OFFSET_VALUE_VERSION
 from kctl.protocol.messages.describe_groups import DescribedGroup
@@ -32,13 +34,14 @@ from kctl.protocol.messages.list_groups import ListedGroup
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import fail_loudly, in_turns
+from kctl.work import Work
 
-# The inter-broker protocol from which on every coordinator keeps instance ids (KIP-345).
+# From this inter-broker protocol on, every coordinator keeps instance ids (KIP-345).
 STATIC_MEMBERS_SINCE = "2.3-IV0"
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-# Bytes of the log decoded per turn of the loop while a partition is loaded: a few milliseconds.
+# Bytes of the log decoded per turn of the loop while a partition loads: a few milliseconds.
 LOAD_BYTES_PER_TURN_MAX = 128 * 1024
-# Group ids whose partition is remembered.
+# Maximum number of group ids whose partition is cached.
 PARTITIONS_CACHED_MAX = 100_000
 
 _NONE = int(ErrorCode.NONE)
@@ -49,8 +52,10 @@ Host = ShardHost[GroupCoordinator]
 
 
 class GroupCoordinatorService:
-    """Consumer groups of one broker; `partition_count` tells how many partitions
-    __consumer_offsets has (or will have)."""
+    """Consumer groups of one broker.
+
+    `partition_count` returns the number of partitions that __consumer_offsets has (or will have).
+    """
 
     def __init__(
         self,
@@ -62,6 +67,8 @@ class GroupCoordinatorService:
         self._runtime = runtime
         self._clock = runtime.clock
         self._settings = group_settings(config)
+        # The bytes held by the members of all groups.
+        self.memory = MemberMemory()
         self.knows_static_members = config.is_at_least(STATIC_MEMBERS_SINCE)
         self._partition_count = partition_count
         self._count_cached = 0
@@ -75,52 +82,63 @@ class GroupCoordinatorService:
             config.offsets_topic_compression_codec,
         )
         self._shards: CoordinatorRuntime[GroupCoordinator] = CoordinatorRuntime(
-            runtime, writer, options, lambda _epoch: GroupCoordinator(self._settings)
+            runtime, writer, options, lambda _epoch: GroupCoordinator(self._settings, self.memory)
         )
         # Partition -> the host of its shard.
         self.hosts = self._shards.hosts
         self._order = ConnectionOrder()
 
-    # Life
+    # Lifecycle
 
     def start(self) -> None:
-        """Serve from now on."""
+        """Begin to serve requests."""
         self._is_active = True
         self._schedule_expiry()
 
     def shutdown(self) -> None:
-        """Serve no more; who waits is sent to find another coordinator."""
+        """Stop serving; pending requests get an error that makes clients look up the coordinator
+        again."""
         self._is_active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self._shards.close()
 
     def on_elected(self, partition: int, epoch: int) -> None:
-        """This broker leads that partition of __consumer_offsets, in that leader epoch."""
+        """Load the groups of a partition of __consumer_offsets that this broker leads in
+        `epoch`."""
         self._shards.elect(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """It leads it no more; None: its replica is gone altogether."""
+        """Release a partition that this broker no longer leads; `epoch` is None if it has no
+        replica."""
         self._shards.resign(partition, epoch)
 
-    def on_partitions_deleted(self, topic_partitions: Sequence[TopicPartition]) -> None:
-        """Topics were deleted: forget their offsets."""
-        for host in self._shards.active_hosts():
-            host.run(host.shard.cleanup.partitions_deleted(topic_partitions))
+    def on_partitions_deleted(self, topic_partitions: Sequence[TopicPartition]) -> Work[None]:
+        """Remove the offsets of deleted partitions."""
+        return self._clean_up(lambda host: host.shard.cleanup.partitions_deleted(topic_partitions))
+
+    def _clean_up(self, begin: Callable[[Host], Steps]) -> Work[None]:
+        """Execute the steps of every active shard, with a `yield` between two of them."""
+        for host in list(self._shards.active_hosts()):
+            if not host.shard.groups:
+                continue
+            yield from host.steps(begin(host))
+            yield
 
     def on_transaction_ended(
         self, producer_id: int, partitions: Sequence[int], *, is_commit: bool
     ) -> None:
-        """The producer's markers are in these partitions of __consumer_offsets, committed."""
+        """Apply the end of a transaction whose markers in these partitions of __consumer_offsets
+        are committed."""
         for partition in partitions:
             host = self.hosts.get(partition)
             if host is not None and host.state is HostState.ACTIVE:
                 host.shard.commits.end_transaction(producer_id, is_commit=is_commit)
 
-    # Where a group is
+    # Shards
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of __consumer_offsets that keeps the group."""
+        """Return the partition of __consumer_offsets that stores the group."""
         count = self._partition_count()
         if count != self._count_cached:
             self._count_cached = count
@@ -133,8 +151,10 @@ class GroupCoordinatorService:
         return partition
 
     def _find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[Host | None, int]:
-        """The group's host, or why there is none. Only offsets may be kept for the group id
-        "" (old simple consumers)."""
+        """Return the group's host and 0, or None and the error code.
+
+        The group id "" is only valid for offsets (old simple consumers).
+        """
         if not group_id and not may_be_empty:
             return None, int(ErrorCode.INVALID_GROUP_ID)
         if not self._is_active:
@@ -156,7 +176,7 @@ class GroupCoordinatorService:
         *,
         is_member_id_required: bool,
     ) -> None:
-        """JoinGroup. `protocol_name` is None where there is none, whatever the version."""
+        """Handle JoinGroup; `protocol_name` is None if there is none, whatever the version."""
         host, code = self._find(body.group_id)
         if host is None:
             reply(join_error(code, body.member_id))
@@ -166,10 +186,10 @@ class GroupCoordinatorService:
         host.run(host.shard.membership.join(attempt, host.moment()))
 
     def sync(self, body: SyncGroupRequest, reply: Callable[[SyncGroupResponse], object]) -> None:
-        """SyncGroup."""
+        """Handle SyncGroup."""
         host, code = self._find(body.group_id)
         if host is None:
-            # The rebalance under way did not survive the move: members join again. Old clients
+            # The rebalance under way did not survive the move, so members must rejoin. Old clients
             # do not know LOAD_IN_PROGRESS here.
             code = int(ErrorCode.REBALANCE_IN_PROGRESS) if code == _LOADING else code
             reply(SyncGroupResponse(error_code=code))
@@ -177,10 +197,10 @@ class GroupCoordinatorService:
         host.run(host.shard.membership.sync(body, reply, host.moment()))
 
     def heartbeat(self, body: HeartbeatRequest) -> int:
-        """Heartbeat: the error code."""
+        """Handle Heartbeat and return its error code."""
         host, code = self._find(body.group_id)
         if host is None:
-            # While loading nobody is late: sessions begin when it is done.
+            # No member is late during loading: sessions begin when it is complete.
             return _NONE if code == _LOADING else code
         return host.shard.membership.heartbeat(
             body.group_id,
@@ -196,7 +216,7 @@ class GroupCoordinatorService:
         members: Sequence[MemberIdentity],
         reply: Callable[[LeaveGroupResponse], object],
     ) -> None:
-        """LeaveGroup, as from version 3 on: many members, each with an error of its own."""
+        """Handle LeaveGroup as of version 3: several members, each with its own error."""
         host, code = self._find(group_id)
         if host is None:
             reply(LeaveGroupResponse(error_code=code))
@@ -206,17 +226,15 @@ class GroupCoordinatorService:
     # Offsets
 
     def commit_offsets(self, commit: OffsetCommit) -> None:
-        """OffsetCommit; `commit.reply` takes an error code per offset."""
+        """Handle OffsetCommit; `commit.reply` takes an error code per offset."""
         host, code = self._find(commit.group_id, may_be_empty=True)
         if host is None:
             commit.reply([code] * len(commit.offsets))
             return
         host.run(host.shard.commits.commit(commit, host.moment()))
 
-    def commit_plain(
-        self, commit: PlainCommit, offset: int, leader_epoch: int = NO_LEADER_EPOCH
-    ) -> bool:
-        """OffsetCommit of one offset, if it is done at once and well; else nothing was done."""
+    def commit_plain(self, commit: PlainCommit, offset: int, leader_epoch: int = NO_EPOCH) -> bool:
+        """Commit one offset if this succeeds at once; return False if nothing was done."""
         host, _ = self._find(commit.group_id, may_be_empty=True)
         if host is None:
             return False
@@ -224,8 +242,10 @@ class GroupCoordinatorService:
         return record is not None and host.write_now(record)
 
     def commit_offsets_in_transaction(self, commit: OffsetCommit, connection_number: int) -> None:
-        """TxnOffsetCommit; `commit` has the producer's id and epoch. Its reply is given None if
-        the request came late: its connection is to be closed then."""
+        """Handle TxnOffsetCommit; `commit` has the producer's id and epoch.
+
+        A late request gets None as its reply, and its connection must then be closed.
+        """
         host, code = self._find(commit.group_id)
         if host is None:
             commit.reply([code] * len(commit.offsets))
@@ -243,13 +263,20 @@ class GroupCoordinatorService:
         *,
         require_stable: bool = False,
     ) -> tuple[int, list[FetchedOffset]]:
-        """OffsetFetch: an error code for all, and what there is for each, in order; None asks
-        for all partitions with an offset."""
+        """Handle OffsetFetch: return an error code and, in order, the result for each partition.
+
+        `topic_partitions` is None for all partitions with an offset.
+        """
         host, code = self._find(group_id, may_be_empty=True)
         if host is None:
             return code, []
         commits = host.shard.commits
         return _NONE, commits.fetch(group_id, topic_partitions, require_stable=require_stable)
+
+    def committed_partitions(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions with an offset of the group; none if it is not known here."""
+        host, _ = self._find(group_id, may_be_empty=True)
+        return [] if host is None else host.shard.commits.committed_partitions(group_id)
 
     def delete_offsets(
         self,
@@ -257,7 +284,7 @@ class GroupCoordinatorService:
         topic_partitions: Sequence[TopicPartition],
         reply: Callable[[tuple[int, list[int]]], object],
     ) -> None:
-        """OffsetDelete: `reply` takes the group's error code and, if that is 0, one for each
+        """Handle OffsetDelete; `reply` takes the group's error code and, if it is 0, one per
         partition."""
         host, code = self._find(group_id)
         if host is None:
@@ -267,28 +294,29 @@ class GroupCoordinatorService:
 
     # Groups
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """DescribeGroups, for one group."""
+    def describe(self, group_id: str) -> Work[DescribedGroup]:
+        """Handle DescribeGroups for one group."""
         host, code = self._find(group_id, may_be_empty=True)
         if host is None:
             return DescribedGroup(error_code=code, group_id=group_id)
-        return host.shard.describe(group_id)
+        return (yield from host.shard.describe(group_id))
 
-    def list_groups(self, states: Sequence[str] = ()) -> tuple[int, list[ListedGroup]]:
-        """ListGroups: the groups that are known here, and an error code if some are not yet."""
+    def list_groups(self, states: Sequence[str] = ()) -> Work[tuple[int, list[ListedGroup]]]:
+        """Handle ListGroups: return the loaded groups, and an error code if some are still
+        loading."""
         if not self._is_active:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), []
-        groups = [
-            group
-            for host in self._shards.active_hosts()
-            for group in host.shard.list_groups(states)
-        ]
+        groups: list[ListedGroup] = []
+        for host in self._shards.active_hosts():
+            groups += yield from host.shard.list_groups(states)
+            if len(groups) > LISTED_PER_TURN:
+                yield
         return _LOADING if self._shards.is_loading else _NONE, groups
 
     def delete_groups(
         self, group_ids: Sequence[str], reply: Callable[[dict[str, int]], object]
     ) -> None:
-        """DeleteGroups: `reply` takes an error code for each group id, once all are known."""
+        """Handle DeleteGroups; `reply` takes an error code per group id, once all are known."""
         results: dict[str, int] = {}
         wanted = list(dict.fromkeys(group_ids))
 
@@ -307,7 +335,17 @@ class GroupCoordinatorService:
         if host is None:
             done(group_id, code)
             return
-        host.run(host.shard.cleanup.delete_group(group_id, lambda code: done(group_id, code)))
+        steps = host.shard.cleanup.delete_group(group_id, lambda code: done(group_id, code))
+
+        def carried_out(is_whole: bool) -> None:
+            if not is_whole:
+                done(group_id, int(ErrorCode.NOT_COORDINATOR))
+
+        def failed(error: Exception) -> None:
+            done(group_id, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise error
+
+        in_turns(self._runtime.scheduler, host.steps(steps), carried_out, failed)
 
     # Expiry
 
@@ -317,24 +355,16 @@ class GroupCoordinatorService:
         )
 
     def _begin_expiry(self) -> None:
-        self._expire_next(self._shards.active_hosts())
+        work = self._clean_up(lambda host: host.shard.cleanup.expire(host.moment()))
+        in_turns(self._runtime.scheduler, work, lambda _: None, fail_loudly)
         self._schedule_expiry()
-
-    def _expire_next(self, hosts: list[Host]) -> None:
-        """One shard per turn of the loop."""
-        if not hosts or not self._is_active:
-            return
-        host = hosts.pop()
-        if host.state is HostState.ACTIVE:
-            host.run(host.shard.cleanup.expire(host.moment()))
-        self._runtime.scheduler.call_later(0, self._expire_next, hosts)
 
     def _new_uuid(self) -> str:
         return str(UUID(bytes=self._runtime.entropy.random_bytes(16), version=4))
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """What of the broker's configuration the core needs."""
+    """Return the broker configs that the core needs."""
     offset_version = OFFSET_VALUE_VERSION
     if not config.is_at_least("2.1-IV1"):
         offset_version = 2 if config.is_at_least("2.1-IV0") else 1

@@ -1,6 +1,6 @@
-"""Which partition of a coordinator's topic keeps a name: Java's String.hashCode, made positive.
+"""Maps a name to its partition of a coordinator's topic: Java's String.hashCode, made positive.
 
-Clients and tools rely on it, as do other brokers of the cluster. Pure.
+Clients, tools and the other brokers of the cluster rely on this mapping. Pure.
 
 Kafka 2.7: org.apache.kafka.common.utils.Utils.abs; GroupMetadataManager.partitionFor.
 """
@@ -9,8 +9,7 @@ import struct
 
 
 def abs_java_hash(text: str) -> int:
-    """The absolute value of Java's String.hashCode, over UTF-16 units; 0 for its one value
-    that has none.
+    """Return the absolute value of Java's String.hashCode over UTF-16 units; 0 for -2**31.
 
     >>> abs_java_hash("g-coop")
     1301546765

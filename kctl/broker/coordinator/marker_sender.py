@@ -1,13 +1,13 @@
-"""MarkerSender: has the leaders of partitions write what a transaction coordinator decided.
+"""MarkerSender: sends a transaction coordinator's markers to the leaders of the partitions.
 
-One request is under way per broker; what comes meanwhile goes with the next. A request that fails,
-and partitions without a leader, are tried again until their coordinator is told of success or has
-itself gone: a transaction that was decided must end.
+One request is in flight per broker; markers that arrive meanwhile go with the next. Failed requests
+and partitions without a leader are retried until they succeed or until their coordinator shard is
+gone: a transaction that was decided must end.
 
-A partition that this broker has not heard of may have been deleted: then it needs no marker. Or the
-broker has just started, and leads its part of __transaction_state before the controller has told it
-of all partitions: a marker that is left out then leaves a transaction open for ever. Only the store
-knows. (Apache Kafka 2.7.2 takes it for deleted.)
+A partition that is missing from this broker's metadata may have been deleted, and then needs no
+marker. Or the broker has just started and leads its part of __transaction_state before the
+controller has sent it all partitions; omitting the marker would then leave a transaction open
+forever. Only the store can decide. (Apache Kafka 2.7.2 assumes that it was deleted.)
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionMarkerChannelManager.
 """
@@ -31,6 +31,7 @@ from kctl.broker.coordinator.transaction.transaction_coordinator import (
 from kctl.model import TopicPartition
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
+from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.errors import StoreError
@@ -41,19 +42,19 @@ Host = ShardHost[TransactionCoordinator]
 
 
 class MarkerLink(Protocol):
-    """A connection to a broker (maybe this one) that is opened again when it breaks."""
+    """A connection to a broker (possibly this one) that reconnects after a failure."""
 
     def send(self, request: Message) -> Future[Message]:
-        """Ask; UnreachableError or TimedOutError through the Future."""
+        """Send a request; the Future fails with UnreachableError or TimedOutError."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection; what is under way fails."""
+        """Close the connection; requests in flight fail."""
         ...
 
 
 class MarkerSender:
-    """The markers of all transactions that this broker coordinates."""
+    """Sends the markers of all transactions that this broker coordinates."""
 
     def __init__(
         self,
@@ -62,26 +63,30 @@ class MarkerSender:
         open_link: Callable[[int], MarkerLink | None],
         topic_stays: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """`open_link(broker id)`: None if nobody knows where that broker is. `topic_stays`: whether
-        a topic exists and is not being deleted; StoreError."""
+        """Create a sender.
+
+        `open_link(broker_id)` returns None if the broker's address is unknown. `topic_stays`
+        returns whether a topic exists and is not being deleted, or raises StoreError.
+        """
         self._runtime = runtime
+        self._warnings = RecurringWarnings(runtime)
         self._open_link = open_link
         self._topic_stays = topic_stays
         self._queue: MarkerQueue[Host] = MarkerQueue(leader_of)
         self._links: dict[int, MarkerLink] = {}
-        # Brokers with a request under way, or about to be sent.
+        # Brokers with a request in flight, or about to be sent.
         self._busy: set[int] = set()
-        # To be routed when the pause is over.
+        # To be routed again after the pause.
         self._failed: list[Parcel[Host]] = []
         self._retry_timer: Timer | None = None
         self._is_closed = False
 
     def send(self, host: Host, markers: EndMarkers) -> None:
-        """Write these; the shard of `host` is told when they are."""
+        """Send these markers and notify the shard of `host` when they are written."""
         self._route([Parcel(host, markers, markers.partitions)])
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._is_closed = True
         if self._retry_timer is not None:
             self._retry_timer.cancel()
@@ -93,29 +98,33 @@ class MarkerSender:
         wanted = [parcel for parcel in parcels if parcel.owner.state is HostState.ACTIVE]
         routed: Routed[Host] = self._queue.route(wanted)
         if routed.unknown:
-            self._runtime.scheduler.spawn(self._find_out(routed.unknown), "unknown-partitions")
+            self._runtime.scheduler.spawn(
+                self._resolve_unknown(routed.unknown), "unknown-partitions"
+            )
         for broker_id in routed.brokers:
             if broker_id not in self._busy:
                 self._busy.add(broker_id)
-                # Soon, not now: what else is decided in this turn goes along.
+                # In the next turn, so that other markers decided in this one are included.
                 self._runtime.scheduler.call_soon(self._send_next, broker_id)
         if routed.is_leader_missing:
             self._retry_later()
 
-    async def _find_out(self, parcels: list[Parcel[Host]]) -> None:
-        """Which of these were deleted; the others are tried again."""
-        topics = dict.fromkeys(partition.topic for it in parcels for partition in it.partitions)
+    async def _resolve_unknown(self, parcels: list[Parcel[Host]]) -> None:
+        """Determine which of these partitions were deleted; retry the others."""
+        topics = dict.fromkeys(
+            partition.topic for parcel in parcels for partition in parcel.partitions
+        )
         try:
             staying = {topic for topic in topics if await self._topic_stays(topic)}
         except StoreError:
             staying = set(topics)
         for parcel in parcels:
             owner, markers, partitions = parcel.owner, parcel.markers, parcel.partitions
-            gone = tuple(it for it in partitions if it.topic not in staying)
+            gone = tuple(p for p in partitions if p.topic not in staying)
             if gone:
                 self._written(Parcel(owner, markers, gone))
             if len(gone) < len(partitions):
-                rest = tuple(it for it in partitions if it.topic in staying)
+                rest = tuple(p for p in partitions if p.topic in staying)
                 self._failed.append(Parcel(owner, markers, rest))
         if self._failed:
             self._retry_later()
@@ -133,22 +142,24 @@ class MarkerSender:
         self._links[broker_id] = link
         self._busy.add(broker_id)
         link.send(request_of(parcels)).add_done_callback(
-            partial(self._answered, broker_id, parcels)
+            partial(self._on_response, broker_id, parcels)
         )
 
-    def _answered(
+    def _on_response(
         self, broker_id: int, parcels: list[Parcel[Host]], answer: Future[Message]
     ) -> None:
         if self._is_closed:
             return
         error = answer.error()
         if error is not None:
-            self._runtime.trace.warning(
-                f"Broker {broker_id} was not reached with transaction markers, will retry: {error}"
+            self._warnings.warn(
+                broker_id,
+                f"Broker {broker_id} did not receive transaction markers, will retry: {error}",
             )
             self._links.pop(broker_id).close()
             self._failed += parcels
         else:
+            self._warnings.resolve(broker_id)
             settled = settle(parcels, answer.result())  # type: ignore[arg-type]  # by its API
             for parcel in settled.written:
                 self._written(parcel)

@@ -1,9 +1,10 @@
-"""CoordinatorRuntime: carries out what pure coordinators decide.
+"""CoordinatorRuntime: executes the decisions of pure coordinators.
 
-A coordinator is sharded by the partitions of its topic: whoever leads a partition coordinates what
-is kept in it. When this broker is elected, a `ShardHost` reads the partition from its start into a
-new shard; when it resigns, the shard goes. Elections and resignations carry the partition's leader
-epoch, and one that comes late is no news (KAFKA-10614).
+A coordinator is sharded by the partitions of its topic: the leader of a partition coordinates the
+groups or transactional ids stored in it. When this broker is elected, a `ShardHost` reads the
+partition from its start into a new shard; when it resigns, the shard is released. Elections and
+resignations carry the partition's leader epoch, and those with an old epoch are ignored
+(KAFKA-10614).
 
 Kafka trunk: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; Kafka 2.7:
 kafka.coordinator.group.GroupMetadataManager, transaction.TransactionStateManager.
@@ -32,14 +33,14 @@ class CoordinatorOptions:
     """How shards are loaded and written."""
 
     topic: str
-    # Bytes read at a time while loading; one time takes one turn of the loop.
+    # Bytes read at a time while loading, in one turn of the loop.
     load_bytes_max: int
-    # The codec of the batches, a number as in their attributes.
+    # The codec of the batches, a number as in the batch attributes.
     compression_type: int = 0
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards that this broker hosts of one coordinator's topic."""
+    """The shards of one coordinator's topic that this broker hosts."""
 
     def __init__(
         self,
@@ -49,20 +50,23 @@ class CoordinatorRuntime(Generic[S]):
         new_shard: Callable[[int], S],
         on_message: Callable[[ShardHost[S], Any], object] | None = None,
     ) -> None:
-        """`new_shard` is given the leader epoch of the partition; `on_message` what a shard has
-        to say to others."""
+        """Create a runtime without shards.
+
+        `new_shard` takes the leader epoch of the partition; `on_message` takes a shard's messages
+        to other brokers.
+        """
         self._runtime = runtime
         self._writer = writer
         self._options = options
         self._new_shard = new_shard
         self._on_message = on_message
-        # Partition -> its host, in the order of their elections.
+        # Partition -> its host, in the order of election.
         self.hosts: dict[int, ShardHost[S]] = {}
-        # The newest leader epoch heard of, also of partitions that are led no more.
+        # The newest leader epoch seen, also of partitions that are no longer led here.
         self._epochs: dict[int, int] = {}
 
     def elect(self, partition: int, epoch: int) -> None:
-        """This broker leads the partition, in that leader epoch."""
+        """Load the shard of a partition that this broker leads in `epoch`."""
         if self._epochs.get(partition, -1) >= epoch:
             return
         self._epochs[partition] = epoch
@@ -80,7 +84,8 @@ class CoordinatorRuntime(Generic[S]):
         host.load()
 
     def resign(self, partition: int, epoch: int | None) -> None:
-        """Somebody else leads it, in that epoch; None: there is no replica here any more."""
+        """Release the shard of a partition that another broker leads in `epoch`; None: no replica
+        is here."""
         if epoch is not None:
             if self._epochs.get(partition, -1) > epoch:
                 return
@@ -88,12 +93,12 @@ class CoordinatorRuntime(Generic[S]):
         self._close(partition)
 
     def close(self) -> None:
-        """The broker stops: let every shard go."""
+        """Release every shard because the broker stops."""
         for partition in list(self.hosts):
             self._close(partition)
 
     def error_of(self, partition: int) -> int:
-        """0 if the partition's shard can be asked, else what to tell who asks."""
+        """Return 0 if the partition's shard can serve requests, else the error code."""
         host = self.hosts.get(partition)
         if host is None:
             return int(ErrorCode.NOT_COORDINATOR)
@@ -103,11 +108,11 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether some shard is not there yet."""
+        """Return whether a shard is still loading."""
         return any(host.state is HostState.LOADING for host in self.hosts.values())
 
     def active_hosts(self) -> list[ShardHost[S]]:
-        """The hosts whose shard can be asked."""
+        """Return the hosts whose shard can serve requests."""
         return [host for host in self.hosts.values() if host.state is HostState.ACTIVE]
 
     def _close(self, partition: int) -> None:

@@ -1,35 +1,36 @@
-"""ShardHost: one shard at work: loaded from its partition, written to it, woken when time comes.
+"""ShardHost: loads a shard from its partition, writes its records and fires its timers.
 
-Loading reads a bounded piece per turn of the loop, so that a big partition holds up nobody. It is
-done when all that the log had when the shard was elected is committed, and read: what only this
-leader has may go with it, and a shard that answers from it forgets what it has said. (Apache Kafka
-2.7.2 answers from all it has.) Until then nothing may be asked of the shard.
+Loading reads a bounded part per turn of the loop, so that a large partition delays no other client.
+It ends when everything that was in the log at election is committed and read: records that only
+this leader has may be lost with it, and a shard that serves from them would later forget what it
+reported. (Apache Kafka 2.7.2 serves from everything in its log.) Until then the shard serves no
+requests.
 
-Writes that are asked for in one turn of the loop go into one batch, as an append costs the same
-for one record and for a hundred: under load many clients' commits are in one system call. Each
-Write keeps its own fate: a batch ends before a Write that would make it too large for a part of
-it to be blamed on another, and a transaction's Write has a batch of its own. Where nothing waits,
-a lone record may be written at once instead (`write_now`).
+Writes requested in one turn of the loop go into one batch, because an append costs the same for one
+record as for a hundred: under load the commits of many clients share one system call. Each Write
+keeps its own result: a batch ends before a Write that would make it so large that another could
+fail for it, and a Write of a transaction has its own batch. If nothing is pending, a single record
+may be written at once instead (`write_now`).
 
-Invariants: writes reach the log in the order in which they were asked for, and are replayed in the
-order of the log; a Write's `on_settled` is called once, after its records were replayed; a closed
-host neither replays nor settles: `unload` has answered those who wait, and the writers' replies
-say NOT_COORDINATOR.
+Invariants: writes reach the log in the order of the requests, and are replayed in the order of the
+log; a Write's `on_settled` is called once, after its records were replayed; a closed host neither
+replays nor settles: `unload` has answered the waiting requests, and the writers' replies are
+NOT_COORDINATOR.
 
 Kafka trunk: CoordinatorRuntime.CoordinatorContext; Kafka 2.7: GroupMetadataManager.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.broker.coordinator.outcome import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     CoordinatorRecord,
+    Later,
     Moment,
     Outcome,
+    ReplyStream,
     Write,
 )
 from kctl.broker.coordinator.timers import NEVER
@@ -42,22 +43,29 @@ from kctl.records.memory_records import Batch, batches
 from kctl.records.record import encode_record
 from kctl.records.record_batch import (
     NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL_MASK,
 )
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import fail_loudly, in_turns
+from kctl.work import Work
 
-# A batch takes no further Write once it has this many bytes.
+# A batch accepts no further Write once it has this many bytes.
 BATCH_BYTES_MAX = 64 * 1024
-# Bytes of a record beside its key and value, at most.
+# Maximum bytes of a record in addition to its key and value.
 RECORD_OVERHEAD_MAX = 32
-# How often a shard that has been read looks whether that is committed.
+# How often a shard that has been read checks whether everything is committed.
 COMMITTED_CHECK_MS = 5
+# Replies of one Outcome sent per turn of the loop: each is encoded and costs a system call, about
+# 20 microseconds.
+REPLIES_PER_TURN = 200
 
 
 class PartitionWriter(Protocol):
-    """The coordinators' only door to their topics' logs."""
+    """The coordinators' access to the logs of their topics."""
 
     def append(
         self,
@@ -65,44 +73,53 @@ class PartitionWriter(Protocol):
         records: bytearray,
         on_committed: Callable[[int, int], object],
     ) -> None:
-        """Append one batch with acks=all; `on_committed(error code, base offset)` exactly once,
-        in the order of the appends, when the high watermark has passed it or it failed (then
-        the offset is -1). May be called before `append` returns."""
+        """Append one batch with acks=all.
+
+        `on_committed(error code, base offset)` is called exactly once, in the order of the appends,
+        when the high watermark has passed the batch or it failed (then the offset is -1). The call
+        may come before `append` returns.
+        """
         ...
 
     def append_now(self, topic_partition: TopicPartition, records: bytearray) -> int:
-        """Append one batch if that commits it: its base offset. -1: nothing was appended, as it
-        would have to wait for replicas or for the disk, or would fail; `append` tells more."""
+        """Append one batch if this commits it at once, and return its base offset.
+
+        Return -1 if nothing was appended because it would wait for replicas or for the disk, or
+        would fail; `append` then reports the error.
+        """
         ...
 
     def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes | None:
-        """Batches from the one that holds `offset` on, about `max_bytes` but at least one whole
-        batch; None at the log's end. ApiError if this broker does not lead the partition."""
+        """Return batches from the one that holds `offset` on, or None at the end of the log.
+
+        They have about `max_bytes`, but at least one whole batch. Raise ApiError if this broker
+        does not lead the partition.
+        """
         ...
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
-        """The first offset there is; ApiError as `read`."""
+        """Return the log start offset; raise ApiError as `read` does."""
         ...
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int:
-        """The offset that the next record gets; ApiError as `read`."""
+        """Return the offset that the next record gets; raise ApiError as `read` does."""
         ...
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """Up to where (exclusive) all is committed; ApiError as `read`."""
+        """Return the end (exclusive) of the committed records; raise ApiError as `read` does."""
         ...
 
 
 class Shard(Protocol):
-    """A pure coordinator of what is kept in one partition."""
+    """A pure coordinator of the data stored in one partition."""
 
     def load(self, batch: Batch) -> None: ...
 
-    def loaded(self, moment: Moment) -> Outcome: ...
+    def loaded(self, moment: Moment) -> Work[Outcome]: ...
 
     def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
 
-    def unload(self, moment: Moment) -> Outcome: ...
+    def unload(self, moment: Moment) -> Work[Outcome]: ...
 
     def next_deadline_ms(self) -> int: ...
 
@@ -113,7 +130,7 @@ S = TypeVar("S", bound=Shard)
 
 
 class HostState(Enum):
-    """LOADING, then ACTIVE or FAILED, then CLOSED."""
+    """The state of a shard: LOADING, then ACTIVE or FAILED, then CLOSED."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -143,36 +160,36 @@ class ShardHost(Generic[S]):
         self._writer = writer
         self._load_bytes_max = load_bytes_max
         self._load_offset = 0
-        # Where the log ended when loading began.
+        # The end of the log when loading began.
         self._elected_end_offset = 0
         self._load_began_ms = 0
         self._compression_type = compression_type
         self._on_message = on_message
-        # Writes for the batch that ends with this turn of the loop, and about their bytes.
+        # Writes for the batch that ends with this turn of the loop, and their approximate size.
         self._gathered: list[Write] = []
         self._gathered_bytes = 0
         self._is_flush_due = False
-        # In the log but not settled, in order.
+        # Written but not settled, in order.
         self._in_flight: dict[int, list[Write]] = {}
         self._batch_number = 0
-        # Batches that failed, as far as the shard was told: what timed out may yet be committed.
+        # Batches that the shard was informed had failed; one that timed out may still be committed.
         self.failed_batches = 0
         self._timer: Timer | None = None
         self._timer_ms = NEVER
 
     def moment(self) -> Moment:
-        """Now."""
+        """Return the current time on both clocks."""
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     @property
     def is_idle(self) -> bool:
-        """Whether no write is under way."""
+        """Return whether no write is pending."""
         return not self._gathered and not self._in_flight
 
     # Loading
 
     def load(self) -> None:
-        """Begin to read the partition; its shard is ACTIVE when all is read."""
+        """Begin to read the partition; its shard is ACTIVE when everything is read."""
         self._load_began_ms = self._clock.monotonic_ms()
         try:
             self._load_offset = self._writer.log_start_offset(self.topic_partition)
@@ -192,12 +209,17 @@ class ShardHost(Generic[S]):
             self._fail(error)
             return
         if is_more:
-            # A timer, not call_soon: between two pieces the loop serves its sockets.
+            # A timer, not call_soon: between two parts the loop serves its sockets.
             self._runtime.scheduler.call_later(0, self._load_some)
         elif committed_end < self._elected_end_offset:
             self._runtime.scheduler.call_later(COMMITTED_CHECK_MS, self._load_some)
         else:
-            self._finish_loading()
+            in_turns(
+                self._runtime.scheduler,
+                self.shard.loaded(self.moment()),
+                self._finish_loading,
+                self._fail_loading,
+            )
 
     def _read_some(self) -> bool:
         writer, topic_partition = self._writer, self.topic_partition
@@ -214,7 +236,10 @@ class ShardHost(Generic[S]):
         self._load_offset = offset
         return is_progress
 
-    def _finish_loading(self) -> None:
+    def _finish_loading(self, outcome: Outcome) -> None:
+        if self.state is not HostState.LOADING:
+            self._unload(self._release)
+            return
         moment = self.moment()
         self.state = HostState.ACTIVE
         self._runtime.trace.event(
@@ -223,51 +248,99 @@ class ShardHost(Generic[S]):
             end_offset=self._load_offset,
             took_ms=moment.monotonic_ms - self._load_began_ms,
         )
-        self.run(self.shard.loaded(moment))
+        self.run(outcome)
+
+    def _fail_loading(self, error: Exception) -> None:
+        self.state = HostState.FAILED
+        raise error
 
     def _fail(self, error: KctlError) -> None:
         self.state = HostState.FAILED
-        self._runtime.trace.warning(f"Cannot load coordinator of {self.topic_partition}: {error}")
+        self._runtime.trace.warning(
+            f"Cannot load the coordinator shard of {self.topic_partition}: {error}"
+        )
 
     def close(self) -> None:
-        """Let the shard go. Whoever waits for it or for its writes is told so."""
+        """Release the shard and answer, in turns, requests that wait for it or for its writes."""
         was_active = self.state is HostState.ACTIVE
         self.state = HostState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
         if not was_active:
             return
-        moment = self.moment()
-        not_leader = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         waiting = [*self._in_flight.values(), self._gathered]
         self._in_flight = {}
         self._gathered = []
-        self._release(self.shard.unload(moment))
-        for writes in waiting:
-            for write in writes:
-                if write.on_settled is not None:
-                    self._release(write.on_settled(not_leader, moment))
+
+        def unloaded(outcome: Outcome) -> None:
+            self._release(outcome)
+            moment = self.moment()
+            for writes in waiting:
+                for write in writes:
+                    if write.on_settled is not None:
+                        not_leader = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                        self._release(write.on_settled(not_leader, moment))
+
+        self._unload(unloaded)
+
+    def _unload(self, on_done: Callable[[Outcome], object]) -> None:
+        in_turns(self._runtime.scheduler, self.shard.unload(self.moment()), on_done, fail_loudly)
 
     # Outcomes
 
     def run(self, outcome: Outcome | None) -> None:
-        """Carry out what the shard decided."""
+        """Execute what the shard decided."""
         if outcome is None:
             return
-        # Writes first: a reply may bring the next request before it returns.
+        # Writes first: a reply may trigger the next request before it returns.
         for write in outcome.writes:
             self._gather(write)
+        for later in outcome.later:
+            in_turns(
+                self._runtime.scheduler,
+                later.work,
+                self._run_while_active,
+                partial(self._decision_failed, later),
+            )
         self._release(outcome)
+        self._replied()
+
+    def _replied(self, _: None = None) -> None:
+        """Set the timer again if a deadline has become earlier."""
         if self.shard.next_deadline_ms() < self._timer_ms:
             self._set_timer()
+
+    def _run_while_active(self, outcome: Outcome | None) -> None:
+        if self.state is HostState.ACTIVE:
+            self.run(outcome)
+
+    def _decision_failed(self, later: Later, error: Exception) -> None:
+        self._run_while_active(later.on_error(self.moment()))
+        raise error
+
+    def steps(self, steps: Generator[Outcome, None, Outcome]) -> Work[bool]:
+        """Execute each Outcome of `steps`, with a `yield` after each but the last.
+
+        Return True when all are done, or False if the shard was closed before.
+        """
+        while self.state is HostState.ACTIVE:
+            try:
+                outcome = next(steps)
+            except StopIteration as stop:
+                self.run(stop.value)
+                return True
+            self.run(outcome)
+            yield
+        return False
 
     def _release(self, outcome: Outcome | None) -> None:
         if outcome is None:
             return
         for name, fields in outcome.events:
             self._runtime.trace.event(name, partition=self.topic_partition.partition, **fields)
-        for reply, response in outcome.replies:
-            reply(response)
+        for replies in (outcome.replies, *outcome.streams):
+            if replies:
+                in_turns(self._runtime.scheduler, _replying(replies), self._replied, fail_loudly)
         if self._on_message is not None:
             for message in outcome.messages:
                 self._on_message(self, message)
@@ -318,7 +391,8 @@ class ShardHost(Generic[S]):
     def _batch(
         self, records: Sequence[CoordinatorRecord], producer_id: int, producer_epoch: int
     ) -> bytearray:
-        """The records as one batch of now; a producer's is transactional."""
+        """Return the records as one batch with the current time; with a producer it is
+        transactional."""
         body = bytearray()
         for number, record in enumerate(records):
             encode_record(body, number, 0, record.key, record.value)
@@ -339,8 +413,8 @@ class ShardHost(Generic[S]):
         )
 
     def write_now(self, record: CoordinatorRecord) -> bool:
-        """Write and replay a record that nothing follows from; False, and nothing was done, if
-        others wait or it would have to."""
+        """Write and replay a record without further steps; return False, with nothing done, if
+        other writes are pending or it would have to wait."""
         if self._gathered or self._in_flight:
             return False
         batch = self._batch((record,), NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -383,11 +457,24 @@ class ShardHost(Generic[S]):
         self._timer_ms = self.shard.next_deadline_ms()
         self._timer = None
         if self._timer_ms != NEVER:
-            self._timer = self._runtime.scheduler.call_at(self._timer_ms, self._time_has_come)
+            self._timer = self._runtime.scheduler.call_at(self._timer_ms, self._on_timer)
 
-    def _time_has_come(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._timer_ms = NEVER
         if self.state is HostState.ACTIVE:
             self.run(self.shard.fire_timers(self.moment()))
             self._set_timer()
+
+
+def _replying(replies: ReplyStream) -> Work[None]:
+    """Send `replies`, with a `yield` where they ask for one and after every REPLIES_PER_TURN."""
+    left = REPLIES_PER_TURN
+    for each in replies:
+        if each is not None:
+            left -= 1
+            reply, response = each
+            reply(response)
+        if each is None or not left:
+            left = REPLIES_PER_TURN
+            yield

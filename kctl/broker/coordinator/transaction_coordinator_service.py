@@ -1,21 +1,19 @@
-"""TransactionCoordinatorService: the transaction coordinator as request handlers know it.
+"""TransactionCoordinatorService: the transaction coordinator's interface for request handlers.
 
-Finds the shard that a transactional id belongs to, refuses what cannot be asked of it now (not
-elected, still loading) and what comes late (`connection_order`), gets fresh producer ids, hands
-the rest to the pure core, and the markers that it wants written to the MarkerSender. Replies are
-given as callbacks, called exactly once, maybe before the call returns.
+Finds the shard of a transactional id, rejects requests that it cannot serve now (not elected, still
+loading) and late ones (`connection_order`), obtains fresh producer ids, passes the rest to the pure
+core and the core's markers to the MarkerSender. Replies are callbacks, called exactly once,
+possibly before the call returns.
 
-Kafka 2.7: kafka.coordinator.transaction.TransactionCoordinator (what stands around its core).
+Kafka 2.7: kafka.coordinator.transaction.TransactionCoordinator (the parts outside its core).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.broker.coordinator.marker_sender import MarkerLink, MarkerSender
-from kctl.broker.coordinator.outcome import NO_PRODUCER_ID
 from kctl.broker.coordinator.runtime import CoordinatorOptions, CoordinatorRuntime
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, ShardHost
 from kctl.broker.coordinator.transaction.settings import TransactionSettings
@@ -26,22 +24,24 @@ from kctl.broker.coordinator.transaction.transaction_coordinator import (
 )
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
+from kctl.configs.broker_config import BrokerConfig
 from kctl.model import TopicPartition
+from kctl.protocol.constants import TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ErrorCode
+from kctl.records.record_batch import NO_PRODUCER_ID
 from kctl.runtime.runtime import Runtime
 from kctl.store.errors import StoreError
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-# Bytes of the log decoded per turn of the loop while a partition is loaded: a few milliseconds.
+# Bytes of the log decoded per turn of the loop while a partition loads: a few milliseconds.
 LOAD_BYTES_PER_TURN_MAX = 128 * 1024
-# How long the first request of a transaction waits for the one before to be complete; clients that
-# are told CONCURRENT_TRANSACTIONS come back after 20 to 100 ms.
+# How long the first request of a transaction waits for the completion of the previous one; clients
+# that receive CONCURRENT_TRANSACTIONS retry after 20 to 100 ms.
 COMPLETION_WAIT_MS_MAX = 100
 
 _NONE = int(ErrorCode.NONE)
 
 Host = ShardHost[TransactionCoordinator]
-# Takes an error code, or None: the request came late, and its connection is to be closed.
+# Takes an error code, or None for a late request, whose connection must then be closed.
 LateOrCode = Callable[[int | None], object]
 
 
@@ -58,7 +58,7 @@ class TransactionCoordinatorService:
         open_link: Callable[[int], MarkerLink | None],
         topic_stays: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """`open_link` and `topic_stays`: see MarkerSender."""
+        """Create the service; `open_link` and `topic_stays` are documented at MarkerSender."""
         self._runtime = runtime
         self._metadata_cache = metadata_cache
         self._partition_count_default = config.transaction_state_log_num_partitions
@@ -86,30 +86,32 @@ class TransactionCoordinatorService:
         # Partition -> the host of its shard.
         self.hosts = self._shards.hosts
 
-    # Life
+    # Lifecycle
 
     def start(self) -> None:
-        """Serve from now on."""
+        """Begin to serve requests."""
         self._is_active = True
 
     def shutdown(self) -> None:
-        """Serve no more; who waits is sent to find another coordinator."""
+        """Stop serving; pending requests get an error that makes clients look up the coordinator
+        again."""
         self._is_active = False
         self._shards.close()
         self._markers.close()
 
     def on_elected(self, partition: int, epoch: int) -> None:
-        """This broker leads that partition of __transaction_state, in that leader epoch."""
+        """Load the ids of a partition of __transaction_state that this broker leads in `epoch`."""
         self._shards.elect(partition, epoch)
 
     def on_resigned(self, partition: int, epoch: int | None) -> None:
-        """It leads it no more; None: its replica is gone altogether."""
+        """Release a partition that this broker no longer leads; `epoch` is None if it has no
+        replica."""
         self._shards.resign(partition, epoch)
 
-    # Where a transactional id is
+    # Shards
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of __transaction_state that keeps it."""
+        """Return the partition of __transaction_state that stores the transactional id."""
         known = self._metadata_cache.partition_count(TRANSACTION_STATE_TOPIC)
         return abs_java_hash(transactional_id) % (known or self._partition_count_default)
 
@@ -118,7 +120,7 @@ class TransactionCoordinatorService:
         return None if state is None else state.leader
 
     def _find(self, transactional_id: str) -> tuple[Host | None, int]:
-        """The id's host, or why there is none."""
+        """Return the host of the transactional id and 0, or None and the error code."""
         if not transactional_id:
             return None, int(ErrorCode.INVALID_REQUEST)
         if not self._is_active:
@@ -134,7 +136,7 @@ class TransactionCoordinatorService:
     def init_producer_id(
         self, claimed: Producer, timeout_ms: int, reply: Callable[[ProducerIdResult], object]
     ) -> None:
-        """InitProducerId, for a transactional id."""
+        """Handle InitProducerId for a transactional id."""
         host, code = self._find(claimed.transactional_id)
         if host is None:
             reply(ProducerIdResult(code))
@@ -172,8 +174,10 @@ class TransactionCoordinatorService:
         connection_number: int,
         reply: LateOrCode,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn; the first of a transaction may wait a little, for
-        the one before to be complete."""
+        """Handle AddPartitionsToTxn and AddOffsetsToTxn.
+
+        The first request of a transaction may briefly wait for the completion of the previous one.
+        """
 
         def add() -> None:
             host = self._host_of(producer, connection_number, reply)
@@ -187,22 +191,22 @@ class TransactionCoordinatorService:
     def _waits_for_completion(
         self, shard: TransactionCoordinator, producer: Producer, then: Callable[[], object]
     ) -> bool:
-        """Whether `then` is called later, once."""
+        """Return whether `then` is called later, once."""
 
-        def woken(_: object = None) -> None:
+        def on_wake(_: object = None) -> None:
             timer.cancel()
-            shard.stop_waiting(producer, woken)
+            shard.stop_waiting(producer, on_wake)
             then()
 
-        if not shard.wait_for_completion(producer, woken):
+        if not shard.wait_for_completion(producer, on_wake):
             return False
-        timer = self._runtime.scheduler.call_later(COMPLETION_WAIT_MS_MAX, woken)
+        timer = self._runtime.scheduler.call_later(COMPLETION_WAIT_MS_MAX, on_wake)
         return True
 
     def end_transaction(
         self, producer: Producer, connection_number: int, reply: LateOrCode, *, is_commit: bool
     ) -> None:
-        """EndTxn."""
+        """Handle EndTxn."""
         host = self._host_of(producer, connection_number, reply)
         if host is not None:
             host.run(
@@ -212,7 +216,8 @@ class TransactionCoordinatorService:
     def _host_of(
         self, producer: Producer, connection_number: int, reply: LateOrCode
     ) -> Host | None:
-        """Who carries the request out; None: nobody, and `reply` was told why."""
+        """Return the host that executes the request, or None after calling `reply` with the
+        error."""
         host, code = self._find(producer.transactional_id)
         if host is None:
             reply(code)

@@ -1,9 +1,10 @@
-"""AlterIsr: a partition's leader asks the controller for other in-sync replicas.
+"""AlterIsr: a partition's leader proposes other in-sync replicas to the controller.
 
 Behaviour:
-- Only the controller's broker obeys; others answer NOT_CONTROLLER.
-- A leader that knows an older state of a partition gets INVALID_UPDATE_VERSION for it, one whose
-  epoch is over FENCED_LEADER_EPOCH.
+
+- Only the controller's broker handles it; others return NOT_CONTROLLER.
+- A leader that knows an older state of a partition gets INVALID_UPDATE_VERSION for it, one with an
+  older epoch FENCED_LEADER_EPOCH.
 
 Versions: 0.
 
@@ -15,6 +16,6 @@ from kctl.broker.services import Services
 
 
 def handle_alter_isr(services: Services, request: Request) -> None:
-    """Answer when the store has agreed."""
+    """Pass the request to the controller; reply when the store has accepted the changes."""
     answered = services.controller.ask(request.body)
     answered.add_done_callback(lambda answer: request.reply(answer.result()))

@@ -1,10 +1,14 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics and brokers.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: configs of topics and brokers.
 
 Behaviour:
+
 - Topics and brokers (own id, or "" for the defaults of all); broker loggers are INVALID_REQUEST,
   as kctl's log levels are not per logger.
-- A change is written to the store and announced there; every broker applies it when it hears.
-- Secrets are never shown.
+- The overrides of a topic are read from the store for each request, to describe and to change
+  them: this broker's copy may be older than a change that another broker has acknowledged.
+- A change is written to the store and retried after a concurrent change; the store announces it,
+  and every broker applies it on notification.
+- Secrets are never returned.
 - A resource named twice in one request is INVALID_REQUEST for both.
 
 Versions: DescribeConfigs 0-3 (v1 synonyms, KIP-226; v3 types, KIP-569), AlterConfigs 0-1,
@@ -13,12 +17,12 @@ IncrementalAlterConfigs 0-1 (KIP-339).
 Kafka 2.7: kafka.server.AdminManager.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kctl.broker.config import BrokerConfig
-from kctl.broker.config_changes import (
+from kctl.broker.config.config_changes import (
     AlterOperation,
     ConfigChange,
     check_broker_config,
@@ -27,22 +31,25 @@ from kctl.broker.config_changes import (
     replaced,
     topic_keys,
 )
-from kctl.broker.config_entries import (
+from kctl.broker.config.config_entries import (
     BrokerConfigView,
     ConfigEntry,
     ConfigSource,
     broker_entries,
     default_broker_entries,
     topic_entries,
+    valid_overrides,
 )
-from kctl.broker.dynamic_config import BROKERS, DEFAULT, TOPICS
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
-from kctl.broker.topic_creation import check_topic_name
+from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from kctl.store.errors import StoreError
+from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY, TOPIC_CONFIGS
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -52,26 +59,44 @@ _RESOURCE_NAMES = {
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 # --- describe ----------------------------------------------------------------------------------
 
 
 def handle_describe_configs(services: Services, request: Request) -> None:
-    """Answer at once, resource by resource."""
+    """Reply when the topics' overrides have been read from the store."""
+    reply_from(
+        services.runtime.scheduler, request, _describe_all(services, request), "describe-configs"
+    )
+
+
+async def _describe_all(services: Services, request: Request) -> None:
     body: describe_configs.DescribeConfigsRequest = request.body
+    names = [r.resource_name for r in body.resources if r.resource_type == TOPIC_RESOURCE]
+    topics = [name for name in dict.fromkeys(names) if services.metadata_cache.contains(name)]
+    overrides: Mapping[str, Mapping[str, str]] = {}
+    store_error: StoreError | None = None
+    try:
+        overrides = await services.cluster_store.get_entity_configs(TOPIC_CONFIGS, topics)
+    except StoreError as error:
+        store_error = error
     results = []
     for resource in body.resources:
         result = describe_configs.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
+            if store_error is not None and resource.resource_type == TOPIC_RESOURCE:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(store_error))
             entries = _entries(
                 services,
                 resource.resource_type,
                 resource.resource_name,
-                # No names at all: all settings, as with null.
+                # An empty list means all configs, as does null.
                 resource.configuration_keys or None,
+                overrides,
             )
             result.configs = [
                 _describe(entry, resource.resource_type, body.include_synonyms, request.api_version)
@@ -84,19 +109,27 @@ def handle_describe_configs(services: Services, request: Request) -> None:
 
 
 def _entries(
-    services: Services, resource_type: int, name: str, names: Sequence[str] | None
+    services: Services,
+    resource_type: int,
+    name: str,
+    names: Sequence[str] | None,
+    topic_overrides: Mapping[str, Mapping[str, str]],
 ) -> list[ConfigEntry]:
     view = _broker_view(services)
     if resource_type == TOPIC_RESOURCE:
         check_topic_name(name)
-        if not services.metadata_cache.contains(name):
-            # No words, but not null: a client prints them as they are.
+        if name not in topic_overrides:
+            # An empty message, but not null: clients print it as it is.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-        return topic_entries(services.dynamic_configs.topic(name), view, names)
+        try:
+            return topic_entries(topic_overrides[name], view, names)
+        except UsageError as error:
+            # Only tools that write to the store directly can leave invalid values there.
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     if resource_type == BROKER_RESOURCE:
         if name == "":
             return default_broker_entries(view, names)
-        _check_broker_id(services, name)
+        _check_broker_id(services, name, f"{services.broker_id} or empty string,")
         return broker_entries(view, names)
     raise _unsupported(resource_type)
 
@@ -105,8 +138,8 @@ def _broker_view(services: Services) -> BrokerConfigView:
     dynamic = services.dynamic_configs
     return BrokerConfigView(
         services.config,
-        dynamic.overrides(BROKERS, str(services.broker_id)),
-        dynamic.overrides(BROKERS, DEFAULT),
+        dynamic.overrides(BROKER_CONFIGS, str(services.broker_id)),
+        dynamic.overrides(BROKER_CONFIGS, DEFAULT_ENTITY),
     )
 
 
@@ -129,7 +162,7 @@ def _describe(
         name=entry.key.name,
         value=entry.value,
         read_only=entry.is_read_only,
-        # From version 1 on the source says it (KIP-226).
+        # From version 1 on the source states this (KIP-226).
         is_default=is_default and version == 0,
         config_source=entry.source,
         is_sensitive=entry.key.is_sensitive,
@@ -143,13 +176,20 @@ def _describe(
 
 
 def handle_alter_configs(services: Services, request: Request) -> None:
-    """Replace overrides; answer when the store has them."""
-    services.runtime.scheduler.spawn(_alter(services, request, is_incremental=False), "alter")
+    """Replace overrides; reply when they are in the store."""
+    reply_from(
+        services.runtime.scheduler,
+        request,
+        _alter(services, request, is_incremental=False),
+        "alter",
+    )
 
 
 def handle_incremental_alter_configs(services: Services, request: Request) -> None:
-    """Change overrides one by one; answer when the store has them."""
-    services.runtime.scheduler.spawn(_alter(services, request, is_incremental=True), "alter")
+    """Change single overrides; reply when they are in the store."""
+    reply_from(
+        services.runtime.scheduler, request, _alter(services, request, is_incremental=True), "alter"
+    )
 
 
 async def _alter(services: Services, request: Request, *, is_incremental: bool) -> None:
@@ -184,59 +224,73 @@ async def _alter_one(
         ConfigChange(c.name, c.config_operation if is_incremental else AlterOperation.SET, c.value)
         for c in resource.configs
     ]
-    entity_type, entity_name = _entity(services, kind, name)
-    before = services.dynamic_configs.overrides(entity_type, entity_name)
-    try:
-        if is_incremental:
-            keys = topic_keys() if kind == TOPIC_RESOURCE else BrokerConfig.KEYS
-            defaults = services.config.topic_defaults() if kind == TOPIC_RESOURCE else {}
-            after = incremented(before, defaults, keys, changes)
-        else:
+    entity_type, entity_name = await _entity(services, kind, name)
+    is_topic = kind == TOPIC_RESOURCE
+
+    def updated(before: Mapping[str, str]) -> dict[str, str]:
+        if not is_incremental:
             after = replaced(changes)
-        if kind == TOPIC_RESOURCE:
+        elif is_topic:
+            after = incremented(before, topic_keys(), changes)
+        else:
+            valid = valid_overrides(before, is_default=name == "")
+            after = incremented(valid, BrokerConfig.KEYS, changes)
+        if is_topic:
             check_topic_config(after)
         else:
-            check_broker_config(after, [change.name for change in changes], services.config)
+            check_broker_config(after, _broker_view(services), is_default=name == "")
+        return after
+
+    store = services.cluster_store
+    try:
+        if validate_only:
+            updated(await store.get_entity_config(entity_type, entity_name))
+        else:
+            await store.update_entity_config(entity_type, entity_name, updated)
     except UsageError as error:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "Invalid config value for resource "
             f"ConfigResource(type={_RESOURCE_NAMES[kind]}, name='{name}'): {error}",
         ) from None
-    if not validate_only:
-        await services.cluster_store.change_entity_config(entity_type, entity_name, after)
 
 
-def _entity(services: Services, resource_type: int, name: str) -> tuple[str, str]:
-    """Where in the store the overrides are; ApiError for what cannot be altered."""
+async def _entity(services: Services, resource_type: int, name: str) -> tuple[str, str]:
+    """Return the type and name of the resource in the store; raise ApiError if it cannot be
+    altered.
+
+    The store is also checked for the topic: an override of a topic that was just deleted would
+    apply to a later topic of the same name.
+    """
     if resource_type == TOPIC_RESOURCE:
-        _check_topic(services, name)
-        return TOPICS, name
+        if not services.metadata_cache.contains(name) or not (
+            await services.cluster_store.topic_exists(name)
+        ):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return TOPIC_CONFIGS, name
     if resource_type == BROKER_RESOURCE:
         if name == "":
-            return BROKERS, DEFAULT
-        _check_broker_id(services, name)
-        return BROKERS, name
+            return BROKER_CONFIGS, DEFAULT_ENTITY
+        _check_broker_id(services, name, f"{services.broker_id},")
+        return BROKER_CONFIGS, str(int(name))
     raise _unsupported(resource_type)
 
 
-def _check_topic(services: Services, name: str) -> None:
-    if not services.metadata_cache.contains(name):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-
-
-def _check_broker_id(services: Services, name: str) -> None:
-    if not name.isdigit():
+def _check_broker_id(services: Services, name: str, expected: str) -> None:
+    """Raise ApiError unless `name` is the number of this broker, in any spelling."""
+    if not _INTEGER.fullmatch(name) or not -(1 << 31) <= int(name) < 1 << 31:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
         )
     if int(name) != services.broker_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.broker_id}, but received {name}",
+            f"Unexpected broker id, expected {expected} but received {name}",
         )
 
 
 def _unsupported(resource_type: int) -> ApiError:
-    word = _RESOURCE_NAMES.get(resource_type, str(resource_type))
-    return ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {word}")
+    type_name = _RESOURCE_NAMES.get(resource_type, str(resource_type))
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {type_name}")

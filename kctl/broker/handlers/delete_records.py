@@ -1,9 +1,10 @@
-"""DeleteRecords: raise the start of logs (KIP-107).
+"""DeleteRecords: raises log start offsets (KIP-107).
 
 Behaviour:
+
 - Offset -1 means the high watermark; beyond it is OFFSET_OUT_OF_RANGE.
-- Compact-only topics answer POLICY_VIOLATION.
-- Waits until all replicas followed, or the timeout is over.
+- Compact-only topics return POLICY_VIOLATION.
+- Waits until all replicas followed, or until the timeout.
 
 Versions: 0-2. v2 flexible.
 
@@ -21,7 +22,7 @@ from kctl.protocol.messages.delete_records import (
 
 
 def handle_delete_records(services: Services, request: Request) -> None:
-    """Delete, and answer with the low watermarks reached."""
+    """Delete records, and reply with the low watermarks reached."""
     body: DeleteRecordsRequest = request.body
     wanted = [
         (topic.name, partition.partition_index, partition.offset)

@@ -1,18 +1,20 @@
 """ElectLeaders: preferred and unclean elections, for some partitions or all.
 
 Behaviour:
-- Only the controller's broker obeys; others answer NOT_CONTROLLER for every partition.
-- Answers when this broker's own cache knows the new leaders; partitions of which it does not hear
-  within timeout_ms are REQUEST_TIMED_OUT.
-- With no partitions named, those that need no election are left out of the answer.
 
-Versions: 0-2. v1 unclean elections and an error for all; v2 flexible.
+- Only the controller's broker handles it; others return NOT_CONTROLLER for every partition.
+- Replies when this broker's own cache has the new leaders; partitions for which it has none
+  within timeout_ms are REQUEST_TIMED_OUT.
+- If no partitions are named, those that need no election are omitted from the response.
+
+Versions: 0-2. v1 unclean elections and a top-level error; v2 flexible.
 
 Kafka 2.7: kafka.server.KafkaApis.handleElectReplicaLeader, DelayedElectLeader; KIP-460.
 """
 
 from collections.abc import Iterator
 
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.model import TopicPartition
@@ -26,8 +28,10 @@ from kctl.protocol.messages.elect_leaders import (
 
 
 def handle_elect_leaders(services: Services, request: Request) -> None:
-    """Answer when the election is over and known here."""
-    services.runtime.scheduler.spawn(_elect_leaders(services, request), "elect-leaders")
+    """Reply when the election is done and its result is in this broker's cache."""
+    reply_from(
+        services.runtime.scheduler, request, _elect_leaders(services, request), "elect-leaders"
+    )
 
 
 async def _elect_leaders(services: Services, request: Request) -> None:
@@ -38,13 +42,13 @@ async def _elect_leaders(services: Services, request: Request) -> None:
     if error_code == ErrorCode.NOT_CONTROLLER or (error_code and request.api_version < 1):
         response = _for_all(services, body, error_code)
     if body.topic_partitions is None:
-        _leave_out_needless(response)
+        _remove_unneeded(response)
     await _until_known(services, response, body.timeout_ms)
     request.reply(response)
 
 
 async def _until_known(services: Services, response: ElectLeadersResponse, timeout_ms: int) -> None:
-    """Wait for the cache to name the leaders elected; what is late is timed out."""
+    """Wait until the cache has the elected leaders; the others time out."""
     expected = {
         tp: known.leader_and_isr.leader
         for tp, result in _results(response)
@@ -70,7 +74,7 @@ def _results(response: ElectLeadersResponse) -> Iterator[tuple[TopicPartition, P
             yield TopicPartition(topic.topic, result.partition_id), result
 
 
-def _leave_out_needless(response: ElectLeadersResponse) -> None:
+def _remove_unneeded(response: ElectLeadersResponse) -> None:
     for topic in response.replica_election_results:
         topic.partition_result = [
             result
@@ -85,7 +89,7 @@ def _leave_out_needless(response: ElectLeadersResponse) -> None:
 def _for_all(
     services: Services, body: ElectLeadersRequest, error_code: int
 ) -> ElectLeadersResponse:
-    """The same error for every partition asked for."""
+    """Return a response with the same error for every requested partition."""
     cache = services.metadata_cache
     if body.topic_partitions is None:
         asked = {topic: cache.partitions_of(topic) for topic in cache.topics()}

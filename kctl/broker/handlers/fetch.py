@@ -1,13 +1,19 @@
-"""Fetch: read record batches, waiting for more if there are too few.
+"""Fetch: reads record batches, waiting for more if there are too few.
 
 Behaviour:
-- Answers hold slices of segment files; record bytes are not read here (sendfile).
-- The first batch found is given whole even beyond the limits (KIP-74), except in versions 0-2,
-  whose clients take what fits.
-- Waits up to max_wait_ms for min_bytes; any error answers at once.
-- Versions 0-3 get batches in the format they know (down-conversion).
-- Incremental sessions hold what a client asked for (KIP-227).
-- Many partitions are read, and answered, in parts, with turns of the loop for others.
+
+- Responses hold slices of segment files; record bytes are not read here (sendfile).
+- The first batch found is returned whole even beyond the limits (KIP-74), except in versions 0-2:
+  their clients receive the part that fits, unconverted, and enlarge their buffer.
+- Partitions keep the order of the request; one that is named twice has one response, for its last
+  occurrence.
+- Waits up to max_wait_ms for min_bytes; any error completes the request at once.
+- Versions 0-3 get batches in the format they know (down-conversion), converted while they are sent,
+  and no more bytes than are stored, except for a larger first batch.
+- Incremental sessions store the partitions that a client requested (KIP-227).
+- Partitions that the client may not read have an error, also in later fetches of a session; those
+  of a follower without ClusterAction all have TOPIC_AUTHORIZATION_FAILED (CVE-2018-1288).
+- Many partitions are read, and encoded, in parts, with turns of the loop for others.
 
 Versions: 0-12. v3 max bytes; v4 isolation level (KIP-98); v5 log start offset; v7 sessions; v9
 leader epoch (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 flexible, tagged.
@@ -16,18 +22,22 @@ Kafka 2.7: kafka.server.KafkaApis.handleFetchRequest, FetchManager.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kctl.broker.fetch_session import FetchContext, Key
 from kctl.broker.replication.replica_manager import (
-    FetchDataInfo,
     FetchIsolation,
     FetchParams,
     FetchResult,
 )
+from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
+from kctl.broker.security.access import UNRESTRICTED
 from kctl.broker.services import Services
-from kctl.errors import CorruptDataError
+from kctl.errors import CorruptDataError, StorageError
+from kctl.protocol.acl import AclOperation, ResourceType
+from kctl.protocol.constants import READ_COMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
     AbortedTransaction,
@@ -38,19 +48,22 @@ from kctl.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from kctl.records.down_convert import down_convert
-from kctl.runtime.turns import Work, in_turns
+from kctl.records.down_convert import DownConversion
+from kctl.runtime.disk import FileSlice
+from kctl.work import ClaimingWork, Work
 
-READ_COMMITTED = 1
-# From here on consumers know that a follower may serve them (KIP-392).
+# From this version on consumers know that a follower may serve them (KIP-392).
 FOLLOWER_FETCH_VERSION = 11
-# Partitions answered between two turns for others, about 5 ms if no records are converted.
-ANSWERS_PER_TURN = 2_000
+FIRST_VERSION_OF_V1_BATCHES = 2
+FIRST_VERSION_OF_V2_BATCHES = 4
+FIRST_VERSION_OF_ZSTD = 10
+# Partitions encoded per turn of the loop, about 5 ms.
+PARTITIONS_PER_TURN = 2_000
 _EMPTY = b""
 
 
 def handle_fetch(services: Services, request: Request) -> None:
-    """Read, and answer when there is enough."""
+    """Read, and reply when there is enough data."""
     body: FetchRequest = request.body
     version = request.api_version
     now_ms = services.runtime.clock.monotonic_ms()
@@ -59,16 +72,48 @@ def handle_fetch(services: Services, request: Request) -> None:
         request.reply(FetchResponse(error_code=context.error_code))
         return
     params = _params(services, body, version)
+    allowed, refused = _authorized(request, context.partitions)
 
     def answer(results: list[FetchResult]) -> None:
-        if len(results) < ANSWERS_PER_TURN:
+        results = [*refused, *results] if refused else results
+        if version < FIRST_VERSION_OF_V2_BATCHES:
+            converting = _converted_response(services, context, results, version)
+            services.replica_manager.work_queue.start(
+                converting, request.reply, request.fail, request.cancellable()
+            )
+        elif len(results) < PARTITIONS_PER_TURN:
             responses = [_partition_response(services, result, version) for result in results]
             request.reply(_response(context, responses))
         else:
             work = _response_in_parts(services, context, results, version)
-            in_turns(services.runtime.scheduler, work, request.reply)
+            reply_in_turns(services.runtime.scheduler, request, work)
 
-    services.replica_manager.fetch(params, context.partitions, answer)
+    if refused and not allowed:
+        answer([])
+    else:
+        services.replica_manager.fetch(params, allowed, answer, request.fail)
+
+
+def _authorized(
+    request: Request, partitions: Sequence[tuple[str, FetchPartition]]
+) -> tuple[Sequence[tuple[str, FetchPartition]], list[FetchResult]]:
+    """Return the partitions that the client may fetch, and the results of the others."""
+    access, body = request.access, request.body
+    if access is UNRESTRICTED:
+        return partitions, []
+    if body.replica_id < 0:
+        readable = access.allowed(
+            AclOperation.READ, ResourceType.TOPIC, (it[0] for it in partitions)
+        )
+    elif access.allows_cluster(AclOperation.CLUSTER_ACTION):
+        return partitions, []
+    else:
+        readable = set()
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    refused = [FetchResult(topic, it, code) for topic, it in partitions if topic not in readable]
+    if not refused:
+        return partitions, []
+    return [it for it in partitions if it[0] in readable], refused
 
 
 def _params(services: Services, body: FetchRequest, version: int) -> FetchParams:
@@ -95,7 +140,7 @@ def _response_in_parts(
 ) -> Work[FetchResponse]:
     responses = []
     for number, result in enumerate(results, 1):
-        if number % ANSWERS_PER_TURN == 0:
+        if number % PARTITIONS_PER_TURN == 0:
             yield
         responses.append(_partition_response(services, result, version))
     yield
@@ -107,37 +152,38 @@ def _response(
 ) -> FetchResponse:
     if context.session is not None:
         responses = _note_session(context, responses)
-    topics: dict[str, FetchableTopicResponse] = {}
+    # Only adjacent partitions share an entry: the order of the partitions is the client's, which
+    # uses it for its next fetch.
+    topics: list[FetchableTopicResponse] = []
     for topic, response in responses:
-        entry = topics.get(topic)
-        if entry is None:
-            topics[topic] = entry = FetchableTopicResponse(topic=topic)
-        entry.partition_responses.append(response)
-    return FetchResponse(session_id=context.session_id, responses=list(topics.values()))
+        if not topics or topics[-1].topic != topic:
+            topics.append(FetchableTopicResponse(topic=topic))
+        topics[-1].partition_responses.append(response)
+    return FetchResponse(session_id=context.session_id, responses=topics)
 
 
 def _note_session(
     context: FetchContext, responses: Sequence[tuple[str, FetchablePartitionResponse]]
 ) -> list[tuple[str, FetchablePartitionResponse]]:
-    """Leave out what the client knows already; what is served goes to the session's end."""
+    """Remove what the client already knows; served partitions move to the end of the session."""
     session = context.session
     assert session is not None
     kept, served = [], list[Key]()
     for topic, response in responses:
         cached = session.partitions.get((topic, response.partition))
         has_records = bool(response.record_set)
-        is_news = cached is None or cached.note_answer(
+        is_news = cached is None or cached.record_response(
             error_code=response.error_code,
             high_watermark=response.high_watermark,
             log_start_offset=response.log_start_offset,
             has_records=has_records,
         )
-        # The reader is to cut its log: it must hear of that, and of the rest again afterwards.
+        # A reader must receive the request to truncate, and the rest again afterwards.
         if response.diverging_epoch.epoch >= 0:
             is_news = True
             if cached is not None:
                 cached.was_in_error = True
-        # Or to ask somebody else.
+        # The same holds for a redirection to another replica.
         is_news = is_news or response.preferred_read_replica >= 0
         if is_news or not context.is_incremental:
             kept.append((topic, response))
@@ -147,24 +193,44 @@ def _note_session(
     return kept
 
 
+def _converted_response(
+    services: Services, context: FetchContext, results: Sequence[FetchResult], version: int
+) -> ClaimingWork[FetchResponse]:
+    """Return the response for a client that does not know v2 batches."""
+    responses = []
+    for number, result in enumerate(results, 1):
+        if number % PARTITIONS_PER_TURN == 0:
+            yield None
+        converted = yield from _converted(services, result, version)
+        responses.append(_partition_response(services, result, version, converted))
+    return _response(context, responses)
+
+
 def _partition_response(
-    services: Services, result: FetchResult, version: int
+    services: Services,
+    result: FetchResult,
+    version: int,
+    converted: tuple[int, Any] | None = None,
 ) -> tuple[str, FetchablePartitionResponse]:
+    """Return the response for one partition; `converted` has its error code and records in an older
+    format."""
     data = result.data
     records: Any = _EMPTY
     error_code = result.error_code
     if data is not None and data.records is not None:
         records = data.records
-        if version < 10:
-            error_code, records = _for_old_version(services, result, data, version)
-            if error_code:
-                return result.topic, FetchablePartitionResponse(
-                    partition=result.request.partition,
-                    error_code=error_code,
-                    high_watermark=-1,
-                    aborted_transactions=None,
-                    record_set=_EMPTY,
-                )
+        if converted is not None:
+            error_code, records = converted
+        elif version < FIRST_VERSION_OF_ZSTD and _is_zstd(services, result):
+            error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if error_code:
+            return result.topic, FetchablePartitionResponse(
+                partition=result.request.partition,
+                error_code=error_code,
+                high_watermark=-1,
+                aborted_transactions=None,
+                record_set=_EMPTY,
+            )
     response = FetchablePartitionResponse(
         partition=result.request.partition,
         error_code=error_code,
@@ -186,30 +252,53 @@ def _partition_response(
     return result.topic, response
 
 
-def _for_old_version(
-    services: Services, result: FetchResult, data: FetchDataInfo, version: int
-) -> tuple[int, Any]:
-    """Records for a client that does not know zstd (below 10) or v2 batches (below 4)."""
-    key = result.topic, result.request.partition
-    partition = services.replica_manager.partitions.get(key)
-    # None: it went away since it was read.
+def _is_zstd(services: Services, result: FetchResult) -> bool:
+    """Return whether the topic's config compresses its batches with zstd."""
+    partition = services.replica_manager.partitions.get((result.topic, result.request.partition))
+    # None: it was removed after the read.
     log = partition.log if partition is not None else None
-    if log is not None and log.config.compression_type == "zstd":
+    return log is not None and log.config.compression_type == "zstd"
+
+
+def _converted(
+    services: Services, result: FetchResult, version: int
+) -> ClaimingWork[tuple[int, Any] | None]:
+    """Return error code and records for a client that does not know v2 batches, or None without
+    records.
+
+    Batches after the first are converted while they are sent.
+    """
+    data = result.data
+    if data is None or data.records is None:
+        return None
+    if _is_zstd(services, result):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _EMPTY
-    if version >= 4:
+    if data.first_entry_incomplete:
+        # Part of a batch has no format; old clients need it to enlarge their buffer.
         return ErrorCode.NONE, data.records
+    partition = services.replica_manager.partitions.get((result.topic, result.request.partition))
+    log = partition.log if partition is not None else None
     if log is not None and not log.config.message_downconversion_enable:
         return ErrorCode.UNSUPPORTED_VERSION, _EMPTY
-    return _down_converted(result.request, data, magic=1 if version >= 2 else 0)
-
-
-def _down_converted(request: FetchPartition, data: FetchDataInfo, magic: int) -> tuple[int, Any]:
-    assert data.records is not None
-    raw = data.records.file.pread(data.records.length, data.records.position)
+    magic = 1 if version >= FIRST_VERSION_OF_V1_BATCHES else 0
+    conversion = DownConversion(
+        partial(_read, data.records), len(data.records), magic, result.request.fetch_offset
+    )
     try:
-        converted = down_convert(raw, magic, request.fetch_offset, ends_at_zstd=True)
-        return ErrorCode.NONE, converted.data
+        yield from conversion.prepare()
     except ApiError as error:
         return error.code, _EMPTY
     except CorruptDataError:
         return ErrorCode.CORRUPT_MESSAGE, _EMPTY
+    return ErrorCode.NONE, conversion
+
+
+def _read(records: FileSlice, length: int, position: int) -> bytes:
+    """Read from `records`, at a position relative to their first byte.
+
+    Raise OSError on failure: the response has begun and can only be aborted.
+    """
+    try:
+        return records.file.pread(length, records.position + position)
+    except StorageError as error:
+        raise OSError(str(error)) from error

@@ -1,11 +1,12 @@
-"""FindCoordinator: which broker coordinates a group (or a transactional id).
+"""FindCoordinator: the broker that coordinates a group (or a transactional id).
 
 Behaviour:
-- It is the leader of the partition of __consumer_offsets that the group id hashes to, or of the
-  partition of __transaction_state that the transactional id does.
-- The first to ask makes the topic, and waits a little for it (Kafka does not, and its clients
-  come back after their back-off).
-- Without a leader that the asker's listener can reach it is COORDINATOR_NOT_AVAILABLE, which
+
+- It is the leader of the partition of __consumer_offsets to which the group id hashes, or of the
+  partition of __transaction_state for a transactional id.
+- The first request creates the topic and waits briefly for it (Kafka does not wait, and its clients
+  retry after their back-off).
+- Without a leader that the client's listener can reach it is COORDINATOR_NOT_AVAILABLE, which
   clients retry.
 
 Versions: 0-3. v1 key type and error message; v3 flexible.
@@ -13,11 +14,11 @@ Versions: 0-3. v1 key type and error message; v3 flexible.
 Kafka 2.7: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 """
 
-from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
-from kctl.broker.coordinator.transaction_coordinator_service import TRANSACTION_STATE_TOPIC
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.model import Endpoint, TopicPartition
+from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -27,12 +28,12 @@ _TOPICS = {
     GROUP_KEY_TYPE: GROUP_METADATA_TOPIC,
     TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC,
 }
-# The connection is held up for so long at most while the topic is made.
+# Maximum wait for the topic, during which the connection is blocked.
 TOPIC_WAIT_MS_MAX = 500
 
 
 def handle_find_coordinator(services: Services, request: Request) -> None:
-    """Answer at once with what is known, or when the topic is there."""
+    """Reply at once if the topic is known, else after creating it."""
     body: FindCoordinatorRequest = request.body
     topic = _TOPICS.get(body.key_type)
     if topic is None:
@@ -40,14 +41,17 @@ def handle_find_coordinator(services: Services, request: Request) -> None:
     elif services.metadata_cache.contains(topic):
         _answer(services, request)
     else:
-        services.runtime.scheduler.spawn(
-            _create_topic(services, request, topic), "find-coordinator"
+        reply_from(
+            services.runtime.scheduler,
+            request,
+            _create_topic(services, request, topic),
+            "find-coordinator",
         )
 
 
 async def _create_topic(services: Services, request: Request, topic: str) -> None:
     code = await services.auto_topics.create_internal(topic)
-    if code == ErrorCode.LEADER_NOT_AVAILABLE:  # it is coming
+    if code == ErrorCode.LEADER_NOT_AVAILABLE:  # it is being created
         await services.topic_waits.wait(
             [topic], lambda: _find(services, request) is not None, TOPIC_WAIT_MS_MAX
         )
@@ -75,7 +79,7 @@ def _find(services: Services, request: Request) -> tuple[int, Endpoint] | None:
 
 def _node(broker_id: int, endpoint: Endpoint) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
-        # The name of the error that there is none, as in Apache Kafka.
+        # Apache Kafka also sends the name of the error NONE.
         error_message=ErrorCode.NONE.name,
         node_id=broker_id,
         host=endpoint.host,

@@ -2,28 +2,36 @@
 DeleteGroups.
 
 Behaviour:
-- What differs between versions is levelled here; the coordinator knows one form of each request.
-- JoinGroup and SyncGroup are answered when the group has come so far, all others at once but
-  DeleteGroups, which waits until the deletion is in the log.
+
+- Differences between versions are handled here; the coordinator knows one form of each request.
+- JoinGroup and SyncGroup wait for the group, DeleteGroups until the deletion is in the log; all
+  others reply at once.
+- ListGroups leaves out groups that the client may not describe, unless it may describe the cluster.
 - A group that does not exist is described as Dead, without an error.
 
 Versions: JoinGroup 0-7 (v1 rebalance timeout, v4 member id required, KIP-394; v5 static members,
-KIP-345; v7 protocol type). SyncGroup 0-5 (v3 static members; v5 protocol type and name are a
-must, KIP-559). Heartbeat 0-4. LeaveGroup 0-4 (v3 many members). DescribeGroups 0-5.
-ListGroups 0-4 (v4 states, KIP-518). DeleteGroups 0-2.
+KIP-345; v7 protocol type). SyncGroup 0-5 (v3 static members; v5 protocol type and name are
+required, KIP-559). Heartbeat 0-4. LeaveGroup 0-4 (v3 many members). DescribeGroups 0-5. ListGroups
+0-4 (v4 states, KIP-518). DeleteGroups 0-2.
 
-Kafka 2.7: kafka.server.KafkaApis.handleJoinGroupRequest and its neighbours.
+Kafka 2.7: kafka.server.KafkaApis.handleJoinGroupRequest and related methods.
 """
 
+from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.protocol.acl import AclOperation, ResourceType
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from kctl.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kctl.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.messages.leave_group import (
@@ -33,13 +41,16 @@ from kctl.protocol.messages.leave_group import (
 )
 from kctl.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kctl.work import Work, parts
 
-# What a group's authorized_operations are without an authorizer: read, delete, describe.
-_ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+# Groups and members that are described between two turns for others.
+DESCRIBED_PER_TURN = 250
+# Groups whose permissions are looked up in one turn.
+LISTED_PER_TURN = 500
 
 
 def handle_join_group(services: Services, request: Request) -> None:
-    """Become a member, or wait for the next generation."""
+    """Join a group, or wait for its next generation."""
     body: JoinGroupRequest = request.body
     version = request.api_version
 
@@ -66,7 +77,7 @@ def handle_join_group(services: Services, request: Request) -> None:
 
 
 def handle_sync_group(services: Services, request: Request) -> None:
-    """Give (the leader) or get the assignment."""
+    """Store the leader's assignment, or wait for it."""
     body: SyncGroupRequest = request.body
     if not _may_be_static(services, body.group_instance_id):
         request.reply(SyncGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
@@ -77,7 +88,7 @@ def handle_sync_group(services: Services, request: Request) -> None:
 
 
 def handle_heartbeat(services: Services, request: Request) -> None:
-    """Stay a member."""
+    """Renew a member's session."""
     body: HeartbeatRequest = request.body
     if body.group_instance_id is not None and not _may_be_static(services, body.group_instance_id):
         request.reply(HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
@@ -86,7 +97,7 @@ def handle_heartbeat(services: Services, request: Request) -> None:
 
 
 def handle_leave_group(services: Services, request: Request) -> None:
-    """Be a member no more."""
+    """Remove members from a group."""
     body: LeaveGroupRequest = request.body
     members = body.members
     if request.api_version < 3:
@@ -94,7 +105,7 @@ def handle_leave_group(services: Services, request: Request) -> None:
 
     def answer(response: LeaveGroupResponse) -> None:
         if request.api_version < 3:
-            # One member: its error is the request's.
+            # A single member: its error is that of the response.
             if response.members and not response.error_code:
                 response.error_code = response.members[0].error_code
             response.members = []
@@ -104,26 +115,55 @@ def handle_leave_group(services: Services, request: Request) -> None:
 
 
 def handle_describe_groups(services: Services, request: Request) -> None:
-    """Show states and members of groups."""
+    """Reply with states and members of groups, each group once."""
+    reply_in_turns(services.runtime.scheduler, request, _described_groups(services, request))
+
+
+def _described_groups(services: Services, request: Request) -> Work[DescribeGroupsResponse]:
     body: DescribeGroupsRequest = request.body
-    groups = []
-    for group_id in body.groups:
-        described = services.group_coordinator.describe(group_id)
+    access = request.access
+    groups: list[DescribedGroup] = []
+    units = 0
+    # A request of 64 KiB can name a group of megabytes 10,000 times.
+    for group_id in dict.fromkeys(body.groups):
+        if access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+            described = yield from services.group_coordinator.describe(group_id)
+        else:
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            described = DescribedGroup(error_code=code, group_id=group_id)
         if body.include_authorized_operations and described.error_code == ErrorCode.NONE:
-            described.authorized_operations = _ALL_GROUP_OPERATIONS
+            described.authorized_operations = access.operations(ResourceType.GROUP, group_id)
         groups.append(described)
-    request.reply(DescribeGroupsResponse(groups=groups))
+        units += 1 + len(described.members)
+        if units >= DESCRIBED_PER_TURN:
+            units = 0
+            yield
+    return DescribeGroupsResponse(groups=groups)
 
 
 def handle_list_groups(services: Services, request: Request) -> None:
-    """Show which groups this broker coordinates."""
+    """Reply with the groups that this broker coordinates."""
+    reply_in_turns(services.runtime.scheduler, request, _listed_groups(services, request))
+
+
+def _listed_groups(services: Services, request: Request) -> Work[ListGroupsResponse]:
     body: ListGroupsRequest = request.body
-    code, groups = services.group_coordinator.list_groups(body.states_filter or ())
-    request.reply(ListGroupsResponse(error_code=code, groups=groups))
+    code, groups = yield from services.group_coordinator.list_groups(body.states_filter or ())
+    if request.access.allows_cluster(AclOperation.DESCRIBE):
+        return ListGroupsResponse(error_code=code, groups=groups)
+    visible = []
+    for part in parts(groups, LISTED_PER_TURN):
+        visible += [
+            group
+            for group in part
+            if request.access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
+        yield
+    return ListGroupsResponse(error_code=code, groups=visible)
 
 
 def handle_delete_groups(services: Services, request: Request) -> None:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups without members, with their offsets."""
     body: DeleteGroupsRequest = request.body
 
     def answer(codes: dict[str, int]) -> None:

@@ -1,11 +1,12 @@
-"""LeaderAndIsr and StopReplica: the controller tells this broker what it leads, follows, drops.
+"""LeaderAndIsr and StopReplica: the controller assigns and removes this broker's replicas.
 
 Behaviour:
-- An older controller's request is STALE_CONTROLLER_EPOCH, one meant for our previous
-  registration STALE_BROKER_EPOCH; neither changes anything.
-- Each partition is obeyed or refused on its own; a failed log directory is KAFKA_STORAGE_ERROR.
-- A topic that cannot exist would be a path into other directories: such a request is corrupt.
-- Settings of topics that are new here are read from the store first, as nobody announces them.
+
+- A request of an older controller is STALE_CONTROLLER_EPOCH, one for a previous registration of
+  this broker STALE_BROKER_EPOCH; neither changes anything.
+- Each partition is accepted or rejected on its own; a failed log directory is KAFKA_STORAGE_ERROR.
+- An invalid topic name would be a path into other directories: such a request is corrupt.
+- Configs of topics that are new here are read from the store first, as they are not announced.
 
 Versions: LeaderAndIsr 0-4 (v2 groups by topic and has the broker epoch, KIP-380; v3 adding and
 removing replicas, KIP-455; v4 flexible), StopReplica 0-3 (v3 leader epochs, KIP-570).
@@ -14,19 +15,23 @@ Kafka 2.7: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleStopReplicaR
 """
 
 from kctl.broker.replication.leadership import leader_and_isr_states
+from kctl.broker.replies import reply_from, reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.services import Services
-from kctl.broker.topic_creation import check_topic_name
+from kctl.configs.topic_name import check_topic_name
 from kctl.errors import CorruptDataError
-from kctl.protocol.error_codes import ApiError
-from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kctl.runtime.turns import done_in_turns
+from kctl.store.errors import SessionExpiredError
 
 
 def handle_leader_and_isr(services: Services, request: Request) -> None:
-    """Answer once the settings of new topics are there."""
+    """Apply the request, and reply after reading the configs of new topics."""
     _check_names(request.body)
-    services.runtime.scheduler.spawn(_leader_and_isr(services, request), "leader-and-isr")
+    reply_from(
+        services.runtime.scheduler, request, _leader_and_isr(services, request), "leader-and-isr"
+    )
 
 
 def _check_names(body: LeaderAndIsrRequest) -> None:
@@ -47,11 +52,17 @@ async def _leader_and_isr(services: Services, request: Request) -> None:
         for topic, state in leader_and_isr_states(body)
         if (topic, state.partition_index) not in partitions
     }
-    await services.dynamic_configs.load_topics(list(new_topics))
+    try:
+        await services.dynamic_configs.load_topics(list(new_topics))
+    except SessionExpiredError:
+        # The registration that the request was sent to ends with the session.
+        request.reply(LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return
     work = services.leadership.become_leader_or_follower(body)
     request.reply(await done_in_turns(services.runtime.scheduler, work))
 
 
 def handle_stop_replica(services: Services, request: Request) -> None:
-    """Answer at once."""
-    request.reply(services.leadership.stop_replicas(request.body))
+    """Stop the replicas, and reply when all are stopped."""
+    work = services.leadership.stop_replicas(request.body)
+    reply_in_turns(services.runtime.scheduler, request, work)

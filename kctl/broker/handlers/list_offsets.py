@@ -1,8 +1,9 @@
 """ListOffsets: offsets by timestamp, and the ends of a log.
 
 Behaviour:
-- -1 asks for the end: the high watermark, or the last stable offset for read_committed; -2 for
-  the start; any other timestamp for the first record at or after it, or (-1, -1) if none is.
+
+- -1 requests the end: the high watermark, or the last stable offset for read_committed; -2 the
+  start; any other timestamp the first record at or after it, or (-1, -1) if there is none.
 - A partition named twice is INVALID_REQUEST (version 1 and later).
 - Version 0 lists segment boundaries before a timestamp, newest first.
 
@@ -17,6 +18,8 @@ from collections import Counter
 from kctl.broker.replication.replica_manager import FetchIsolation
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.errors import CorruptDataError, StorageError
+from kctl.protocol.constants import CONSUMER_REPLICA_ID, READ_COMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.list_offsets import (
     ListOffsetPartition,
@@ -25,14 +28,20 @@ from kctl.protocol.messages.list_offsets import (
     ListOffsetResponse,
     ListOffsetTopicResponse,
 )
+from kctl.work import ClaimingWork
 
-CONSUMER_REPLICA_ID = -1
-READ_COMMITTED = 1
 _FIRST_VERSION_OF_LEADER_EPOCH = 4
 
 
 def handle_list_offsets(services: Services, request: Request) -> None:
-    """Answer at once, partition by partition."""
+    """Look up partition by partition, in steps, because a search by timestamp may decode a batch,
+    and a few bytes may hold very many records."""
+    services.replica_manager.work_queue.start(
+        _answer(services, request), request.reply, request.fail, request.cancellable()
+    )
+
+
+def _answer(services: Services, request: Request) -> ClaimingWork[ListOffsetResponse]:
     body: ListOffsetRequest = request.body
     version = request.api_version
     counts = Counter(
@@ -51,12 +60,12 @@ def handle_list_offsets(services: Services, request: Request) -> None:
                 elif counts[topic.name, partition.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST)
                 else:
-                    _look_up(services, request, topic.name, partition, answer)
+                    yield from _look_up(services, request, topic.name, partition, answer)
             except ApiError as error:
                 answer.error_code = _code_for_version(error.code, version)
             partitions.append(answer)
         topics.append(ListOffsetTopicResponse(name=topic.name, partitions=partitions))
-    request.reply(ListOffsetResponse(topics=topics))
+    return ListOffsetResponse(topics=topics)
 
 
 def _look_up(
@@ -65,11 +74,18 @@ def _look_up(
     topic: str,
     asked: ListOffsetPartition,
     answer: ListOffsetPartitionResponse,
-) -> None:
-    partition = services.replica_manager.partition(topic, asked.partition_index)
-    found = partition.fetch_offset_for_timestamp(
-        asked.timestamp, _isolation(request.body), asked.current_leader_epoch
-    )
+) -> ClaimingWork[None]:
+    replica_manager = services.replica_manager
+    partition = replica_manager.partition(topic, asked.partition_index)
+    try:
+        found = yield from partition.fetch_offset_for_timestamp(
+            asked.timestamp, _isolation(request.body), asked.current_leader_epoch
+        )
+    except CorruptDataError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    except StorageError as error:
+        replica_manager.handle_storage_failure(partition, error)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from None
     if found is not None:
         answer.timestamp, answer.offset, leader_epoch = found
         if request.api_version >= _FIRST_VERSION_OF_LEADER_EPOCH:

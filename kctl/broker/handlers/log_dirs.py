@@ -1,12 +1,12 @@
-"""DescribeLogDirs, AlterReplicaLogDirs: which replicas lie in which log directory, how large they
-are, and where they shall lie (KIP-113).
+"""DescribeLogDirs, AlterReplicaLogDirs: replicas and sizes by log directory, and moves (KIP-113).
 
 Behaviour:
-- topics=null asks for all. Every live directory is named, also an empty one.
-- offset_lag is how far a replica is behind the high watermark, 0 for a leader; a future replica,
-  on its way into a directory, is behind the current one.
-- A move is begun, not waited for; the directory where the replica lies ends one that is under way.
-- For a replica that is still to come the directory is remembered: REPLICA_NOT_AVAILABLE.
+
+- topics=null requests all. Every live directory is listed, even if empty.
+- offset_lag is how far a replica lags behind the high watermark, 0 for a leader; for a future
+  replica, which is moving into a directory, behind the current one.
+- The reply does not wait for moves to end; naming the replica's current directory cancels a move.
+- For a replica that does not exist yet the directory is remembered: REPLICA_NOT_AVAILABLE.
 
 Versions: DescribeLogDirs 0-2 (v2 flexible), AlterReplicaLogDirs 0-1.
 
@@ -14,6 +14,7 @@ Kafka 2.7: kafka.server.KafkaApis (handleDescribeLogDirsRequest, handleAlterRepl
 """
 
 from kctl.broker.replication.log_dirs import LogDirDescription, describe_log_dirs
+from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.model import TopicPartition
@@ -30,13 +31,16 @@ from kctl.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from kctl.work import Work
 
-# What a request asks for; None: everything.
+# Moves begun per turn of the loop: each may create a directory and a file.
+MOVES_PER_TURN = 25
+# The requested partitions; None: all.
 Wanted = set[tuple[str, int]] | None
 
 
 def handle_describe_log_dirs(services: Services, request: Request) -> None:
-    """Answer at once, directory by directory."""
+    """Reply at once, directory by directory."""
     body: DescribeLogDirsRequest = request.body
     wanted = (
         None
@@ -70,20 +74,28 @@ def _describe(found: LogDirDescription, wanted: Wanted) -> DescribeLogDirsResult
 
 
 def handle_alter_replica_log_dirs(services: Services, request: Request) -> None:
-    """Answer when every move has begun, or was refused."""
+    """Reply when every move has begun or was rejected."""
     body: AlterReplicaLogDirsRequest = request.body
-    # A partition that is named twice goes where it was sent last.
+    # A partition that is named twice moves to the last directory.
     wanted = {
         TopicPartition(topic.name, number): directory.path
         for directory in body.dirs
         for topic in directory.topics
         for number in topic.partitions
     }
+    reply_in_turns(services.runtime.scheduler, request, _altered(services, wanted))
+
+
+def _altered(
+    services: Services, wanted: dict[TopicPartition, str]
+) -> Work[AlterReplicaLogDirsResponse]:
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for tp, path in wanted.items():
+    for number, (tp, path) in enumerate(wanted.items()):
+        if number and number % MOVES_PER_TURN == 0:
+            yield
         result = topics.setdefault(tp.topic, AlterReplicaLogDirTopicResult(topic_name=tp.topic))
         code = services.alter_log_dirs.alter(tp, path)
         result.partitions.append(
             AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code)
         )
-    request.reply(AlterReplicaLogDirsResponse(results=list(topics.values())))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))

@@ -1,9 +1,10 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that followers and consumers truncate right.
+"""OffsetForLeaderEpoch: the end of an epoch, so that followers and consumers can truncate.
 
 Behaviour:
-- The largest epoch not beyond the one asked for, and where it ends; (-1, -1) if none is known.
 
-Versions: 0-3. v1 epoch in the answer (KIP-279); v2 current leader epoch (KIP-320); v3 replica id.
+- Returns the largest epoch not beyond the requested one, and its end; (-1, -1) if none is known.
+
+Versions: 0-3. v1 epoch in the response (KIP-279); v2 current leader epoch (KIP-320); v3 replica id.
 
 Kafka 2.7: kafka.server.KafkaApis.handleOffsetForLeaderEpochRequest.
 """
@@ -23,7 +24,7 @@ UNDEFINED = -1
 
 
 def handle_offset_for_leader_epoch(services: Services, request: Request) -> None:
-    """Answer at once, partition by partition."""
+    """Reply at once, partition by partition."""
     body: OffsetForLeaderEpochRequest = request.body
     request.reply(
         OffsetForLeaderEpochResponse(

@@ -1,27 +1,31 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
 Behaviour:
-- Partitions that this broker has not heard of are refused in OffsetCommit and OffsetDelete; a
-  fetch of theirs says -1, as for any without an offset.
-- Version 0 keeps offsets in the metadata store, where the old consumers had them.
+
+- Partitions that are not in this broker's metadata are rejected by OffsetCommit and OffsetDelete;
+  OffsetFetch returns -1 for them, as for any partition without an offset.
+- Version 0 stores offsets in the metadata store, as the old consumers did.
+- A request for all offsets of a group leaves out topics that the client may not describe.
 - An offset's own expiry time comes from `retention_time_ms` (versions 2 to 4); else the broker's
-  retention counts (KIP-211).
+  retention applies (KIP-211).
 
-Versions: OffsetCommit 0-8 (v1 generation, member; v6 leader epoch; v7 static members).
-OffsetFetch 0-7 (v1 the coordinator's; v2 all partitions, error for all; v5 leader epoch; v7
-stable offsets, KIP-447). OffsetDelete 0 (KIP-496).
+Versions: OffsetCommit 0-8 (v1 generation, member; v6 leader epoch; v7 static members). OffsetFetch
+0-7 (v1 the coordinator's; v2 all partitions, top-level error; v5 leader epoch; v7 stable offsets,
+KIP-447). OffsetDelete 0 (KIP-496).
 
-Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest and its neighbours.
+Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest and related methods.
 """
 
 from collections.abc import Iterable, Sequence
 
 from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit
 from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
+from kctl.broker.replies import reply_from, reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
+from kctl.protocol.acl import AclOperation, ResourceType
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -46,13 +50,16 @@ from kctl.store.consumer_znodes import (
     decode_consumer_offset,
     encode_consumer_offset,
 )
+from kctl.work import Work
 
+# Offsets that are read between two turns for others.
+OFFSETS_PER_TURN = 1_000
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle_offset_commit(services: Services, request: Request) -> None:
-    """Remember how far a group has read; answered when that is in the log."""
+    """Commit a group's offsets; reply when they are in the log."""
     body: OffsetCommitRequest = request.body
     offsets = _offsets(services, body)
     coordinator = services.group_coordinator
@@ -74,7 +81,12 @@ def handle_offset_commit(services: Services, request: Request) -> None:
         body.group_id, body.member_id, body.group_instance_id, body.generation_id, known, answer
     )
     if request.api_version == 0:
-        services.runtime.scheduler.spawn(_commit_to_store(services, commit), "offset-commit-v0")
+        reply_from(
+            services.runtime.scheduler,
+            request,
+            _commit_to_store(services, commit),
+            "offset-commit-v0",
+        )
     else:
         coordinator.commit_offsets(commit)
 
@@ -82,7 +94,7 @@ def handle_offset_commit(services: Services, request: Request) -> None:
 def _offsets(
     services: Services, body: OffsetCommitRequest
 ) -> list[tuple[TopicPartition, CommittedOffset] | None]:
-    """What is asked for, in order, as it is to be kept; None for partitions that are unknown."""
+    """Return the requested offsets as they are stored, in order; None for unknown partitions."""
     now_ms = services.runtime.clock.wall_ms()
     retention_ms = body.retention_time_ms
     expire_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
@@ -106,7 +118,7 @@ def _offsets(
 
 
 def _commit_response(body: OffsetCommitRequest, codes: Iterable[int]) -> OffsetCommitResponse:
-    """`codes` has one for each partition asked for, in order."""
+    """Return the response; `codes` has one for each requested partition, in order."""
     code_of = iter(codes)
     return OffsetCommitResponse(
         topics=[
@@ -142,19 +154,55 @@ async def _commit_to_store(services: Services, commit: OffsetCommit) -> None:
 
 
 def handle_offset_fetch(services: Services, request: Request) -> None:
-    """Tell how far a group has read."""
+    """Reply with a group's committed offsets."""
     body: OffsetFetchRequest = request.body
     if request.api_version == 0:
-        services.runtime.scheduler.spawn(_fetch_from_store(services, request), "offset-fetch-v0")
+        reply_from(
+            services.runtime.scheduler,
+            request,
+            _fetch_from_store(services, request),
+            "offset-fetch-v0",
+        )
         return
-    asked = None if body.topics is None else _asked(body)
+    if body.topics is None:
+        reply_in_turns(services.runtime.scheduler, request, _all_offsets(services, request))
+        return
+    asked = _asked(body)
     code, fetched = services.group_coordinator.fetch_offsets(
         body.group_id, asked, require_stable=body.require_stable
     )
     if code and request.api_version < 2:
-        # No place for an error of the whole: it is everyone's.
-        fetched = [FetchedOffset(tp, error_code=code) for tp in asked or ()]
+        # The response has no top-level error: every partition gets it.
+        fetched = [FetchedOffset(tp, error_code=code) for tp in asked]
     request.reply(_fetch_response(fetched, code))
+
+
+def _all_offsets(services: Services, request: Request) -> Work[OffsetFetchResponse]:
+    """Return all offsets of a group, OFFSETS_PER_TURN in a turn."""
+    body: OffsetFetchRequest = request.body
+    coordinator = services.group_coordinator
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    partitions = coordinator.committed_partitions(body.group_id)
+    # The first part is read even if it is empty: its code says whether this is the coordinator.
+    for start in range(0, max(len(partitions), 1), OFFSETS_PER_TURN):
+        if start:
+            yield
+        code, fetched = coordinator.fetch_offsets(
+            body.group_id,
+            partitions[start : start + OFFSETS_PER_TURN],
+            require_stable=body.require_stable,
+        )
+        if code:
+            return OffsetFetchResponse(error_code=code)
+        _add_offsets(topics, _visible(request, fetched))
+    return OffsetFetchResponse(topics=list(topics.values()))
+
+
+def _visible(request: Request, fetched: Sequence[FetchedOffset]) -> Sequence[FetchedOffset]:
+    """Return the offsets of topics that the client may describe."""
+    names = (it.topic_partition.topic for it in fetched)
+    visible = request.access.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    return [it for it in fetched if it.topic_partition.topic in visible]
 
 
 def _asked(body: OffsetFetchRequest) -> list[TopicPartition]:
@@ -188,6 +236,13 @@ async def _fetch_from_store(services: Services, request: Request) -> None:
 
 def _fetch_response(fetched: Iterable[FetchedOffset], code: int) -> OffsetFetchResponse:
     topics: dict[str, OffsetFetchResponseTopic] = {}
+    _add_offsets(topics, fetched)
+    return OffsetFetchResponse(topics=list(topics.values()), error_code=code)
+
+
+def _add_offsets(
+    topics: dict[str, OffsetFetchResponseTopic], fetched: Iterable[FetchedOffset]
+) -> None:
     for one in fetched:
         name, partition = one.topic_partition
         topic = topics.get(name)
@@ -202,11 +257,10 @@ def _fetch_response(fetched: Iterable[FetchedOffset], code: int) -> OffsetFetchR
                 error_code=one.error_code,
             )
         )
-    return OffsetFetchResponse(topics=list(topics.values()), error_code=code)
 
 
 def handle_offset_delete(services: Services, request: Request) -> None:
-    """Forget how far a group has read in topics that it does not subscribe to."""
+    """Delete a group's offsets in topics to which it does not subscribe."""
     body: OffsetDeleteRequest = request.body
     asked = [
         TopicPartition(topic.name, partition.partition_index)

@@ -1,23 +1,25 @@
-"""The short road of OffsetCommit: one offset of one partition, from bytes to bytes.
+"""The fast path of OffsetCommit: one offset of one partition, from request bytes to response bytes.
 
-A consumer's commits for a partition differ in their last bytes only:
+A consumer's commits for a partition differ only in their last bytes:
 
     api key, version | correlation id | client id, group, member ... partition index | offset ...
                                       |------------------- head --------------------|-- tail --|
 
-So a head is decoded once, and remembered with what it says and with the answer. After that a commit
+A head is therefore decoded once and cached with its fields and its response. After that a commit
 costs one look-up, the checks, and the append of a batch with one record.
 
 Behaviour:
-- The group is asked every time: a head says who commits, not that it may.
-- Whatever is not plain (more partitions, metadata, an expiry, a first commit, an error, an append
-  that must wait) is left, untouched, to `handle_offset_commit`.
-- Its answers would be the same to the last byte.
+
+- The group and the client's permissions are checked every time: a head states who commits, not
+  that this is allowed.
+- Requests that are not plain (more partitions, metadata, an expiry, a first commit, an error, an
+  append that must wait) are left, untouched, to `handle_offset_commit`.
+- Its responses would be identical to the last byte.
 
 Versions: 2-8; older ones are left to `handle_offset_commit`.
 
-Invariants: a head's facts follow from its bytes and the version alone; an answer's bytes come from
-the codec, and only the correlation id is put in here.
+Invariants: a head's fields follow from its bytes and the version alone; a response's bytes come
+from the codec, and only the correlation id is set here.
 
 Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest.
 """
@@ -27,9 +29,12 @@ from dataclasses import dataclass
 from struct import Struct
 
 from kctl.broker.coordinator.group.offset_commits import PlainCommit
+from kctl.broker.request import RequestContext
+from kctl.broker.security.authorizer import AclAuthorizer
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
+from kctl.protocol.acl import AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.connection import read_request_header, response_frame
@@ -41,25 +46,25 @@ from kctl.protocol.messages.offset_commit import (
 )
 from kctl.protocol.primitives import Buffer
 
-# Heads remembered; beyond it they are learnt anew.
+# Maximum number of cached heads; beyond it the cache is cleared.
 HEADS_MAX = 16_384
 HEAD_START = 8
 _VERSION = slice(2, 4)
 _CORRELATION_ID = slice(4, HEAD_START)
-# After the answer's size.
+# After the size of the response.
 _ANSWER_CORRELATION_ID = 4
 _NO_RETENTION_MS = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """How requests of some versions end: with offset and, maybe, leader epoch, then `end`."""
+    """The end of requests of some versions: offset, leader epoch if it has one, then `end`."""
 
     numbers: Callable[[bytes, int], tuple[int, ...]]
     size: int
-    # No metadata; no tags, where there may be any.
+    # No metadata; no tags, where the version has them.
     end: bytes
-    # What stands before the partition index if that is the topic's only one.
+    # The bytes before the partition index if that is the topic's only one.
     one_partition: bytes
 
 
@@ -75,15 +80,18 @@ _INDEX_BYTES = 4
 @dataclass(frozen=True, slots=True)
 class _Head:
     commit: PlainCommit
-    # The answer, without its correlation id.
+    # The response, without its correlation id.
     size: bytes
     rest: bytes
 
 
 class PlainCommits:
-    """See the module; one for a broker."""
+    """Handles plain commits; one per broker."""
 
-    def __init__(self, services: Services, version_max: int) -> None:
+    def __init__(
+        self, services: Services, version_max: int, authorizer: AclAuthorizer | None = None
+    ) -> None:
+        self._authorizer = authorizer
         self._commit = services.group_coordinator.commit_plain
         self._state_of = services.metadata_cache.partition
         self._may_be_static = services.group_coordinator.knows_static_members
@@ -95,8 +103,10 @@ class PlainCommits:
         # By version and bytes.
         self._heads: dict[tuple[bytes, bytes], _Head] = {}
 
-    def answer(self, frame: Buffer, send: Callable[[bytes], object]) -> bool:
-        """Commit, and `send` the answer's frame; False if the request is not plain."""
+    def answer(
+        self, frame: Buffer, send: Callable[[bytes], object], context: RequestContext
+    ) -> bool:
+        """Commit, and `send` the response frame; return False if the request is not plain."""
         if type(frame) is not bytes:
             return False  # too large for one offset
         version = frame[_VERSION]
@@ -111,6 +121,9 @@ class PlainCommits:
                 self._learn(frame, key)
             return False
         commit = head.commit
+        authorizer = self._authorizer
+        if authorizer is not None and not _may_commit(authorizer, context, commit):
+            return False
         if self._state_of(commit.topic_partition) is None:
             return False
         if not self._commit(commit, *tail.numbers(frame, start)):
@@ -119,7 +132,7 @@ class PlainCommits:
         return True
 
     def _learn(self, frame: bytes, key: tuple[bytes, bytes]) -> None:
-        """Remember the head at `key`, if the request is plain, for those that begin like it."""
+        """Cache the head at `key`, if the request is plain."""
         try:
             api, version, _, _, position = read_request_header(frame)
             body = decode(api.request_class, version, frame, position)
@@ -127,7 +140,7 @@ class PlainCommits:
             return
         if not isinstance(body, OffsetCommitRequest) or not self._is_plain(body):
             return
-        # Whatever else it has (tags, bytes behind its end) is not for here.
+        # Anything else in it (tags, bytes after its end) is not handled here.
         if b"".join(encode(body, version)) != frame[position:]:
             return
         if len(self._heads) >= HEADS_MAX:
@@ -140,6 +153,15 @@ class PlainCommits:
         if body.group_instance_id is not None and not self._may_be_static:
             return False
         return body.retention_time_ms == _NO_RETENTION_MS
+
+
+def _may_commit(authorizer: AclAuthorizer, context: RequestContext, commit: PlainCommit) -> bool:
+    """Return whether the client may read the group and the topic."""
+    principal, host = context.principal, context.client_host
+    read, allows = AclOperation.READ, authorizer.is_allowed
+    return allows(principal, host, read, ResourceType.GROUP, commit.group_id) and allows(
+        principal, host, read, ResourceType.TOPIC, commit.topic_partition.topic
+    )
 
 
 def _head(api: ApiKey, version: int, body: OffsetCommitRequest) -> _Head:

@@ -1,24 +1,28 @@
-"""The short road of Produce: one plain batch for one partition, from bytes to bytes.
+"""The fast path of Produce: one plain batch for one partition, from request bytes to response
+bytes.
 
-Most of a busy broker's requests are one batch for one partition, and a producer begins
-all its requests for a partition with the same bytes, but for the correlation id:
+Most requests of a busy broker are one batch for one partition, and a producer begins all its
+requests for a partition with the same bytes, except for the correlation id:
 
     api key, version | correlation id | client id ... partition index | size of the batch | batch
                                         |------------ head ----------|
 
-So a head is decoded once, and remembered with what it says and with how its answer begins and ends.
+A head is therefore decoded once and cached with its fields and the begin and end of its response.
 After that a request costs one look-up, the append, and one join.
 
 Behaviour:
-- Nothing is judged here: batches are checked by the log, as always.
-- Whatever is not plain (more partitions, zstd, transactions, acks=0, an error, an append
-  that must wait) is left, untouched, to `handle_produce`.
-- Its answers would be the same to the last byte.
+
+- The client's permissions are looked up for each request; without them it is left to the handler,
+  which refuses it.
+- Batches are not checked here but by the log, as in every append.
+- Requests that are not plain (more partitions, zstd, transactions, acks=0, an error, an append
+  that must wait) are left, untouched, to `handle_produce`.
+- Its responses would be identical to the last byte.
 
 Versions: 5-8; older ones are left to `handle_produce`.
 
-Invariants: a head's facts follow from its bytes and the version alone; an answer's bytes come from
-the codec, and only the three numbers at ANSWER are put in here.
+Invariants: a head's fields follow from its bytes and the version alone; a response's bytes come
+from the codec, and only the three numbers at ANSWER are set here.
 
 Kafka 2.7: kafka.server.KafkaApis.handleProduceRequest.
 """
@@ -28,10 +32,14 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 
-from kctl.broker.replication.replica_manager import ACKS_ALL, LogAppendInfo, ReplicaManager
+from kctl.broker.replication.replica_manager import LogAppendInfo, ReplicaManager
+from kctl.broker.request import RequestContext
+from kctl.broker.security.authorizer import AclAuthorizer
 from kctl.errors import CorruptDataError
+from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.connection import read_request_header, response_frame
+from kctl.protocol.constants import ACKS_ALL, ACKS_LEADER
 from kctl.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -43,9 +51,9 @@ from kctl.records.compression import ZSTD
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 
-# The first version whose answers have a log start offset.
+# The first version whose responses have a log start offset.
 VERSION_MIN = 5
-# Heads remembered; beyond it they are learnt anew.
+# Maximum number of cached heads; beyond it the cache is cleared.
 HEADS_MAX = 4096
 HEAD_START = 8
 # Version and size of the client id.
@@ -58,41 +66,50 @@ _AROUND_NAME = 2 + 4 + 4
 # Size of the batch, its base offset, length, leader epoch, magic, CRC, attributes.
 _records = Struct(">i8xi4xb4xh").unpack_from
 _SIZE_BYTES = 4
+_producer_id = Struct(">43xq").unpack_from
 # Base offset, log append time, log start offset.
 _ANSWER = Struct(">qqq")
-# Size and correlation id of the answer; number of topics, size of the name.
+# Size and correlation id of the response; number of topics, size of the name.
 _ANSWER_BODY = 8
 _ANSWER_NAME = _ANSWER_BODY + 4 + 2
 # Number of partitions, partition index, error code.
 _AFTER_ANSWER_NAME = 4 + 4 + 2
 
-_VALID_ACKS = (ACKS_ALL, 1)
+_VALID_ACKS = (ACKS_ALL, ACKS_LEADER)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What requests that begin alike have in common."""
+    """The fields that requests with the same head share."""
 
     key: tuple[str, int]
     acks: int
-    # The answer, without correlation id and numbers.
+    # The response, without correlation id and numbers.
     size: bytes
     before: bytes
     after: bytes
 
 
 class PlainProduce:
-    """See the module; one for a broker."""
+    """Handles plain produce requests; one per broker."""
 
-    def __init__(self, replica_manager: ReplicaManager, version_max: int) -> None:
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        version_max: int,
+        authorizer: AclAuthorizer | None = None,
+    ) -> None:
         self._append = replica_manager.append_plain
         self._wake_readers = replica_manager.wake_readers
         self._version_max = version_max
+        self._authorizer = authorizer
         # By version and bytes; None: not plain.
         self._heads: dict[tuple[int, bytes], Head | None] = {}
 
-    def answer(self, frame: Buffer, send: Callable[[bytes], object]) -> bool:
-        """Append, and `send` the answer's frame; False if the request is not plain."""
+    def answer(
+        self, frame: Buffer, send: Callable[[bytes], object], context: RequestContext
+    ) -> bool:
+        """Append, and `send` the response frame; return False if the request is not plain."""
         try:
             version, client_id_size = _start(frame)
             name = client_id_size + _CLIENT_ID_START + _BEFORE_NAME
@@ -105,7 +122,7 @@ class PlainProduce:
             return False
         if size < RECORD_BATCH_OVERHEAD or magic != CURRENT_MAGIC:
             return False
-        # Only compressed or not, and not zstd, which not every version allows.
+        # Uncompressed or compressed, but not with zstd, which some versions do not allow.
         if not 0 <= attributes < ZSTD:
             return False
         key = version, bytes(frame[HEAD_START:end])
@@ -113,6 +130,9 @@ class PlainProduce:
         if head is None:
             if key not in self._heads:
                 self._learn(frame, key)
+            return False
+        authorizer = self._authorizer
+        if authorizer is not None and not _may_append(authorizer, context, frame, start, head):
             return False
         info = self._append_in(frame, start, head)
         if info is None:
@@ -125,17 +145,17 @@ class PlainProduce:
     def _append_in(self, frame: Buffer, start: int, head: Head) -> LogAppendInfo | None:
         if type(frame) is bytes:
             return self._append(head.key, bytearray(frame[start:]), head.acks)
-        # A large frame is a buffer of the connection's own, in whose header the log writes.
+        # A large frame is the connection's own buffer; the log writes into its header.
         records = memoryview(frame)[start:]
         header = bytes(records[:RECORD_BATCH_OVERHEAD])
         info = self._append(head.key, records, head.acks)
         if info is None:
-            # It may have been numbered before it was refused.
+            # The batch may have been numbered before it was rejected.
             records[:RECORD_BATCH_OVERHEAD] = header
         return info
 
     def _learn(self, frame: Buffer, key: tuple[int, bytes]) -> None:
-        """Remember the head at `key`, with which a request that decodes may begin, for others."""
+        """Cache the head at `key`, if the request can be decoded."""
         try:
             api, version, _, client_id, position = read_request_header(frame)
             if not VERSION_MIN <= version <= self._version_max or client_id is None:
@@ -152,8 +172,23 @@ class PlainProduce:
             self._heads[key] = _head(version, topic.name, index, body.acks)
 
 
+def _may_append(
+    authorizer: AclAuthorizer, context: RequestContext, frame: Buffer, start: int, head: Head
+) -> bool:
+    """Return whether the client may append the batch at `start`, which decides itself whether it
+    needs IdempotentWrite."""
+    principal, host = context.principal, context.client_host
+    allows = authorizer.is_allowed
+    if not allows(principal, host, AclOperation.WRITE, ResourceType.TOPIC, head.key[0]):
+        return False
+    (producer_id,) = _producer_id(frame, start)
+    return producer_id < 0 or allows(
+        principal, host, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME
+    )
+
+
 def _is_plain(body: ProduceRequest) -> bool:
-    """Whether the layout is that of the module, and an answer is wanted."""
+    """Return whether the layout is that of the module docstring, and a response is expected."""
     if body.transactional_id is not None or body.acks not in _VALID_ACKS or len(body.topics) != 1:
         return False
     return len(body.topics[0].partitions) == 1

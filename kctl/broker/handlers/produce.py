@@ -1,12 +1,14 @@
-"""Produce: append record batches to partitions.
+"""Produce: appends record batches to partitions.
 
 Behaviour:
+
 - acks must be -1, 0 or 1; anything else is INVALID_REQUIRED_ACKS for every partition.
-- acks=0 gets no answer; an error closes the connection, which is all the client can see.
-- Versions 3 and later must hold exactly one v2 batch a partition; zstd needs version 7.
-- Transactional records need a transactional id: without one the whole request is refused.
+- acks=0 gets no response; an error closes the connection, which is all that the client can see.
+- Versions 3 and later must hold exactly one v2 batch per partition; zstd needs version 7.
+- Records without a whole batch (null, empty or incomplete) close the connection.
+- Transactional records need a transactional id: without one the whole request is rejected.
 - Records pass from the request's buffer to the file; they are not decoded unless the topic's
-  format or compression asks for it.
+  format or compression requires it.
 
 Versions: 0-8. v2 log append time; v3 transactional id, v2 batches only (KIP-98); v5 log start
 offset (KIP-107); v7 zstd (KIP-110); v8 record errors (KIP-467).
@@ -21,6 +23,7 @@ from kctl.broker.replication.replica_manager import AppendEntry
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError
+from kctl.protocol.constants import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -40,16 +43,16 @@ from kctl.records.record_batch import (
     TRANSACTIONAL_MASK,
 )
 
-_VALID_ACKS = (-1, 0, 1)
+_VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 _FIRST_VERSION_OF_V2_BATCHES = 3
 _FIRST_VERSION_OF_ZSTD = 7
 _ZSTD = int(CompressionType.ZSTD)
 # Length, magic and attributes of the batch at the start of a buffer.
-_first_look = struct.Struct(">8xi4xb4xh").unpack_from
+_read_prefix = struct.Struct(">8xi4xb4xh").unpack_from
 
 
 def handle_produce(services: Services, request: Request) -> None:
-    """Append, and answer when `acks` is met."""
+    """Append, and reply when `acks` is met."""
     body: ProduceRequest = request.body
     acks = body.acks
     entries = _plain_entries(body, request.api_version)
@@ -58,7 +61,7 @@ def handle_produce(services: Services, request: Request) -> None:
         try:
             entries, refused = _examine(body, request.api_version)
         except CorruptDataError:
-            # Kafka's parser fails on such a request as a whole and drops the connection.
+            # Kafka's parser fails on such a request as a whole and closes the connection.
             request.close()
             return
 
@@ -72,8 +75,8 @@ def handle_produce(services: Services, request: Request) -> None:
 
 
 def _plain_entries(body: ProduceRequest, version: int) -> list[AppendEntry] | None:
-    """What to append if every partition has exactly one whole v2 batch that nobody minds, as
-    nearly always; None: look closely."""
+    """Return the entries to append in the common case that every partition has exactly one whole,
+    valid v2 batch; None if closer inspection is needed."""
     if version < _FIRST_VERSION_OF_V2_BATCHES or body.acks not in _VALID_ACKS:
         return None
     entries: list[AppendEntry] = []
@@ -83,7 +86,7 @@ def _plain_entries(body: ProduceRequest, version: int) -> list[AppendEntry] | No
             records = partition.records
             if records is None or len(records) < RECORD_BATCH_OVERHEAD:
                 return None
-            length, magic, attributes = _first_look(records)
+            length, magic, attributes = _read_prefix(records)
             if (
                 magic != CURRENT_MAGIC
                 or length + LOG_OVERHEAD != len(records)
@@ -96,7 +99,8 @@ def _plain_entries(body: ProduceRequest, version: int) -> list[AppendEntry] | No
 
 
 def _examine(body: ProduceRequest, version: int) -> tuple[list[AppendEntry], list[AppendResult]]:
-    """What to append, and what is refused at once; CorruptDataError if there are no batches."""
+    """Return the entries to append and the rejected ones; raise CorruptDataError if there are no
+    batches."""
     refused: list[AppendResult] = []
     entries: list[AppendEntry] = []
     for topic in body.topics:
@@ -115,17 +119,18 @@ def _examine(body: ProduceRequest, version: int) -> tuple[list[AppendEntry], lis
 def _refusal(
     acks: int, version: int, records: memoryview | bytearray | None
 ) -> tuple[int, str | None]:
-    """Why a partition's records are not even tried: (error code, message), or (0, None)."""
+    """Return why a partition's records are rejected: (error code, message), or (0, None).
+
+    Raise CorruptDataError for records without a whole batch: null, empty, or incomplete.
+    """
+    prefix = f"Produce requests with version {version}"
+    found = None if records is None else locate(records)
+    if records is None or found is None or found.size > len(records):
+        raise CorruptDataError(f"{prefix} must have at least one record batch")
     if acks not in _VALID_ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, None
     if version < _FIRST_VERSION_OF_V2_BATCHES:
         return ErrorCode.NONE, None
-    prefix = f"Produce requests with version {version}"
-    if records is None:
-        raise CorruptDataError("produce request without records")
-    found = locate(records)
-    if found is None or found.size > len(records):
-        raise CorruptDataError(f"{prefix} must have at least one record batch")
     if found.magic != CURRENT_MAGIC:
         return (
             ErrorCode.INVALID_RECORD,
@@ -143,7 +148,7 @@ def _refusal(
 
 
 def _is_transactional(body: ProduceRequest) -> bool:
-    """Whether the first batch of any partition is part of a transaction."""
+    """Return whether the first batch of any partition is part of a transaction."""
     for topic in body.topics:
         for partition in topic.partitions:
             records = partition.records
@@ -168,7 +173,7 @@ def _all_refused(body: ProduceRequest, code: ErrorCode) -> list[AppendResult]:
 def _trailing_refusal(
     records: memoryview | bytearray, position: int, prefix: str
 ) -> tuple[int, str | None]:
-    """What is wrong with bytes behind the first batch: a cut batch there is ignored."""
+    """Return the error for bytes after the first batch; an incomplete batch there is ignored."""
     try:
         second = next(locations(records, position), None)
     except CorruptDataError as error:
@@ -182,7 +187,7 @@ def _trailing_refusal(
 
 
 def _answer(request: Request, acks: int, results: list[AppendResult]) -> None:
-    if acks == 0:
+    if acks == ACKS_NONE:
         if any(result.error_code for result in results):
             request.close()
         else:

@@ -1,9 +1,10 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: move partitions to other replicas.
+"""AlterPartitionReassignments, ListPartitionReassignments: moves of partitions to other replicas.
 
 Behaviour:
-- Only the controller's broker obeys; others answer NOT_CONTROLLER.
-- A target of null cancels: the partition goes back to where it was.
-- The answer says that a move has begun, not that it is done; what is refused is refused alone.
+
+- Only the controller's broker handles them; others return NOT_CONTROLLER.
+- A target of null cancels: the partition returns to its original replicas.
+- The response confirms that a move has begun, not that it is done; each rejection stands alone.
 
 Versions: 0 of both.
 
@@ -16,12 +17,12 @@ from kctl.broker.services import Services
 
 
 def handle_alter_partition_reassignments(services: Services, request: Request) -> None:
-    """Answer when every move has begun, or was refused."""
+    """Reply when every move has begun or was rejected."""
     answered = services.controller.ask(request.body)
     answered.add_done_callback(lambda answer: request.reply(answer.result()))
 
 
 def handle_list_partition_reassignments(services: Services, request: Request) -> None:
-    """Answer in the controller's turn: behind what was asked for before."""
+    """List the moves in progress, once the controller has handled earlier events."""
     answered = services.controller.ask(request.body)
     answered.add_done_callback(lambda answer: request.reply(answer.result()))

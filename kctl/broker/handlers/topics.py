@@ -1,30 +1,34 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: written to the store; the controller does the rest.
+"""CreateTopics, DeleteTopics, CreatePartitions: written to the store and executed by the
+controller.
 
 Behaviour:
-- Only the controller's broker obeys; others answer NOT_CONTROLLER for every topic.
-- A topic named twice is INVALID_REQUEST (create, create partitions); delete takes it once.
-- The answer waits until this broker has heard of leaders for all new partitions, or of the
-  topic's end; at the timeout, or if that is not above 0, what is not done is REQUEST_TIMED_OUT,
-  and goes on all the same.
+
+- Only the controller's broker handles them; others return NOT_CONTROLLER for every topic.
+- A topic named twice is INVALID_REQUEST (create, create partitions); delete accepts it once.
+- The response waits until this broker's metadata has leaders for all new partitions, or no longer
+  has the topic. At the timeout, or if that is not above 0, unfinished topics are
+  REQUEST_TIMED_OUT; their creation or deletion continues.
+- The configs of a new topic are returned to clients that may describe them.
 - validate_only checks everything and writes nothing.
 - Deletion forbidden by delete.topic.enable is INVALID_REQUEST before version 3 of DeleteTopics.
 
-Versions: CreateTopics 0-6 (v1 validate_only and messages; v4 defaults by -1, KIP-464; v5 answers
-with the configs, KIP-525; v6 quota errors), DeleteTopics 0-5 (v5 messages), CreatePartitions 0-3.
+Versions: CreateTopics 0-6 (v1 validate_only and messages; v4 defaults by -1, KIP-464; v5 returns
+the configs, KIP-525; v6 quota errors), DeleteTopics 0-5 (v5 messages), CreatePartitions 0-3.
 
 Kafka 2.7: kafka.server.KafkaApis, kafka.server.AdminManager.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kctl.broker.config_entries import BrokerConfigView, topic_entries
-from kctl.broker.dynamic_config import BROKERS, DEFAULT
+from kctl.broker.config.config_entries import BrokerConfigView, topic_entries
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.broker.topic_creation import NewTopic
+from kctl.protocol.acl import AclOperation, ResourceType
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -45,6 +49,7 @@ from kctl.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
 )
 from kctl.store.errors import NodeExistsError, StoreError
+from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY
 
 CREATE_TOPICS_WITH_CONFIGS = 5
 DELETE_TOPICS_WITH_DISABLED_ERROR = 3
@@ -57,8 +62,10 @@ QUEUED_FOR_DELETION = "The topic is queued for deletion."
 
 
 def handle_create_topics(services: Services, request: Request) -> None:
-    """Create, and answer when all partitions have leaders."""
-    services.runtime.scheduler.spawn(_create_topics(services, request), "create-topics")
+    """Create topics, and reply when all partitions have leaders."""
+    reply_from(
+        services.runtime.scheduler, request, _create_topics(services, request), "create-topics"
+    )
 
 
 async def _create_topics(services: Services, request: Request) -> None:
@@ -66,8 +73,12 @@ async def _create_topics(services: Services, request: Request) -> None:
     counts = Counter(topic.name for topic in body.topics)
     results = []
     tasks = []
-    # Topic -> how many partitions to wait for.
+    # Topic -> number of partitions to wait for.
     created: dict[str, int] = {}
+    deletions: Collection[str] | None = None
+    # Without them each topic reads its own, and reports the error.
+    with suppress(StoreError):
+        deletions = await services.topic_creator.deletions()
     for topic in body.topics:
         result = CreatableTopicResult(name=topic.name, error_message=None)
         results.append(result)
@@ -76,24 +87,42 @@ async def _create_topics(services: Services, request: Request) -> None:
             if counts[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, DUPLICATE_IN_CREATE)
             new = _new_topic(topic)
-            assignment = await services.topic_creator.create(new, validate_only=body.validate_only)
+            assignment = await services.topic_creator.create(
+                new, validate_only=body.validate_only, deletions=deletions
+            )
             created[topic.name] = len(assignment)
             if request.api_version >= CREATE_TOPICS_WITH_CONFIGS:
-                result.num_partitions = len(assignment)
-                result.replication_factor = len(assignment[0])
-                result.configs = _configs(services, new)
+                _describe_new(services, request, result, new, assignment)
 
-        # Side by side: what they write to the store goes out together.
+        # Concurrently: their writes to the store are batched.
         tasks.append(services.runtime.scheduler.spawn(_attempt(services, result, create)))
     for task in tasks:
         await task
     if created and not body.validate_only:
         waiting = _Leaders(services, created)
-        await services.topic_waits.wait(created, waiting.are_there, body.timeout_ms)
+        await services.topic_waits.wait(created, waiting.are_known, body.timeout_ms)
         for result in results:
             if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
                 _time_out_creation(result)
     request.reply(CreateTopicsResponse(topics=results))
+
+
+def _describe_new(
+    services: Services,
+    request: Request,
+    result: CreatableTopicResult,
+    topic: NewTopic,
+    assignment: Mapping[int, Sequence[int]],
+) -> None:
+    """Add the size and the configs of a new topic to its result (KIP-525)."""
+    if not request.access.allows(
+        AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, is_probe=True
+    ):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return
+    result.num_partitions = len(assignment)
+    result.replication_factor = len(assignment[0])
+    result.configs = _configs(services, topic)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -110,8 +139,8 @@ def _configs(services: Services, topic: NewTopic) -> list[CreatableTopicConfigs]
     dynamic = services.dynamic_configs
     view = BrokerConfigView(
         services.config,
-        dynamic.overrides(BROKERS, str(services.broker_id)),
-        dynamic.overrides(BROKERS, DEFAULT),
+        dynamic.overrides(BROKER_CONFIGS, str(services.broker_id)),
+        dynamic.overrides(BROKER_CONFIGS, DEFAULT_ENTITY),
     )
     overrides = {name: value or "" for name, value in topic.configs.items()}
     return [
@@ -127,22 +156,23 @@ def _configs(services: Services, topic: NewTopic) -> list[CreatableTopicConfigs]
 
 
 class _Leaders:
-    """Whether this broker has heard of leaders for partitions 0 to n of topics."""
+    """Waits for leaders of partitions 0 to n of topics in this broker's metadata."""
 
     def __init__(self, services: Services, partitions: dict[str, int]) -> None:
         self._cache = services.metadata_cache
         self._partitions = partitions
 
-    def are_there(self) -> bool:
-        """For all the topics."""
+    def are_known(self) -> bool:
+        """Return whether all topics have their leaders."""
         return not any(self._lacks(topic) for topic in self._partitions)
 
     def are_late(self, topic: str, timeout_ms: int) -> bool:
-        """For one topic when the wait is over; who gave no time is always late."""
+        """Return whether one topic lacks leaders after the wait; without a timeout it counts as
+        late."""
         return topic in self._partitions and (timeout_ms <= 0 or self._lacks(topic))
 
     def _lacks(self, topic: str) -> bool:
-        return self._cache.missing_leader_count(topic, range(self._partitions[topic])) > 0
+        return self._cache.lacks_leader(topic, self._partitions[topic])
 
 
 def _time_out_creation(result: CreatableTopicResult) -> None:
@@ -155,8 +185,13 @@ def _time_out_creation(result: CreatableTopicResult) -> None:
 
 
 def handle_create_partitions(services: Services, request: Request) -> None:
-    """Add partitions, and answer when all of them have leaders."""
-    services.runtime.scheduler.spawn(_create_partitions(services, request), "create-partitions")
+    """Add partitions, and reply when all of them have leaders."""
+    reply_from(
+        services.runtime.scheduler,
+        request,
+        _create_partitions(services, request),
+        "create-partitions",
+    )
 
 
 async def _create_partitions(services: Services, request: Request) -> None:
@@ -185,7 +220,7 @@ async def _create_partitions(services: Services, request: Request) -> None:
         await _attempt(services, result, add)
     if grown and not body.validate_only:
         waiting = _Leaders(services, grown)
-        await services.topic_waits.wait(grown, waiting.are_there, body.timeout_ms)
+        await services.topic_waits.wait(grown, waiting.are_known, body.timeout_ms)
         for result in results.values():
             if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -196,8 +231,10 @@ async def _create_partitions(services: Services, request: Request) -> None:
 
 
 def handle_delete_topics(services: Services, request: Request) -> None:
-    """Mark for deletion, and answer when the topics are gone."""
-    services.runtime.scheduler.spawn(_delete_topics(services, request), "delete-topics")
+    """Mark topics for deletion, and reply when they are gone."""
+    reply_from(
+        services.runtime.scheduler, request, _delete_topics(services, request), "delete-topics"
+    )
 
 
 async def _delete_topics(services: Services, request: Request) -> None:
@@ -211,7 +248,7 @@ async def _delete_topics(services: Services, request: Request) -> None:
 
         async def mark(name: str = name) -> None:
             _check_deletion(services, request.api_version, name)
-            # Who asks for what was asked for before waits for the same end.
+            # A repeated request waits for the same deletion.
             with suppress(NodeExistsError):
                 await services.cluster_store.create_delete_topic_path(name)
             marked.append(name)
@@ -244,7 +281,7 @@ def _check_deletion(services: Services, version: int, name: str) -> None:
 async def _attempt(
     services: Services, result: Any, attempt: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """Do one topic's part; what it fails with becomes that topic's error."""
+    """Run one topic's operation; an error becomes that topic's result."""
     try:
         if not services.controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER)

@@ -1,27 +1,31 @@
 """Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn (KIP-98).
 
 Behaviour:
-- InitProducerId without a transactional id gives a fresh producer id with epoch 0, also when the
-  client names one that it had (KIP-360).
-- AddPartitionsToTxn adds all or none: if a partition is unknown, the others are
-  OPERATION_NOT_ATTEMPTED.
-- EndTxn is answered when the decision is in the coordinator's log; the markers follow.
-- A request that comes late, over a connection that its producer has given up, is not carried out:
-  the connection is closed without an answer (KAFKA-17754; `coordinator.connection_order`).
+
+- InitProducerId without a transactional id returns a fresh producer id with epoch 0, even if the
+  client names a previous one (KIP-360).
+- AddPartitionsToTxn adds all or none: if a partition is unknown, internal, or of a topic that the
+  client may not write, the others are OPERATION_NOT_ATTEMPTED.
+- EndTxn replies when the decision is in the coordinator's log; the markers follow.
+- A late request, over a connection that its producer has abandoned, is not executed: the
+  connection is closed without a response (KAFKA-17754; `coordinator.connection_order`).
 
 Versions: InitProducerId 0-4 (v2 flexible; v3 producer id and epoch, KIP-360; v4 PRODUCER_FENCED,
 KIP-588), the others 0-2 (v2 PRODUCER_FENCED; INVALID_PRODUCER_EPOCH before).
 
-Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest and its neighbours.
+Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest and related methods.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
 from kctl.broker.coordinator.transaction.transaction_coordinator import Producer, ProducerIdResult
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.broker.topic_creation import is_internal
 from kctl.model import TopicPartition
+from kctl.protocol.acl import AclOperation, ResourceType
+from kctl.protocol.constants import GROUP_METADATA_TOPIC
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -44,12 +48,17 @@ _TXN_KNOWS_FENCED = 2
 
 
 def handle_init_producer_id(services: Services, request: Request) -> None:
-    """Give a producer its id and epoch."""
+    """Assign a producer its id and epoch."""
     body: InitProducerIdRequest = request.body
     if (body.producer_id < 0) != (body.producer_epoch < 0):
         request.reply(_init_error(ErrorCode.INVALID_REQUEST))
     elif body.transactional_id is None:
-        services.runtime.scheduler.spawn(_give_fresh_id(services, request), "init-producer-id")
+        reply_from(
+            services.runtime.scheduler,
+            request,
+            _assign_fresh_id(services, request),
+            "init-producer-id",
+        )
     else:
 
         def answer(result: ProducerIdResult) -> None:
@@ -68,7 +77,7 @@ def handle_init_producer_id(services: Services, request: Request) -> None:
         )
 
 
-async def _give_fresh_id(services: Services, request: Request) -> None:
+async def _assign_fresh_id(services: Services, request: Request) -> None:
     try:
         producer_id = await services.producer_ids.next_producer_id()
     except StoreError:
@@ -82,19 +91,18 @@ def _init_error(code: int) -> InitProducerIdResponse:
 
 
 def handle_add_partitions_to_txn(services: Services, request: Request) -> None:
-    """Note that a transaction is going to write to these partitions."""
+    """Add partitions to a transaction."""
     body: AddPartitionsToTxnRequest = request.body
     asked = [
         TopicPartition(topic.name, partition)
         for topic in body.topics
         for partition in topic.partitions
     ]
-    state_of = services.metadata_cache.partition
-    unknown = {tp for tp in asked if state_of(tp) is None}
-    if unknown:
-        not_attempted = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
-        missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        request.reply(_added(body, lambda tp: missing if tp in unknown else not_attempted))
+    names = (tp.topic for tp in asked)
+    writable = request.access.allowed(AclOperation.WRITE, ResourceType.TOPIC, names)
+    refused = {tp: code for tp in asked if (code := _refusal(services, tp, writable)) is not None}
+    if refused:
+        request.reply(_added(body, lambda tp: refused.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED)))
         return
     services.transaction_coordinator.add_partitions(
         Producer(body.transactional_id, body.producer_id, body.producer_epoch),
@@ -102,6 +110,15 @@ def handle_add_partitions_to_txn(services: Services, request: Request) -> None:
         request.context.connection_number,
         _answer(request, lambda code: _added(body, lambda _: code)),
     )
+
+
+def _refusal(services: Services, partition: TopicPartition, writable: Container[str]) -> int | None:
+    """Return the error if the transaction cannot write to `partition`, or None."""
+    if partition.topic not in writable or is_internal(partition.topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if services.metadata_cache.partition(partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
 
 
 def _added(
@@ -125,7 +142,7 @@ def _added(
 
 
 def handle_add_offsets_to_txn(services: Services, request: Request) -> None:
-    """Note that a transaction is going to commit a group's offsets."""
+    """Add the partition of a group's offsets to a transaction."""
     body: AddOffsetsToTxnRequest = request.body
     number = services.group_coordinator.partition_for(body.group_id)
     services.transaction_coordinator.add_partitions(
@@ -137,7 +154,7 @@ def handle_add_offsets_to_txn(services: Services, request: Request) -> None:
 
 
 def handle_end_txn(services: Services, request: Request) -> None:
-    """Commit or abort."""
+    """Commit or abort a transaction."""
     body: EndTxnRequest = request.body
     services.transaction_coordinator.end_transaction(
         Producer(body.transactional_id, body.producer_id, body.producer_epoch),
@@ -148,7 +165,8 @@ def handle_end_txn(services: Services, request: Request) -> None:
 
 
 def _answer(request: Request, response: Callable[[int], Message]) -> Callable[[int | None], None]:
-    """Answers with an error code in the words of the request's version; None: came late."""
+    """Return the reply callback for an error code; None, for a late request, closes the
+    connection."""
 
     def answer(code: int | None) -> None:
         if code is None:

@@ -1,12 +1,13 @@
-"""TxnOffsetCommit: offsets of a group that count if the producer's transaction commits (KIP-98).
+"""TxnOffsetCommit: offsets of a group that apply if the producer's transaction commits (KIP-98).
 
 Behaviour:
-- Partitions that this broker has not heard of are refused, the others are written.
-- With version 3 the consumer's member id, generation and instance id come along, so that one that
-  has lost its partitions is refused (KIP-447).
+
+- Partitions that are not in this broker's metadata are rejected, the others are written.
+- Version 3 has the consumer's member id, generation and instance id, so that a consumer that has
+  lost its partitions is rejected (KIP-447).
 - COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2.
-- A request that comes late, over a connection that its producer has given up, is not carried out:
-  the connection is closed without an answer (KAFKA-17754; `coordinator.connection_order`).
+- A late request, over a connection that its producer has abandoned, is not executed: the
+  connection is closed without a response (KAFKA-17754; `coordinator.connection_order`).
 
 Versions: 0-3. v2 leader epoch (KIP-320); v3 flexible, group metadata (KIP-447).
 
@@ -34,7 +35,7 @@ _UNKNOWN_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle_txn_offset_commit(services: Services, request: Request) -> None:
-    """Answered when the offsets are in the log."""
+    """Commit offsets in a transaction; reply when they are in the log."""
     body: TxnOffsetCommitRequest = request.body
     now_ms = services.runtime.clock.wall_ms()
     state_of = services.metadata_cache.partition

@@ -1,28 +1,26 @@
-"""WriteTxnMarkers: a transaction coordinator has the ends of transactions written (KIP-98).
+"""WriteTxnMarkers: writes the markers of a transaction coordinator (KIP-98).
 
 Behaviour:
-- Every partition gets one control batch a marker, appended with acks=all.
+
+- Every partition gets one control batch per marker, appended with acks=all.
 - A partition of a topic in a format before 0.11 is UNSUPPORTED_FOR_MESSAGE_FORMAT: it holds no
   transactions.
-- When markers are committed in partitions of __consumer_offsets, the group coordinator is told:
-  the transaction's offsets count now, or are dropped.
+- When markers are committed in partitions of __consumer_offsets, the group coordinator is
+  notified: it applies or discards the transaction's offsets.
 
 Versions: 0.
 
 Kafka 2.7: kafka.server.KafkaApis.handleWriteTxnMarkersRequest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from kctl.broker.coordinator.group_coordinator_service import GROUP_METADATA_TOPIC
-from kctl.broker.replication.replica_manager import (
-    ACKS_ALL,
-    AppendEntry,
-    AppendOrigin,
-    AppendResult,
-)
+from kctl.broker.replication.replica_manager import AppendEntry, AppendOrigin, AppendResult
 from kctl.broker.request import Request
 from kctl.broker.services import Services
+from kctl.protocol.constants import ACKS_ALL, GROUP_METADATA_TOPIC
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -33,56 +31,103 @@ from kctl.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
+from kctl.runtime.turns import in_turns
+from kctl.work import Work
 
+# Markers appended per turn of the loop, within 5 ms.
+MARKERS_PER_TURN = 20
 _UNSUPPORTED_FORMAT = int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
 
 
+class _Waiting(NamedTuple):
+    """A marker for one partition, and where its error code is stored."""
+
+    marker: WritableTxnMarker
+    topic: str
+    result: WritableTxnMarkerPartitionResult
+
+
 def handle_write_txn_markers(services: Services, request: Request) -> None:
-    """Answered when every marker is committed or has failed."""
+    """Append the markers, and reply when all are committed or have failed."""
     body: WriteTxnMarkersRequest = request.body
-    now_ms = services.runtime.clock.wall_ms()
     results = [WritableTxnMarkerResult(producer_id=it.producer_id) for it in body.markers]
-    entries: list[AppendEntry] = []
-    # For each entry: the marker, and where its error code is to go.
-    waiting: list[tuple[WritableTxnMarker, str, WritableTxnMarkerPartitionResult]] = []
-    for marker, result in zip(body.markers, results, strict=True):
+    waiting = _waiting(body.markers, results)
+    starts = range(0, len(waiting), MARKERS_PER_TURN) or range(1)
+    left = len(starts)
+
+    def appended(part: Sequence[_Waiting], outcomes: Sequence[AppendResult]) -> None:
+        nonlocal left
+        for entry, outcome in zip(part, outcomes, strict=True):
+            entry.result.error_code = outcome.error_code
+        left -= 1
+        if not left:
+            _notify_group_coordinator(services, waiting)
+            request.reply(WriteTxnMarkersResponse(markers=results))
+
+    def work() -> Work[None]:
+        for start in starts:
+            if start:
+                yield
+            _append(services, waiting[start : start + MARKERS_PER_TURN], appended)
+
+    # Not in the WorkQueue: transactions must not wait for clients' searches.
+    in_turns(services.runtime.scheduler, work(), lambda _: None, request.fail)
+
+
+def _waiting(
+    markers: Sequence[WritableTxnMarker], results: Sequence[WritableTxnMarkerResult]
+) -> list[_Waiting]:
+    """Return all markers, partition by partition; their results are added to `results`."""
+    waiting: list[_Waiting] = []
+    for marker, result in zip(markers, results, strict=True):
         for topic in marker.topics:
             outcomes = [
                 WritableTxnMarkerPartitionResult(partition_index=number)
                 for number in topic.partition_indexes
             ]
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=outcomes))
-            for outcome in outcomes:
-                if _is_old_format(services, topic.name, outcome.partition_index):
-                    outcome.error_code = _UNSUPPORTED_FORMAT
-                    continue
-                records = _records(marker, now_ms)
-                entries.append((topic.name, outcome.partition_index, records))
-                waiting.append((marker, topic.name, outcome))
+            waiting += [_Waiting(marker, topic.name, outcome) for outcome in outcomes]
+    return waiting
 
-    def answer(appended: Sequence[AppendResult]) -> None:
-        ended: dict[tuple[int, bool], list[int]] = {}
-        for (marker, topic, outcome), result in zip(waiting, appended, strict=True):
-            outcome.error_code = result.error_code
-            if topic == GROUP_METADATA_TOPIC and not result.error_code:
-                key = (marker.producer_id, marker.transaction_result)
-                ended.setdefault(key, []).append(outcome.partition_index)
-        for (producer_id, is_commit), partitions in ended.items():
-            services.group_coordinator.on_transaction_ended(
-                producer_id, partitions, is_commit=is_commit
-            )
-        request.reply(WriteTxnMarkersResponse(markers=results))
 
+def _append(
+    services: Services,
+    part: Sequence[_Waiting],
+    on_done: Callable[[Sequence[_Waiting], Sequence[AppendResult]], object],
+) -> None:
+    """Append the markers of `part`, except for partitions in an old format."""
+    now_ms = services.runtime.clock.wall_ms()
+    appended: list[_Waiting] = []
+    entries: list[AppendEntry] = []
+    for entry in part:
+        number = entry.result.partition_index
+        if _is_old_format(services, entry.topic, number):
+            entry.result.error_code = _UNSUPPORTED_FORMAT
+            continue
+        entries.append((entry.topic, number, _records(entry.marker, now_ms)))
+        appended.append(entry)
     if not entries:
-        answer([])
+        on_done([], [])
         return
     services.replica_manager.append_records(
         entries,
         ACKS_ALL,
         services.config.request_timeout_ms,
-        answer,
+        partial(on_done, appended),
         origin=AppendOrigin.COORDINATOR,
     )
+
+
+def _notify_group_coordinator(services: Services, appended: Sequence[_Waiting]) -> None:
+    ended: dict[tuple[int, bool], list[int]] = {}
+    for marker, topic, result in appended:
+        if topic == GROUP_METADATA_TOPIC and not result.error_code:
+            key = (marker.producer_id, marker.transaction_result)
+            ended.setdefault(key, []).append(result.partition_index)
+    for (producer_id, is_commit), partitions in ended.items():
+        services.group_coordinator.on_transaction_ended(
+            producer_id, partitions, is_commit=is_commit
+        )
 
 
 def _is_old_format(services: Services, topic: str, number: int) -> bool:

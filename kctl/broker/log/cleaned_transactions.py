@@ -1,10 +1,11 @@
-"""CleanedTransactions: which batches of a log in order were aborted, and which markers are needed.
+"""CleanedTransactions: determines which batches were aborted and which markers are needed.
 
-A marker is needed while data of its transaction is in the log before it: else the data would look
-open for ever. So the walk notes of whose transactions it saw data, and asks at each marker.
+A marker is needed while data of its transaction precedes it in the log; without it the data would
+look open forever. The walk therefore notes the transactions whose data it sees and checks each
+marker against them.
 
-What was aborted comes from the transaction indexes of the *whole* log, whatever part of it is
-walked: a transaction may end in a later segment, and behind what is cleaned (KAFKA-8351,
+Aborted transactions come from the transaction indexes of the *whole* log, whatever part of it is
+walked: a transaction may end in a later segment, beyond the part that is cleaned (KAFKA-8351,
 KAFKA-13727).
 
 Kafka 2.7: kafka.log.CleanedTransactionMetadata
@@ -18,20 +19,21 @@ from kctl.storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions of one walk; see the module."""
+    """The transactions of one walk in offset order."""
 
     __slots__ = ("_aborted", "_aborting", "_with_data")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        # Those still to come, the first one last.
+        # The transactions still ahead, the next one last.
         self._aborted = sorted(aborted, key=lambda it: it.first_offset, reverse=True)
-        # Producer -> its transaction that is being walked and that was aborted.
+        # Producer -> its aborted transaction that the walk is inside of.
         self._aborting: dict[int, AbortedTransaction] = {}
-        # Producers of whose transactions data was seen that no marker has ended yet.
+        # Producers with data whose transaction has not been ended by a marker yet.
         self._with_data: dict[int, None] = {}
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Whether a batch of data is of an aborted transaction; it counts as seen."""
+        """Return whether a batch of data belongs to an aborted transaction; the batch counts as
+        seen."""
         self._begin_up_to(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -40,12 +42,14 @@ class CleanedTransactions:
         return transaction is not None and batch.base_offset < transaction.last_offset
 
     def end(self, batch: RecordBatch) -> tuple[bool, AbortedTransaction | None]:
-        """What a control batch ends: whether it is needed no more, and what of it the transaction
-        index must keep."""
+        """Apply a control batch.
+
+        Return whether it is no longer needed, and the transaction that the index must keep for it.
+        """
         self._begin_up_to(batch.last_offset)
         record = next(batch.records(), None)
         if record is None:
-            # It was emptied before: nothing needs it.
+            # Emptied by an earlier cleaning: it is not needed.
             return True, None
         kind = control_record_type(record.key)
         if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):

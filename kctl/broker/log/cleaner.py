@@ -1,26 +1,28 @@
-"""Cleaner: cleans one partition once: which records stay, written into new segments.
+"""Cleaner: cleans one partition once, by copying the records to keep into new segments.
 
-Two walks over the log:
+It walks the log twice:
+
 1. The dirty part, from the first dirty to the first uncleanable offset: the last offset of each
-   key goes into the offset map. If that is full the rest is left for the next time. Aborted
-   records and markers stay out of it (KAFKA-14055).
-2. All up to where the map ends, in groups of segments that fit into one: of each group one
-   `.cleaned` segment is made.
+   key goes into the offset map. If that is full, the rest is left for the next cleaning. Aborted
+   records and markers are left out (KAFKA-14055).
+2. Everything up to the end of the map, in groups of segments that fit into one: each group
+   becomes one `.cleaned` segment.
 
-A record stays if it is the last of its key; a tombstone, and a marker whose transaction has no data
-any more, only until its batch's delete horizon. The horizon is set when the cleaner first meets
-the tombstone or the needless marker: `delete.retention.ms` from then. (Kafka 2.7 takes the age of
-the segment's file, which merging makes young again, so tombstones may stay for ever: KAFKA-8522.
-v0 and v1 have no place for a horizon; for them it is done Kafka 2.7's way.)
-Batches that lose nothing are copied byte for byte. An emptied one stays as long as it is its
-producer's last (else its duplicates would be taken), or if a segment would not tell where it ends.
+A record is kept if it is the last of its key. A tombstone, and a marker whose transaction has no
+data left, are kept only until their batch's delete horizon. The horizon is set when the cleaner
+first sees the tombstone or the unneeded marker: `delete.retention.ms` from then. (Kafka 2.7 uses
+the age of the segment's file, which merging resets, so tombstones may stay forever: KAFKA-8522. v0
+and v1 have no field for a horizon; they are handled as in Kafka 2.7.)
 
-Records without a key go, as do aborted ones. Nothing at or beyond the map's end goes.
+Batches that lose no record are copied byte for byte. An emptied batch is kept while it is its
+producer's last (else duplicates would be accepted), or if the segment's end offset would be lost.
+Records without a key and aborted records are removed. Nothing at or beyond the end of the map is
+removed.
 
-A walk is a generator that yields how many bytes it has worked through, so whoever drives it stops
-it where he likes. It opens the segments' files by itself and touches no memory of the log: it may
-run on another thread while the log is appended to. Nothing else does: `CleaningPlan` is taken
-before, by the log's thread.
+A walk is a generator that yields the number of bytes processed, so that its caller can stop it at
+any point. It opens the segments' files itself and touches no memory of the log: it may run on
+another thread while the log is appended to. The `CleaningPlan` is taken before, on the log's
+thread.
 
 Kafka 2.7: kafka.log.Cleaner; KIP-98, KIP-534, KAFKA-5315, KAFKA-8335
 """
@@ -31,7 +33,7 @@ from typing import NamedTuple
 
 from kctl.broker.log.cleaned_transactions import CleanedTransactions
 from kctl.broker.log.cleaner_output import CleanedSegment
-from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, SegmentOptions
+from kctl.broker.log.log_segment import SegmentOptions
 from kctl.broker.log.offset_map import OffsetMap
 from kctl.errors import CorruptDataError
 from kctl.records.batch_filter import (
@@ -50,33 +52,34 @@ from kctl.records.record_batch import CREATE_TIME, RecordBatch
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kctl.storage.offset_index import RELATIVE_OFFSET_MAX
 from kctl.storage.transaction_index import AbortedTransaction
 
-# Slots of the offset map are not more than one to so many bytes of the dirty part.
+# The offset map has at most one slot per this many bytes of the dirty part.
 BYTES_PER_KEY_MIN = 4
 
 
 class SourceSegment(NamedTuple):
-    """A segment to be cleaned; its files do not change any more."""
+    """A segment to clean; its files no longer change."""
 
     base_offset: int
     size: int
 
 
 class LastRecord(NamedTuple):
-    """What of an active producer must not be lost."""
+    """The state of an active producer that cleaning must preserve."""
 
-    # Where its last batch of data ends; None if the log has none.
+    # Last offset of its last batch of data; None if the log has none.
     last_data_offset: int | None
     producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """What a log is cleaned by; see `cleaner_manager`."""
+    """The input of one cleaning; `log_cleaner` builds it."""
 
     directory: str
-    # From the log's first segment to the last with records below `first_uncleanable_offset`.
+    # From the log's first segment to the last one below `first_uncleanable_offset`.
     segments: tuple[SourceSegment, ...]
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -91,22 +94,22 @@ class CleaningPlan:
 
 
 class Cleaner:
-    """See the module; used once: `build_map`, then `clean` for each of `groups`."""
+    """Cleans a log once: `build_map`, then `clean` for each of `groups`."""
 
     def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
         self._disk = disk
         self._plan = plan
-        # Where the map ends; cleaned up to here once all groups are.
+        # End of the map; the log is clean up to here once all groups are done.
         self.end_offset = plan.first_dirty_offset
         self._map = OffsetMap(0)
         self._transactions = CleanedTransactions(plan.aborted)
-        # The last batch that was not written; it may have to tell where the segment ends.
+        # The last batch that was not written; it may be needed to record the segment's end offset.
         self._dropped_last: RecordBatch | None = None
 
     # --- the first walk ----------------------------------------------------------------------
 
     def build_map(self) -> Iterator[int]:
-        """Fill the offset map; yields bytes."""
+        """Fill the offset map; yield the number of bytes processed."""
         plan = self._plan
         dirty = [
             segment
@@ -127,12 +130,12 @@ class Cleaner:
                         self.end_offset = full_at
                         return
                 yield batch.size
-        # Where records are missing at the end, too: the next walk must not begin here again
+        # Also if the last records are missing: the next walk must not begin here again
         # (KAFKA-8764).
         self.end_offset = plan.first_uncleanable_offset
 
     def _note(self, batch: Batch, transactions: CleanedTransactions) -> int | None:
-        """Put the batch's keys; where the map was full, if it was."""
+        """Add the batch's keys; return the offset at which the map was full, or None."""
         if isinstance(batch, RecordBatch):
             if batch.is_control:
                 transactions.end(batch)
@@ -152,7 +155,7 @@ class Cleaner:
     # --- the second walk ---------------------------------------------------------------------
 
     def groups(self) -> list[tuple[SourceSegment, ...]]:
-        """Runs of segments that become one each, below where the map ends."""
+        """Return the runs of segments, below the end of the map, that become one segment each."""
         plan = self._plan
         wanted = [it for it in plan.segments if it.base_offset < self.end_offset]
         ends = [it.base_offset for it in plan.segments[1:]] + [plan.first_uncleanable_offset]
@@ -189,7 +192,7 @@ class Cleaner:
         target: CleanedSegment,
         last_records: Mapping[int, LastRecord],
     ) -> Iterator[int]:
-        """Write what stays of the group, the first or next one, to `target`, durably; yields
+        """Write the records to keep of the first or next group to `target`, durably; yield
         bytes."""
         horizon_ms = self._legacy_horizon_ms()
         modified_ms = 0
@@ -212,7 +215,7 @@ class Cleaner:
         yield from target.finish(modified_ms)
 
     def _legacy_horizon_ms(self) -> int:
-        """Tombstones of v0 and v1 go from segments that did not change since."""
+        """Return the file time below which tombstones of v0 and v1 are removed."""
         plan = self._plan
         clean = [it for it in plan.segments if it.base_offset < plan.first_dirty_offset]
         if not clean or not self._disk.exists(self._path(clean[-1], LOG_SUFFIX)):
@@ -223,7 +226,7 @@ class Cleaner:
     def _clean_batch(
         self, batch: RecordBatch, target: CleanedSegment, last_records: Mapping[int, LastRecord]
     ) -> bytes | bytearray | None:
-        """What stays of a v2 batch; None: nothing."""
+        """Return the remainder of a v2 batch, or None if nothing is left."""
         if batch.is_control:
             is_needless, aborted = self._transactions.end(batch)
             if aborted is not None:
@@ -265,7 +268,7 @@ class Cleaner:
         has_tombstone = False
         for span in record_spans(plain, batch.count):
             offset = base_offset + span.offset_delta
-            if self._stays(
+            if self._is_kept(
                 span.key, offset, is_kept_kind=keeps_tombstones or not span.is_tombstone
             ):
                 kept.append(span)
@@ -277,7 +280,7 @@ class Cleaner:
             return None
         return filtered_batch(batch, plain, kept, self._new_horizon_ms if needs_horizon else None)
 
-    def _stays(self, key: bytes | None, offset: int, *, is_kept_kind: bool) -> bool:
+    def _is_kept(self, key: bytes | None, offset: int, *, is_kept_kind: bool) -> bool:
         if offset >= self.end_offset:
             return True
         return key is not None and is_kept_kind and offset >= self._map.get(key)
@@ -285,12 +288,14 @@ class Cleaner:
     def _clean_legacy(
         self, batch: LegacyBatch, *, keeps_tombstones: bool
     ) -> bytes | bytearray | None:
-        """What stays of a v0 or v1 message, or of those in a wrapper."""
+        """Return the remainder of a v0 or v1 message or wrapper, or None if nothing is left."""
         records = list(batch.records())
         kept = [
             it
             for it in records
-            if self._stays(it.key, it.offset, is_kept_kind=keeps_tombstones or it.value is not None)
+            if self._is_kept(
+                it.key, it.offset, is_kept_kind=keeps_tombstones or it.value is not None
+            )
         ]
         if len(kept) == len(records):
             return batch.to_bytes()
@@ -310,7 +315,7 @@ class Cleaner:
     # --- both --------------------------------------------------------------------------------
 
     def _batches(self, segment: SourceSegment) -> Iterator[Batch]:
-        """Every batch of a segment; CorruptDataError if not all of it is whole and valid."""
+        """Yield every batch of a segment; raise CorruptDataError unless all of it is valid."""
         path = self._path(segment, LOG_SUFFIX)
         file = self._disk.open(path, read_only=True)
         try:
@@ -332,12 +337,13 @@ class Cleaner:
 
 
 def _first_offset(batch: Batch) -> int:
-    """Of a wrapper the last: its first is not asked for."""
+    """Return the first offset of a v2 batch; of a wrapper the last one, as its first is not
+    needed."""
     return batch.base_offset if isinstance(batch, RecordBatch) else batch.last_offset
 
 
 def _keys(batch: Batch) -> Iterator[tuple[bytes | None, int]]:
-    """(key, offset) of every record."""
+    """Yield (key, offset) of every record."""
     if isinstance(batch, LegacyBatch):
         for record in batch.records():
             yield record.key, record.offset
@@ -349,7 +355,7 @@ def _keys(batch: Batch) -> Iterator[tuple[bytes | None, int]]:
 
 
 def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastRecord]) -> bool:
-    """Whether duplicates of the producer's next batch are told by this one (KAFKA-8335)."""
+    """Return whether the batch is needed to detect duplicates of its producer (KAFKA-8335)."""
     last = last_records.get(batch.producer_id) if batch.has_producer_id else None
     if last is None:
         return False

@@ -1,18 +1,19 @@
-"""CleanerManager: which log is cleaned next, from where to where, and what each one's state is.
+"""CleanerManager: selects the log to clean next and the range to clean, and keeps each log's state.
 
     idle --begin--> cleaning --finish--> idle
-                    cleaning --abort---> aborted --let go--> idle
+                    cleaning --abort---> aborted --release--> idle
                     cleaning --give up-> uncleanable --forget--> idle
 
-A log that is cleaned is aborted when its records are cut or deleted, when it goes away, or when
-its topic is compacted no longer (KAFKA-12840): aborted until the cleaner has let go of its files.
-One with a damaged batch is uncleanable until its records are cut or it is gone.
+Cleaning of a log is aborted when records are truncated or deleted, when the log goes away, or when
+its topic is no longer compacted (KAFKA-12840); the log is aborted until the cleaner has released
+its files. A log with a damaged batch is uncleanable until records are truncated or it is gone.
 
-From where: the first dirty offset, as it is known to the log itself (`LocalLog.cleaned_offset`),
-but not below the log's start (KAFKA-9133). To where: the segment of the last stable offset
-(KAFKA-13194), the active segment, the first segment younger than `min.compaction.lag.ms`; never
-below from where (KAFKA-9826). Due: the dirty part is more than `min.cleanable.dirty.ratio` of it
-all, or has a batch older than `max.compaction.lag.ms`; the dirtiest first.
+The range begins at the first dirty offset, which the log keeps (`LocalLog.cleaned_offset`), but not
+below the log start offset (KAFKA-9133). It ends at the segment of the last stable offset
+(KAFKA-13194), the active segment, or the first segment younger than `min.compaction.lag.ms`,
+whichever is first, but never below its begin (KAFKA-9826). A log is due if its dirty part exceeds
+`min.cleanable.dirty.ratio` of the total, or has a batch older than `max.compaction.lag.ms`; the
+dirtiest log comes first.
 
 Kafka 2.7: kafka.log.LogCleanerManager; KIP-58, KIP-354
 """
@@ -21,14 +22,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from kctl.broker.log.log_config import LONG_MAX
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.configs.config_key import LONG_MAX
 from kctl.model import TopicPartition
 
 
 class CleaningState(Enum):
-    """See the module."""
+    """The cleaning state of a log; the module docstring shows the moves."""
 
     IDLE = "idle"
     CLEANING = "cleaning"
@@ -37,12 +38,12 @@ class CleaningState(Enum):
 
 
 class CleaningMove(Enum):
-    """What changes a state."""
+    """The moves between states."""
 
     BEGIN = "begin"
     FINISH = "finish"
     ABORT = "abort"
-    LET_GO = "let go"
+    RELEASE = "release"
     GIVE_UP = "give up"
     FORGET = "forget"
 
@@ -52,46 +53,46 @@ _TABLE = {
     (CleaningState.CLEANING, CleaningMove.FINISH): CleaningState.IDLE,
     (CleaningState.CLEANING, CleaningMove.ABORT): CleaningState.ABORTED,
     (CleaningState.CLEANING, CleaningMove.GIVE_UP): CleaningState.UNCLEANABLE,
-    (CleaningState.ABORTED, CleaningMove.LET_GO): CleaningState.IDLE,
+    (CleaningState.ABORTED, CleaningMove.RELEASE): CleaningState.IDLE,
     (CleaningState.UNCLEANABLE, CleaningMove.FORGET): CleaningState.IDLE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What of a log is clean, and what may be cleaned now."""
+    """A log with its clean and cleanable parts."""
 
     log: UnifiedLog
     first_dirty_offset: int
     first_uncleanable_offset: int
-    # Of segments below the first dirty offset; of those from there up to the uncleanable one.
+    # Bytes of the segments below the first dirty offset, and from there to the uncleanable one.
     clean_bytes: int
     cleanable_bytes: int
-    # A batch has waited for longer than `max.compaction.lag.ms`.
+    # A batch has waited longer than `max.compaction.lag.ms`.
     is_overdue: bool
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what is dirty."""
+        """Return the dirty share of the log."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is worth to be cleaned now."""
+        """Return whether it should be cleaned now."""
         if self.first_uncleanable_offset <= self.first_dirty_offset or not self.cleanable_bytes:
             return False
         return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
     @property
     def segments(self) -> list[LogSegment]:
-        """Those below the first uncleanable offset."""
+        """Return the segments below the first uncleanable offset."""
         end = self.first_uncleanable_offset
         return [segment for segment in self.log.segments[:-1] if segment.base_offset < end]
 
 
-def look_at(log: UnifiedLog, now_ms: int) -> LogToClean:
-    """What of the log may be cleaned at `now_ms`."""
+def cleanable_part(log: UnifiedLog, now_ms: int) -> LogToClean:
+    """Return the part of the log that may be cleaned at `now_ms`."""
     config = log.config
     first_dirty = max(log.local.cleaned_offset, log.log_start_offset)
     *inactive, active = log.segments
@@ -130,19 +131,19 @@ def _is_overdue(log: UnifiedLog, dirty: Iterable[LogSegment], now_ms: int) -> bo
 
 
 class CleanerManager:
-    """The states of all logs; see the module. Those that are idle are not kept."""
+    """The cleaning states of all logs; idle ones are not stored."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, CleaningState] = {}
-        # Of uncleanable ones: the log, and how often it had been truncated.
+        # Of uncleanable logs: the log, and its number of truncations at that time.
         self._damaged: dict[TopicPartition, tuple[UnifiedLog, int]] = {}
 
     def state(self, topic_partition: TopicPartition) -> CleaningState:
-        """The state of a partition's log."""
+        """Return the state of a partition's log."""
         return self._states.get(topic_partition, CleaningState.IDLE)
 
     def move(self, log: UnifiedLog, move: CleaningMove) -> CleaningState:
-        """Make a move; ValueError, and nothing changed, if the state does not allow it."""
+        """Make a move; raise ValueError and change nothing if the state does not allow it."""
         topic_partition = log.topic_partition
         before = self.state(topic_partition)
         after = _TABLE.get((before, move))
@@ -157,19 +158,19 @@ class CleanerManager:
         return after
 
     def filthiest(self, logs: Iterable[UnifiedLog], now_ms: int) -> LogToClean | None:
-        """The log to clean next, if any is due."""
+        """Return the log to clean next, or None if none is due."""
         due = []
         for log in logs:
-            self._forgive(log)
+            self._reset_if_changed(log)
             if not log.config.is_compacted or log.topic_partition in self._states:
                 continue
-            found = look_at(log, now_ms)
+            found = cleanable_part(log, now_ms)
             if found.is_due:
                 due.append(found)
         return max(due, key=lambda it: it.dirty_ratio, default=None)
 
-    def _forgive(self, log: UnifiedLog) -> None:
-        """What was damaged may be gone."""
+    def _reset_if_changed(self, log: UnifiedLog) -> None:
+        """Reset an uncleanable log whose damage may be gone."""
         known = self._damaged.get(log.topic_partition)
         if known is not None and known != (log, log.truncations):
             self.move(log, CleaningMove.FORGET)

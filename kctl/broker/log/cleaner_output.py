@@ -1,7 +1,7 @@
-"""CleanedSegment: a `.cleaned` segment in the making; once finished it is durable.
+"""CleanedSegment: writes a `.cleaned` segment, which is durable once finished.
 
-Written in runs of some batches, each with its index entry at most; fsynced now and then, so that
-the last fsync is a short one and what waits behind it on the same thread does not wait long.
+Batches are written in runs, each with at most one index entry, and fsynced at intervals, so that
+the last fsync is short and delays other work on the same thread little.
 
 Kafka 2.7: kafka.log.Cleaner (`cleanSegments`)
 """
@@ -21,12 +21,14 @@ FSYNC_BYTES = 8 * 1024 * 1024
 
 
 class CleanedSegment:
-    """See the module. Has open files of its own: the log's are another thread's."""
+    """A `.cleaned` segment being written; it has its own open files, as the log's belong to another
+    thread."""
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: int, options: SegmentOptions
     ) -> None:
-        """Whatever had the names of its files is emptied. `finish` must be driven to its end."""
+        """Create the segment, emptying existing files of its names. `finish` must be run to its
+        end."""
         self._disk = disk
         self._directory = directory
         self.segment = LogSegment.create(
@@ -42,11 +44,11 @@ class CleanedSegment:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """Entries come in the order of their markers."""
+        """Return the transaction index; add entries in the order of their markers."""
         return self.segment.transaction_index
 
     def append(self, data: bytes | bytearray) -> None:
-        """Add a batch."""
+        """Append a batch."""
         batch = batch_at(data)
         if batch.max_timestamp > self._max_timestamp:
             self._max_timestamp = batch.max_timestamp
@@ -72,7 +74,7 @@ class CleanedSegment:
             self._unsynced_bytes = 0
 
     def finish(self, modified_ms: int) -> Iterator[int]:
-        """Make all durable, with the time of the newest segment that it was made of."""
+        """Make everything durable and set the file time to that of the newest source segment."""
         self._write()
         segment = self.segment
         segment.become_inactive()

@@ -1,4 +1,4 @@
-"""What a log answers to an append and to a read.
+"""The results of appends to a log and of reads from it.
 
 Kafka 2.7: kafka.server.FetchDataInfo, kafka.server.FetchIsolation, kafka.log.LogAppendInfo
 """
@@ -18,11 +18,11 @@ from kctl.storage.transaction_index import AbortedTransaction
 class FetchIsolation(Enum):
     """How far a reader may read."""
 
-    # All there is: followers.
+    # Everything: followers.
     LOG_END = "log end"
-    # What is replicated.
+    # Replicated records.
     HIGH_WATERMARK = "high watermark"
-    # What is replicated and belongs to no open transaction.
+    # Replicated records that belong to no open transaction.
     TXN_COMMITTED = "transactions committed"
 
 
@@ -30,12 +30,12 @@ class FetchIsolation(Enum):
 class FetchDataInfo:
     """Records for a reader."""
 
-    # The offset asked for, and where the batch that holds it begins.
+    # The fetch offset, and the position of the batch that holds it.
     fetch_offset: int
     position: LogOffsetMetadata
-    # None: there is nothing to read now.
+    # None if there is nothing to read now.
     records: FileSlice | None
-    # The slice ends inside its first batch.
+    # Whether the slice ends inside its first batch.
     first_entry_incomplete: bool = False
     # None unless the reader wants committed data only.
     aborted_transactions: Sequence[AbortedTransaction] | None = None
@@ -43,7 +43,7 @@ class FetchDataInfo:
 
 @dataclass(slots=True)
 class LogAppendInfo:
-    """What became of an append."""
+    """The result of an append."""
 
     # -1 if there was nothing to append.
     first_offset: int
@@ -54,19 +54,19 @@ class LogAppendInfo:
     # The broker's time if the topic uses LogAppendTime, else -1.
     log_append_time_ms: int
     log_start_offset: int
-    # The records were there already (idempotence); the offsets are those they got then.
+    # The records had been appended before (idempotence); the offsets are those of the first append.
     is_duplicate: bool = False
     record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
 
 
 def nothing_appended(log_start_offset: int) -> LogAppendInfo:
-    """The answer to no records at all."""
+    """Return the result of an append without records."""
     return LogAppendInfo(-1, -1, NO_TIMESTAMP, -1, NO_TIMESTAMP, log_start_offset)
 
 
 def appended_before(batch: BatchMetadata, log_start_offset: int) -> LogAppendInfo:
-    """The answer to a batch that is in the log already."""
+    """Return the result for a batch that is already in the log."""
     return LogAppendInfo(
         batch.first_offset,
         batch.last_offset,

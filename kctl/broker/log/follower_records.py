@@ -1,4 +1,4 @@
-"""Checks records that a leader sent, before a follower appends them as they are.
+"""Checks records from a leader before a follower appends them unchanged.
 
 Kafka 2.7: kafka.log.Log.analyzeAndValidateRecords (for followers)
 """
@@ -8,18 +8,17 @@ from dataclasses import dataclass, field
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.primitives import Buffer
 from kctl.records.memory_records import Batch, batches
 from kctl.records.record_batch import NO_TIMESTAMP, RecordBatch
-
-Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(slots=True)
 class FollowerRecords:
-    """Whole, valid batches with rising offsets."""
+    """Whole, valid batches with increasing offsets."""
 
     first_offset: int
-    # Bytes of the whole batches; a cut one at the end is not counted.
+    # Bytes of the whole batches; an incomplete one at the end is not counted.
     length: int = 0
     last_offset: int = -1
     max_timestamp: int = NO_TIMESTAMP
@@ -30,8 +29,11 @@ class FollowerRecords:
 def check_follower_records(
     records: Buffer, topic_partition: TopicPartition, log_end_offset: int
 ) -> FollowerRecords:
-    """ApiError: CORRUPT_MESSAGE for a bad checksum or size, UNKNOWN_SERVER_ERROR for offsets that
-    fall or that the log has already."""
+    """Return the whole batches of `records`.
+
+    Raise ApiError: CORRUPT_MESSAGE for a wrong checksum or size, UNKNOWN_SERVER_ERROR for offsets
+    that decrease or that are already in the log.
+    """
     found = FollowerRecords(-1)
     expected = log_end_offset
     try:
@@ -59,8 +61,11 @@ def check_follower_records(
 
 
 def start_of_first_batch(records: Buffer, log_end_offset: int) -> int:
-    """Where an empty log is to begin, to which these are to be appended: where it is, or where the
-    batch begins in whose middle that is, as records before it were deleted at the leader."""
+    """Return the offset at which an empty log must begin before it appends `records`.
+
+    This is its end offset, or the start of the first batch if the end offset lies inside it,
+    because the records before it were deleted on the leader.
+    """
     try:
         first = next(iter(batches(records)), None)
     except CorruptDataError:

@@ -1,17 +1,17 @@
-"""FutureLogs: replicas on their way from one log directory of this broker to another.
+"""FutureLogs: replicas that move from one log directory of this broker to another.
 
-A future log is a copy that grows beside the current one, in `<topic>-<partition>.<uuid>-future`.
-When it has all that the current one has, it takes its place, in this order: it is closed and
-durable; its directory gets the current one's name; the current one is renamed to `-delete`. Each
-of the names is durable before anything else happens.
+A future log is a copy that grows beside the current log, in `<topic>-<partition>.<uuid>-future`.
+When it has caught up it replaces the current log in this order: it is closed and made durable; its
+directory gets the current log's name; the current log is renamed to `-delete`. Each name is durable
+before the next step.
 
-Whatever a crash leaves of that, the next start completes or takes back: a future log beside a
-current one goes on growing; of two current ones that which has all the other has stays; a future
-log without a current one, with every log directory there, becomes the current one.
+After a crash in between, the next start completes or reverts the replacement: a future log beside a
+current one continues to grow; of two current logs the one that contains the other remains; a future
+log without a current one becomes the current log if every log directory is available.
 
-Invariants: a future log holds the beginning of what the current one holds, and nothing else, so
-what is cut off there is cut off here; the two are never in one log directory; the current one is
-not compacted meanwhile.
+Invariants: a future log holds a prefix of the current log and nothing else, so truncations of the
+current log apply to it; the two are never in the same log directory; the current log is not
+compacted meanwhile.
 
 Kafka 2.7: kafka.log.LogManager (`futureLogs`, `replaceCurrentWithFutureLog`); KIP-113
 """
@@ -19,10 +19,11 @@ Kafka 2.7: kafka.log.LogManager (`futureLogs`, `replaceCurrentWithFutureLog`); K
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from kctl.broker.log.log_config import LONG_MAX, LogConfig
+from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_factory import LogFactory
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.configs.config_key import LONG_MAX
 from kctl.errors import CorruptDataError, StorageError
 from kctl.model import TopicPartition
 from kctl.runtime.runtime import Runtime
@@ -32,7 +33,7 @@ UUID_BYTES = 16
 
 
 class FutureLogs:
-    """The future logs of a broker, by partition; see the module."""
+    """The future logs of a broker, by partition."""
 
     def __init__(
         self,
@@ -43,8 +44,11 @@ class FutureLogs:
         retire: Callable[[UnifiedLog], None],
         on_failure: Callable[[str, str], object],
     ) -> None:
-        """`logs` are the current ones, as they change; `retire` closes a log and removes its
-        files; `on_failure` gets the log directory that failed, and why."""
+        """Create an empty collection.
+
+        `logs` are the current logs, as they change; `retire` closes a log and removes its files;
+        `on_failure` takes the log directory that failed and the reason.
+        """
         self._runtime = runtime
         self._disk = runtime.disk
         self._trace = runtime.trace
@@ -56,19 +60,19 @@ class FutureLogs:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
-        """Whether the partition is on its way."""
+        """Return whether the partition has a future log."""
         return topic_partition in self._logs
 
     def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """The partition's future log, if there is one."""
+        """Return the partition's future log, or None."""
         return self._logs.get(topic_partition)
 
     def all(self) -> list[UnifiedLog]:
-        """Every future log."""
+        """Return every future log."""
         return list(self._logs.values())
 
     def count_in(self, log_dir: str) -> int:
-        """How many are in one log directory."""
+        """Return the number of future logs in one log directory."""
         return sum(1 for log in self._logs.values() if log.log_directory == log_dir)
 
     # --- start -------------------------------------------------------------------------------
@@ -76,25 +80,27 @@ class FutureLogs:
     def load(
         self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig
     ) -> None:
-        """Open what was found; a copy that is damaged begins anew. StorageError."""
+        """Open a future log found at the start; a damaged copy is recreated empty. Raise
+        StorageError."""
         if tp in self._logs:
-            self._trace.warning(f"{path}: {tp} is on its way to {self._logs[tp].directory}")
+            self._trace.warning(f"{path}: {tp} is already moving to {self._logs[tp].directory}")
             self._disk.remove_tree(path)
             return
         try:
-            log = self._factory.load(directory, tp, path, _of_future(config), is_future=True)
+            log = self._factory.load(directory, tp, path, _future_config(config), is_future=True)
             if not directory.had_clean_shutdown:
                 cut_to_durable(log)
         except CorruptDataError as error:
-            self._trace.warning(f"{path}: the copy is damaged and begins anew: {error}")
+            self._trace.warning(f"{path}: the copy is damaged and starts over: {error}")
             self._disk.remove_tree(path)
-            config = _of_future(config)
+            config = _future_config(config)
             log = self._factory.create(directory, tp, self._new_path(directory, tp), config)
         log.update_high_watermark(directory.high_watermarks.get(tp, 0))
         self._logs[tp] = log
 
-    def agree_with_current(self) -> None:
-        """All logs are loaded: have the future ones hold what the current ones hold."""
+    def reconcile_with_current(self) -> None:
+        """Remove or truncate future logs that disagree with the current ones, after all are
+        loaded."""
         for tp, log in list(self._logs.items()):
             current = self._current.get(tp)
             if current is None:
@@ -106,19 +112,22 @@ class FutureLogs:
                 self.current_truncated(tp, end)
 
     def orphans(self) -> Iterable[TopicPartition]:
-        """Partitions that have a future log only."""
+        """Return the partitions that have only a future log."""
         return [tp for tp in self._logs if tp not in self._current]
 
-    # --- on the way --------------------------------------------------------------------------
+    # --- moving ------------------------------------------------------------------------------
 
     def create(self, tp: TopicPartition, log_dir: str, *, may_be_known: bool) -> UnifiedLog:
-        """An empty future log of a partition that has none. `may_be_known`: the directory's
-        checkpoints may still speak of a deleted log of the partition. StorageError."""
+        """Return a new, empty future log of a partition that has none. Raise StorageError.
+
+        `may_be_known`: the directory's checkpoints may still mention a deleted log of the
+        partition.
+        """
         directory = self._directories[log_dir]
-        config = _of_future(self._current[tp].config)
+        config = _future_config(self._current[tp].config)
         log = self._factory.create(directory, tp, self._new_path(directory, tp), config)
         if may_be_known:
-            # They may still speak of a deleted log of its name.
+            # The checkpoints may still mention a deleted log of the partition.
             log.local.announce(0)
         self._logs[tp] = log
         return log
@@ -128,7 +137,8 @@ class FutureLogs:
         return f"{directory.path}/{future_directory_name(tp, uuid_hex)}"
 
     def delete(self, tp: TopicPartition) -> None:
-        """The partition stays where it is, or goes away; fine if it is not on its way."""
+        """Delete the partition's future log, if any: the move is cancelled or the partition is
+        deleted."""
         log = self._logs.pop(tp, None)
         if log is not None:
             try:
@@ -137,16 +147,16 @@ class FutureLogs:
                 self._on_failure(log.log_directory, str(error))
 
     def log_dir_failed(self, log_dir: str) -> None:
-        """Forget what is in a directory that is offline."""
+        """Discard the future logs in a directory that is offline."""
         for tp in [tp for tp, log in self._logs.items() if log.log_directory == log_dir]:
             self._logs.pop(tp).abandon()
 
     def current_truncated(self, tp: TopicPartition, offset: int) -> None:
-        """The current log was cut off at `offset`."""
+        """Truncate the future log as the current log was, to `offset`."""
         self._change(tp, lambda log: log.truncate_to(offset))
 
-    def current_started_over(self, tp: TopicPartition, offset: int) -> None:
-        """The current log was emptied, and goes on at `offset`."""
+    def current_restarted(self, tp: TopicPartition, offset: int) -> None:
+        """Empty the future log as the current log was; it continues at `offset`."""
         self._change(tp, lambda log: log.truncate_fully_and_start_at(offset))
 
     def _change(self, tp: TopicPartition, change: Callable[[UnifiedLog], object]) -> None:
@@ -157,22 +167,22 @@ class FutureLogs:
             except StorageError as error:
                 self._on_failure(log.log_directory, str(error))
 
-    # --- arrival -----------------------------------------------------------------------------
+    # --- completion --------------------------------------------------------------------------
 
     def take_cleaned_offset(self, tp: TopicPartition) -> None:
-        """Have the future log know how far what was copied is compacted."""
+        """Copy the cleaned offset of the current log to the future log."""
         future, current = self._logs[tp], self._current[tp]
         future.local.cleaned_offset = min(current.local.cleaned_offset, future.log_end_offset)
 
-    def take_place(self, tp: TopicPartition) -> UnifiedLog:
-        """Give the future log, which has all that the current one has, that one's name; the log
-        to be used from now on. The current one is still there, and is the caller's to retire.
+    def replace_current(self, tp: TopicPartition) -> UnifiedLog:
+        """Replace the current log with the future log, which has caught up, and return the new log.
 
-        StorageError: the future log's directory failed, and the current one stays.
+        The current log still exists and is the caller's to retire. Raise StorageError if the future
+        log's directory failed; the current log then stays.
         """
         current, future = self._current[tp], self._logs[tp]
         if future.log_end_offset != current.log_end_offset:
-            raise RuntimeError(f"{tp}: a future log takes no place before it has everything")
+            raise RuntimeError(f"{tp}: the future log has not caught up with the current log")
         if current.latest_epoch > future.latest_epoch:
             # A leader's epoch begins before its first record.
             future.maybe_assign_epoch_start_offset(current.latest_epoch, future.log_end_offset)
@@ -184,7 +194,7 @@ class FutureLogs:
         return log
 
     def promote(self, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
-        """The current log is gone: what there is of the future one is the partition's log.
+        """Make the future log the partition's log, because the current one is gone. Raise
         StorageError."""
         return self._rename(self._logs[tp], config)
 
@@ -199,20 +209,20 @@ class FutureLogs:
         return log
 
 
-def _of_future(config: LogConfig) -> LogConfig:
-    """Settings of a log for which nobody waits."""
+def _future_config(config: LogConfig) -> LogConfig:
+    """Return the config for a future log, whose appends need no flush."""
     return replace(config, flush_messages=LONG_MAX)
 
 
 def cut_to_durable(log: UnifiedLog) -> None:
-    """Have the rest copied again: after a crash it may have holes where the current log, which is
-    dropped in the end, has none."""
+    """Truncate a future log to its durable part, so that the rest is copied again: after a crash it
+    may have holes where the current log, which is deleted in the end, has none."""
     log.truncate_to(log.local.end_before(log.recovery_point))
 
 
 def common_end(one: UnifiedLog, other: UnifiedLog) -> int:
-    """Up to where two replicas of a partition are the same, by their leader epochs (KIP-279);
-    without those, what both know to be committed."""
+    """Return the offset up to which two replicas of a partition agree, by their leader epochs
+    (KIP-279); without epochs, the lower high watermark."""
     epoch = min(one.latest_epoch, other.latest_epoch)
     while epoch >= 0:
         found, others = one.end_offset_for_epoch(epoch), other.end_offset_for_epoch(epoch)
@@ -225,7 +235,7 @@ def common_end(one: UnifiedLog, other: UnifiedLog) -> int:
 
 
 def longer_of(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog | None:
-    """Which of two logs of a partition has all that the other has; None: neither."""
+    """Return the log that contains the other one, or None if neither does."""
     shorter, longer = sorted((one, other), key=lambda log: (log.log_end_offset, log.size))
     if shorter.log_end_offset == shorter.log_start_offset:
         return longer

@@ -1,11 +1,11 @@
-"""GroupCommit: whoever wants a log to be durable waits for a flush that many share.
+"""GroupCommit: shares flushes among all appends that wait for them.
 
-What is asked for while a flush runs is served together by the next one, so the disk decides how
-many share an fsync. The files are named on the loop, fsynced in the background, several logs side
-by side, and what that made durable is noted on the loop again.
+Requests that arrive while a flush runs are served together by the next one, so that the disk
+determines how many share an fsync. The files are collected on the loop, fsynced in the background,
+several logs in parallel, and the result is recorded on the loop.
 
-A failed fsync is final: nobody knows what is on the disk then, so `on_failure` takes the log
-directory offline and nothing in it is tried again.
+A failed fsync is final, because the content of the disk is then unknown: `on_failure` takes the log
+directory offline and nothing in it is retried.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ LOGS_PER_FLUSH_MAX = 256
 
 @dataclass(slots=True)
 class Flushed:
-    """What became of logs that were flushed together."""
+    """The result of flushing logs together."""
 
     jobs: list[tuple[UnifiedLog, FlushJob]]
     failed: list[tuple[UnifiedLog, StorageError]]
@@ -36,7 +36,7 @@ def flush_together(
     logs: Iterable[UnifiedLog],
     prepare: Callable[[UnifiedLog], FlushJob],
 ) -> Future[Flushed]:
-    """Run the jobs that `prepare` makes of `logs` side by side; the caller completes them."""
+    """Run the jobs that `prepare` returns for `logs` in parallel; the caller completes them."""
     flushed = Flushed([], [])
     for log in logs:
         try:
@@ -56,12 +56,12 @@ def flush_together(
     return answer
 
 
-# Logs to be flushed, and the Future of whoever waits for each.
+# Logs to flush, and the Future that their callers wait for.
 _Waiting = dict[UnifiedLog, Future[None]]
 
 
 class GroupCommit:
-    """See the module."""
+    """The queue of logs to flush; one flush runs at a time."""
 
     def __init__(
         self,
@@ -69,8 +69,11 @@ class GroupCommit:
         is_deleted: Callable[[UnifiedLog], bool],
         on_failure: Callable[[str, str], object],
     ) -> None:
-        """`is_deleted` tells whether a log has gone and taken its files along; `on_failure` gets
-        the log directory that failed, and why."""
+        """Create a group commit.
+
+        `is_deleted` returns whether a log was deleted with its files; `on_failure` takes the log
+        directory that failed and the reason.
+        """
         self._scheduler = scheduler
         self._is_deleted = is_deleted
         self._on_failure = on_failure
@@ -78,9 +81,9 @@ class GroupCommit:
         self._is_running = False
 
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
-        """Make all that `log` has now durable, together with whatever else waits for that.
+        """Make everything in `log` durable, together with other logs that wait for a flush.
 
-        The Future is the same for all who wait for one flush. It fails with StorageError, and the
+        All callers that wait for one flush share the Future. It fails with StorageError, and the
         directory is then offline.
         """
         future = self._waiting.get(log)
@@ -103,7 +106,7 @@ class GroupCommit:
         flush_together(self._scheduler, logs, UnifiedLog.prepare_flush).add_done_callback(done)
 
     def _finish(self, batch: _Waiting, flushed: Flushed) -> None:
-        # A log that was deleted meanwhile has taken its directory along.
+        # An error of a log that was deleted meanwhile, with its directory, does not count.
         errors = {
             log.log_directory: error for log, error in flushed.failed if not self._is_deleted(log)
         }

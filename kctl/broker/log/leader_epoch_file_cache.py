@@ -1,24 +1,23 @@
-"""LeaderEpochFileCache: which leader epoch wrote which offsets of a log.
+"""LeaderEpochFileCache: maps the offsets of a log to the leader epochs that wrote them.
 
-One entry per epoch: its first offset. Followers that return ask where an epoch ended, which is
-where the next one begins, and cut their log there: that is how logs of different leaders agree
-again (KIP-101, KIP-279).
+It has one entry per epoch, with its first offset. A returning follower asks the leader where an
+epoch ended, which is where the next one begins, and truncates its log there: this is how logs of
+different leaders converge (KIP-101, KIP-279).
 
-Invariants: epochs and start offsets rise strictly from entry to entry. A new entry removes those
-it contradicts. The file is written before the first record of an epoch is, and made durable before
-the log's recovery point passes it; records above that point bring their epochs back when they are
-recovered. An epoch that has no records yet may be in memory only: nothing is lost with it.
+Invariants: epochs and start offsets increase strictly from entry to entry. A new entry removes
+those that it contradicts. The file is written before the first record of an epoch, and made durable
+before the log's recovery point passes it; records above that point restore their epochs during
+recovery. An epoch without records may be in memory only: losing it has no effect.
 
 Kafka 2.7: kafka.server.epoch.LeaderEpochFileCache
 """
 
 from bisect import bisect_right
 
+from kctl.protocol.constants import NO_EPOCH
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.storage.checkpoint import EpochEntry, decode_epochs, encode_epochs
 from kctl.storage.layout import LEADER_EPOCH_CHECKPOINT
-
-NO_EPOCH = -1
 
 
 class LeaderEpochFileCache:
@@ -35,24 +34,26 @@ class LeaderEpochFileCache:
 
     @classmethod
     def load(cls, disk: Disk, directory: str, *, exists: bool = True) -> "LeaderEpochFileCache":
-        """Read the log's file; CorruptDataError if it is damaged."""
+        """Read the log's file; raise CorruptDataError if it is damaged."""
         path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         entries = decode_epochs(disk.read_file(path), path) if exists else []
         return cls(disk, directory, entries)
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch, or -1."""
+        """Return the newest epoch, or -1."""
         return self.entries[-1].epoch if self.entries else NO_EPOCH
 
     @property
     def earliest(self) -> EpochEntry | None:
-        """The oldest entry."""
+        """Return the oldest entry, or None."""
         return self.entries[0] if self.entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins at `start_offset`, to be saved with its first record; whether that was
-        news."""
+        """Record that `epoch` begins at `start_offset`; return False if this is known already.
+
+        The entry is saved with the first record of the epoch.
+        """
         entries = self.entries
         if entries:
             last = entries[-1]
@@ -66,10 +67,10 @@ class LeaderEpochFileCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-        """(the largest epoch not beyond `epoch`, its end offset); None if that is not known.
+        """Return (the largest epoch not beyond `epoch`, its end offset), or None if it is unknown.
 
-        The end of the newest epoch is the log's. Asked for an epoch older than all, the answer is
-        that epoch and the first offset there is.
+        The newest epoch ends at the end of the log. For an epoch older than all entries the result
+        is that epoch and the start offset of the first entry.
         """
         entries = self.entries
         if epoch == NO_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -81,17 +82,17 @@ class LeaderEpochFileCache:
         return found, entries[following].start_offset
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, or -1."""
+        """Return the epoch that wrote `offset`, or -1."""
         following = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[following - 1].epoch if following else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: forget epochs that begin there or later."""
+        """Remove epochs that begin at `end_offset` or later, where the log now ends."""
         if self.entries and self.entries[-1].start_offset >= end_offset >= 0:
             self._replace([entry for entry in self.entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: forget epochs that end there or earlier."""
+        """Remove epochs that end at `start_offset` or earlier, where the log now begins."""
         following = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if not following:
             return
@@ -101,12 +102,13 @@ class LeaderEpochFileCache:
             self._replace([first, *self.entries[following:]])
 
     def clear(self) -> None:
-        """Forget everything: the log now holds records without epochs."""
+        """Remove all entries, because the log now holds records without epochs."""
         if self.entries:
             self._replace([])
 
     def add_to_flush(self, files: list[DiskFile]) -> None:
-        """Save; add the file unless it is durable. Its directory is the caller's."""
+        """Save, and add the file to `files` unless it is durable; the caller fsyncs its
+        directory."""
         self.save()
         if not self.is_durable:
             files.append(self._disk.open(f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"))
@@ -118,7 +120,7 @@ class LeaderEpochFileCache:
         self.save()
 
     def save(self) -> None:
-        """Write what is not in the file yet: beside it, then rename."""
+        """Write unsaved entries to a temporary file and rename it."""
         if self.is_saved:
             return
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"

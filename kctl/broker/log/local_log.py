@@ -1,20 +1,19 @@
-"""LocalLog: segments in one directory, appended to at the end, read anywhere.
+"""LocalLog: the segments in one directory, appended to at the end and readable anywhere.
 
-Knows offsets and bytes, and nothing of producers, epochs or replicas. It rolls, truncates and
-drops segments; files on their way out are renamed to `.deleted` and handed to `remove_files`.
+It deals with offsets and bytes, not with producers, epochs or replicas. It rolls, truncates and
+deletes segments; files to delete are renamed to `.deleted` and passed to `remove_files`.
 
-Durability: a write is in the system's hands at once and durable after a flush. A flush fsyncs the
-segments from the recovery point on, the indexes of those no longer active, and the directory if
-names changed; it is prepared here, may run elsewhere, and is completed here.
+Durability: a write reaches the operating system at once and is durable after a flush. A flush
+fsyncs the segments from the recovery point on, the indexes of inactive ones, and the directory if
+names changed. It is prepared here, may run elsewhere, and is completed here.
 
 Invariants: the active segment is the last one and its base offset is at most `log_end_offset`;
-`recovery_point` is at most `log_end_offset`, and all below it is durable: a rise of the log start
-offset does not move it, as Kafka's does, for what lies below may still be unwritten on the disk.
-
-Truncation below a recovery point that a checkpoint may say is announced before it is done, by a
-file in the directory: otherwise what a crash leaves of the truncation, or of the next appends,
-would look like rot. Once a later checkpoint is on the disk the announcement is withdrawn. The
-same holds for the cleaned offset: what is appended in the place of cleaned records is dirty.
+`recovery_point` is at most `log_end_offset`, and everything below it is durable. Unlike in Kafka a
+rise of the log start offset does not move it, because records below may still be unwritten.
+Truncation below a recovery point that a checkpoint may contain is announced first, by a file in the
+directory: otherwise the state after a crash during the truncation, or the next appends, would look
+like corruption. Once a later checkpoint is on disk the announcement is withdrawn. The same holds
+for the cleaned offset: records appended in place of cleaned records are dirty.
 
 Kafka 2.7: kafka.log.Log; trunk's LocalLog
 """
@@ -24,19 +23,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment, SegmentOptions
+from kctl.broker.log.log_segment import LogSegment, SegmentOptions
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
-from kctl.runtime.disk import Buffer, Disk, DiskFile
+from kctl.protocol.primitives import Buffer
+from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.entropy import Entropy
 from kctl.storage.layout import SWAP_SUFFIX, TRUNCATION_SUFFIX, file_name
 
-# Takes the paths of renamed files, and after how many milliseconds they may be removed.
+# Takes the paths of renamed files, and the delay in milliseconds before their removal.
 RemoveFiles = Callable[[Sequence[str], int], object]
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where it is, so that a reader need not look it up."""
+    """An offset and its position, so that a reader need not look it up."""
 
     offset: int
     segment_base_offset: int = -1
@@ -45,22 +45,22 @@ class LogOffsetMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class FlushJob:
-    """What makes a log durable up to `offset`; `run` touches no state of the log."""
+    """Makes a log durable up to `offset`; `run` touches no state of the log."""
 
     disk: Disk
     offset: int
     # The active segment when the job was made: its indexes are not covered.
     active: LogSegment
-    # How often the log was truncated before; another count makes the job worthless.
+    # The log's number of truncations; if it has changed since, the job has no effect.
     truncations: int
-    # Segments' .log files; indexes, snapshots and epochs.
+    # The .log files of segments; then indexes, snapshots and epochs.
     logs: list[DiskFile]
     others: list[DiskFile]
-    # Those whose names changed; the log's own one if there are `others`, which may be new.
+    # Directories whose names changed; the log's own one if there are `others`, which may be new.
     directories: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Fsync everything; StorageError is final, never to be retried."""
+        """Fsync everything; a StorageError is final and must not be retried."""
         for file in self.logs:
             file.fsync()
         for file in self.others:
@@ -70,16 +70,16 @@ class FlushJob:
 
 
 def segment_options(config: LogConfig) -> SegmentOptions:
-    """What a topic's settings say about its segments."""
+    """Return the topic's configs that apply to segments."""
     return SegmentOptions(
-        config.index_interval_bytes,
+        config.index_entry_bytes,
         config.segment_index_bytes,
         config.segment_bytes if config.preallocate else 0,
     )
 
 
 class LocalLog:
-    """See the module."""
+    """One log's segments and offsets; the module docstring gives the invariants."""
 
     __slots__ = (
         "_announced", "_claimed", "_disk", "_entropy", "_flushes_under_way", "_is_closed",
@@ -105,9 +105,11 @@ class LocalLog:
         announced: Sequence[int] = (),
         cleaned_offset: int = 0,
     ) -> None:
-        """`is_durable`: names and indexes are on the disk as they were loaded. `claimed`: the
-        recovery point of the checkpoint, or its cleaned offset if that is higher; `announced`:
-        truncations whose files were found; `cleaned_offset`: what the cleaner's checkpoint says.
+        """Create a log from loaded segments.
+
+        `is_durable`: names and indexes are on disk as loaded. `claimed`: the recovery point of the
+        checkpoint, or its cleaned offset if that is higher. `announced`: truncations whose files
+        were found. `cleaned_offset`: the offset in the cleaner's checkpoint.
         """
         self._disk = disk
         self._entropy = entropy
@@ -118,13 +120,13 @@ class LocalLog:
         self.segments = segments
         self.log_end_offset = log_end_offset
         self.recovery_point = min(recovery_point, log_end_offset)
-        # Files or the directory itself are new since the last flush.
+        # Files, or the directory itself, are new since the last flush.
         self._names_changed = not is_durable
         self.truncations = 0
         self._announced = list(announced)
-        # The highest recovery point or cleaned offset that a checkpoint may say.
+        # The highest recovery point or cleaned offset that a checkpoint may contain.
         self._claimed = claimed
-        # Up to here the cleaner has been.
+        # The log is compacted up to this offset.
         self.cleaned_offset = min([cleaned_offset, log_end_offset, *announced])
         self._is_closed = False
         self._flushes_under_way: list[FlushJob] = []
@@ -134,7 +136,8 @@ class LocalLog:
     def segment_for(
         self, length: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> LogSegment | None:
-        """The active segment if these records fit into it; None: roll first."""
+        """Return the active segment if these records fit into it, or None if the log must roll
+        first."""
         config = self.config
         active = self.segments.active
         if active.should_roll(
@@ -152,7 +155,7 @@ class LocalLog:
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> int:
-        """Append to the active segment; the position of the first byte."""
+        """Append to the active segment; return the position of the first byte."""
         position = segment.append(
             parts, length, last_offset, max_timestamp, offset_of_max_timestamp
         )
@@ -160,17 +163,17 @@ class LocalLog:
         return position
 
     def roll(self, now_ms: int, expected_offset: int = 0) -> LogSegment:
-        """Begin a new segment at the log's end, or at `expected_offset` if that is beyond."""
+        """Start a new segment at the log's end, or at `expected_offset` if that is larger."""
         active = self.segments.active
         base_offset = max(expected_offset, self.log_end_offset)
         if active.base_offset == base_offset and not active.size:
             return active
         active.become_inactive()
-        # Recovery must look at the old segment until its indexes are durable, too.
+        # Recovery must examine the old segment until its indexes are durable, too.
         self.recovery_point = min(self.recovery_point, self.log_end_offset - 1)
         segment = self._new_segment(base_offset, now_ms)
         self.segments.add(segment)
-        # An inactive segment at the tail of memory is read less and less.
+        # An inactive segment is rarely read at its tail.
         active.forget_tail()
         return segment
 
@@ -191,7 +194,8 @@ class LocalLog:
     # --- where offsets are -------------------------------------------------------------------
 
     def locate(self, offset: int) -> LogOffsetMetadata:
-        """Where the batch that holds `offset` begins; the end of the log for offsets beyond."""
+        """Return where the batch that holds `offset` begins; for larger offsets the end of the
+        log."""
         segments = self.segments
         active = segments.active
         if offset >= self.log_end_offset:
@@ -205,8 +209,10 @@ class LocalLog:
     # --- flush -------------------------------------------------------------------------------
 
     def prepare_flush(self, others: list[DiskFile], *, is_closing: bool = False) -> FlushJob:
-        """What is to be made durable now, with saved indexes and open files; `others` belong to
-        the log, too."""
+        """Return a job that makes everything durable, with saved indexes and open files.
+
+        `others` are further files of the log.
+        """
         segments = self.segments
         logs: list[DiskFile] = []
         if self.log_end_offset > self.recovery_point:
@@ -223,7 +229,7 @@ class LocalLog:
         elif others:
             directories.append(self.directory)
         for earlier in self._flushes_under_way:
-            # It may still wait for its turn when this one is done.
+            # An earlier job may still be queued when this one completes.
             others += earlier.others
             directories += [it for it in earlier.directories if it not in directories]
         job = FlushJob(
@@ -234,8 +240,11 @@ class LocalLog:
         return job
 
     def claim_recovery_point(self) -> int:
-        """What a checkpoint is to say: a point inside the segment up to whose end all is durable
-        but the indexes, so that recovery looks at that segment even if it is rolled next."""
+        """Return the recovery point for a checkpoint.
+
+        It lies inside the last segment whose records are durable, so that recovery examines that
+        segment, whose indexes are not, even if it is rolled next.
+        """
         point, active = self.recovery_point, self.segments.active
         if point == self.log_end_offset and active.size and not self._is_closed:
             point = max(point - 1, active.base_offset)
@@ -244,21 +253,21 @@ class LocalLog:
 
     @property
     def claimed(self) -> int:
-        """The highest offset that a checkpoint may say."""
+        """Return the highest offset that a checkpoint may contain."""
         return self._claimed
 
     def claim_cleaned_offset(self) -> int:
-        """What the cleaner's checkpoint is to say."""
+        """Return the cleaned offset for the cleaner's checkpoint."""
         self._claimed = max(self._claimed, self.cleaned_offset)
         return self.cleaned_offset
 
     def complete_flush(self, job: FlushJob) -> None:
-        """The job ran: what it covered is durable, unless the log was cut meanwhile."""
+        """Record that what the job covered is durable, unless the log was truncated meanwhile."""
         self._flushes_under_way.remove(job)
         offset = job.offset
         if job.active is not self.segments.active:
-            # Rolled meanwhile: recovery must look at the old segment until its indexes are
-            # durable, too.
+            # Rolled meanwhile: recovery must examine the old segment until its indexes are durable,
+            # too.
             offset -= 1
         if job.truncations == self.truncations and offset > self.recovery_point:
             self.recovery_point = offset
@@ -266,10 +275,10 @@ class LocalLog:
     # --- truncation and deletion -------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut off all records from `offset` on, durably; it is at or above the first segment."""
-        # Truncation in the middle of a batch takes the whole batch.
+        """Remove all records from `offset` on, durably; `offset` is not below the first segment."""
+        # Truncation in the middle of a batch removes the whole batch.
         first_gone = self.end_before(offset)
-        # Like a checkpoint, it leaves no segment out whose indexes may change yet.
+        # As in a checkpoint: segments whose indexes may still change are not skipped.
         holder = self.segments.floor(first_gone)
         base_offset = holder.base_offset if holder is not None else 0
         self._announce_truncation(max(base_offset, first_gone - 1))
@@ -282,7 +291,7 @@ class LocalLog:
         self.cleaned_offset = min(self.cleaned_offset, first_gone)
 
     def batch_start(self, offset: int) -> int:
-        """`offset`, or where the batch begins that it lies inside."""
+        """Return `offset`, or the start of the batch that it lies inside."""
         holder = self.segments.floor(offset)
         if holder is None:
             return offset
@@ -293,8 +302,11 @@ class LocalLog:
         return offset
 
     def end_before(self, offset: int) -> int:
-        """Where the last batch ends that lies below `offset`: in a compacted log offsets may be
-        missing between that and the next, and recovery sees no more than where batches end."""
+        """Return the end of the last batch that lies below `offset`.
+
+        In a compacted log, offsets between that end and the next batch may be missing, and recovery
+        only sees where batches end.
+        """
         holder = self.segments.floor(offset)
         if holder is None:
             return offset
@@ -307,7 +319,7 @@ class LocalLog:
         return end
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drop all records; the next one gets `offset`."""
+        """Delete all records; the next one gets `offset`."""
         self._announce_truncation(offset)
         gone = self.segments.all
         self._delete(gone)
@@ -321,19 +333,20 @@ class LocalLog:
             self.announce(recovery_point)
 
     def announce(self, offset: int) -> None:
-        """Say durably that neither recovery point nor log start are beyond `offset`, whatever the
-        checkpoints say."""
+        """Record durably that recovery point and log start are at most `offset`, whatever the
+        checkpoints contain."""
         self._disk.open(self._announcement(offset), create=True).close()
         self._disk.fsync_directory(self.directory)
         self._announced.append(offset)
 
     @property
     def has_announced(self) -> bool:
-        """Whether the next checkpoint says what a file had to say."""
+        """Return whether a file announces something that the next checkpoint contains."""
         return bool(self._announced)
 
     def withdraw(self) -> None:
-        """A checkpoint made after the last truncation is on the disk."""
+        """Remove the announcements, because a checkpoint made after the last truncation is on
+        disk."""
         for offset in self._announced:
             self._disk.remove(self._announcement(offset))
         self._announced.clear()
@@ -345,11 +358,11 @@ class LocalLog:
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_offset = min(self.cleaned_offset, offset)
-        # Segments that came back after a power loss would contradict what is appended now.
+        # Segments that reappeared after a power loss would contradict later appends.
         self._disk.fsync_directory(self.directory)
 
     def delete_segments(self, gone: Sequence[LogSegment]) -> None:
-        """Drop segments; at least one stays."""
+        """Delete segments; at least one remains."""
         self.segments.remove(gone)
         self._delete(gone)
 
@@ -362,10 +375,10 @@ class LocalLog:
     def replace_segments(
         self, cleaned: LogSegment, sources: Sequence[LogSegment], now_ms: int
     ) -> None:
-        """Put a `.cleaned` segment, closed and durable, in the place of `sources`, at once.
+        """Replace `sources` with a `.cleaned` segment, closed and durable, in one step.
 
-        From the `.swap` name on a start would complete this; so nothing else may happen to the
-        log before all is done.
+        Once it has the `.swap` name, the next start would complete this; so nothing else may happen
+        to the log before it is done.
         """
         cleaned.rename_suffix(SWAP_SUFFIX)
         self._disk.fsync_directory(self.directory)
@@ -377,7 +390,7 @@ class LocalLog:
         self._names_changed = True
 
     def _open_segment_of(self, cleaned: LogSegment, now_ms: int) -> LogSegment:
-        """The same files, among the log's open ones."""
+        """Return a segment of the log for the files of `cleaned`."""
         return LogSegment(
             self._disk, self._open_segments, self.directory, cleaned.base_offset,
             segment_options(self.config), size=cleaned.size, now_ms=now_ms,
@@ -385,7 +398,7 @@ class LocalLog:
         )  # fmt: skip
 
     def complete_indexes(self) -> None:
-        """Add the time index entry that ends a segment."""
+        """Add the final time index entry of the active segment."""
         self.segments.active.become_inactive()
 
     def close(self) -> None:
@@ -395,9 +408,9 @@ class LocalLog:
             segment.close()
 
     def abandon(self) -> None:
-        """Forget the open files without writing anything: the directory failed or goes away."""
+        """Close the files without writing, because the directory failed or is deleted."""
         for segment in self.segments.all:
             segment.abandon()
 
 
-__all__ = ["RELATIVE_OFFSET_MAX", "FlushJob", "LocalLog", "LogOffsetMetadata", "segment_options"]
+__all__ = ["FlushJob", "LocalLog", "LogOffsetMetadata", "segment_options"]

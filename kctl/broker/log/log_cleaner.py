@@ -1,18 +1,18 @@
-"""LogCleaner: cleans one log after the other, in the background.
+"""LogCleaner: cleans logs one at a time, in the background.
 
-The bytes are worked through slice by slice in `scheduler.background`, in turn with the fsyncs that
-appends wait for, so a slice is short. Between slices the loop looks whether the log is still the
-one that was begun with; if not, what was made is thrown away. A finished segment takes the place
-of those it was made of at once, on the loop; who reads those keeps their files.
+The bytes are processed in slices in `scheduler.background`, which also runs the fsyncs that appends
+wait for, so slices are short. Between slices the loop checks whether the log has changed since
+cleaning began; if so, the output is discarded. A finished segment replaces its sources at once, on
+the loop; readers of the sources keep their files open.
 
-Order: what the log has is made durable, for younger records and markers are why older ones go,
-and a power loss must not take both; `.cleaned` files durable; renamed to `.swap`; the old ones
-renamed to `.deleted`; the new ones get their names; last of all the cleaned offset goes into a
-checkpoint. Before the `.swap` is durable a crash leaves the old segments, after that a start
-completes the swap.
+Order: the log is flushed, because newer records and markers justify the removal of older ones, and
+a power loss must not remove both; the `.cleaned` files are made durable and renamed to `.swap`; the
+old segments are renamed to `.deleted`; the new ones get their names; finally the cleaned offset
+goes into a checkpoint. A crash before the `.swap` is durable leaves the old segments; after that,
+the next start completes the swap.
 
-Failures: StorageError takes the log directory offline, as everywhere; a damaged batch makes the
-partition uncleanable, with one line.
+Failures: a StorageError takes the log directory offline, as elsewhere; a damaged batch makes the
+partition uncleanable and logs one line.
 
 Kafka 2.7: kafka.log.LogCleaner; KIP-58, KIP-354
 """
@@ -34,13 +34,13 @@ from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.storage.layout import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 
-# What waits for the same thread, an fsync above all, waits no longer than a slice.
+# Maximum delay for other work on the same thread, mainly fsyncs.
 SLICE_MS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """The broker's settings; defaults are Kafka's."""
+    """The broker's settings; the defaults are Kafka's."""
 
     # log.cleaner.enable
     is_enabled: bool = True
@@ -50,18 +50,18 @@ class CleanerSettings:
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
     # log.cleaner.io.buffer.load.factor
     load_factor: float = 0.9
-    # log.cleaner.io.buffer.size: bytes that a slice works through, at least.
+    # log.cleaner.io.buffer.size: minimum bytes that a slice processes.
     io_buffer_bytes: int = 512 * 1024
     # log.cleaner.io.max.bytes.per.second
     bytes_per_second: float = float(2**63)
 
 
 class _AbortedError(Exception):
-    """The log is not the one any more that was begun with."""
+    """The log has changed since cleaning began."""
 
 
 class LogCleaner:
-    """See the module."""
+    """The background task that cleans compacted logs."""
 
     def __init__(
         self,
@@ -73,9 +73,12 @@ class LogCleaner:
         *,
         is_held: Callable[[TopicPartition], bool],
     ) -> None:
-        """`logs` is LogManager's mapping, as it changes; `settings` are asked before every log;
-        `flush` makes durable what a log has; `on_failure` gets the log directory that failed, and
-        why; `is_held` tells which logs are to stay as they are."""
+        """Create a cleaner.
+
+        `logs` is LogManager's mapping, as it changes; `settings` is called before every log;
+        `flush` makes a log durable; `on_failure` takes the log directory that failed and the
+        reason; `is_held` returns whether a log must not be cleaned now.
+        """
         self._disk: Disk = runtime.disk
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -88,18 +91,18 @@ class LogCleaner:
         self.manager = CleanerManager()
         self._is_stopping = False
         self._running: Task[None] | None = None
-        # Set while the cleaner waits for something to do.
+        # Set while the cleaner waits for work.
         self._resting: Future[None] | None = None
 
     # --- when --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Clean from now on, if the settings say so."""
+        """Start cleaning, if the settings enable it."""
         if self._settings().is_enabled:
             self._running = self._scheduler.spawn(self._run(), "log-cleaner")
 
     async def stop(self) -> None:
-        """Give up what is under way, and let go of all files."""
+        """Abort the current cleaning and release all files."""
         self._is_stopping = True
         if self._resting is not None:
             self._resting.set_result(None)
@@ -124,13 +127,14 @@ class LogCleaner:
         self._resting = None
 
     def is_cleaning(self, log: UnifiedLog) -> bool:
-        """Whether its segments had better stay for now."""
+        """Return whether the log is being cleaned, so that its segments should not be deleted
+        now."""
         return self.manager.state(log.topic_partition) is CleaningState.CLEANING
 
     # --- one log -----------------------------------------------------------------------------
 
     async def clean_one(self) -> bool:
-        """Clean the log that needs it most; False if none is due."""
+        """Clean the dirtiest log; return False if none is due."""
         logs = [log for tp, log in self._logs.items() if not self._is_held(tp)]
         due = self.manager.filthiest(logs, self._clock.wall_ms())
         if due is None:
@@ -150,19 +154,19 @@ class LogCleaner:
             self.manager.move(log, CleaningMove.ABORT)
         except (CorruptDataError, StorageError) as error:
             if self._is_stale(log, work):
-                # The files went away, or were cut.
+                # The files were deleted or truncated.
                 self.manager.move(log, CleaningMove.ABORT)
             elif isinstance(error, CorruptDataError):
-                self._give_up(log, str(error))
+                self._mark_uncleanable(log, str(error))
             else:
                 self.manager.move(log, CleaningMove.FINISH)
                 self._on_failure(log.log_directory, str(error))
         else:
             self.manager.move(log, CleaningMove.FINISH)
         if work is not None:
-            await self._let_go(log, work)
+            await self._release(log, work)
         if self.manager.state(log.topic_partition) is CleaningState.ABORTED:
-            self.manager.move(log, CleaningMove.LET_GO)
+            self.manager.move(log, CleaningMove.RELEASE)
 
     async def _clean_all(self, work: "_Work") -> None:
         log, cleaner = work.due.log, work.cleaner
@@ -188,10 +192,10 @@ class LogCleaner:
     async def _drive(
         self, walk: Iterator[int], work: "_Work", sources: list[LogSegment] | None = None
     ) -> None:
-        """Let a walk go on, slice by slice, as fast as it may."""
+        """Run a walk slice by slice, at the configured rate."""
         settings = self._settings()
 
-        def slice_of_it() -> int | None:
+        def run_slice() -> int | None:
             done, until_ms = 0, self._clock.monotonic_ms() + SLICE_MS_MAX
             for size in walk:
                 done += size
@@ -203,7 +207,7 @@ class LogCleaner:
 
         began_ms, total = self._clock.monotonic_ms(), 0
         while True:
-            done = await self._scheduler.background(slice_of_it)
+            done = await self._scheduler.background(run_slice)
             if self._is_stopping or self._is_stale(work.due.log, work, sources or []):
                 raise _AbortedError
             if done is None:
@@ -216,7 +220,7 @@ class LogCleaner:
     def _is_stale(
         self, log: UnifiedLog, work: "_Work | None", sources: list[LogSegment] | None = None
     ) -> bool:
-        """Whether the log is not what it was when the cleaner began."""
+        """Return whether the log has changed since cleaning began."""
         if self._logs.get(log.topic_partition) is not log or log.is_closed:
             return True
         if not log.config.is_compacted or self._is_held(log.topic_partition):
@@ -227,21 +231,23 @@ class LogCleaner:
         needed = [*work.sources, *(sources or [])]
         return log.truncations != work.truncations or any(id(it) not in there for it in needed)
 
-    def _give_up(self, log: UnifiedLog, reason: str) -> None:
+    def _mark_uncleanable(self, log: UnifiedLog, reason: str) -> None:
         self.manager.move(log, CleaningMove.GIVE_UP)
-        self._trace.warning(f"{log.topic_partition} is compacted no longer: {reason}")
+        self._trace.warning(f"{log.topic_partition} can no longer be compacted: {reason}")
         self._trace.event("log_uncleanable", partition=log.topic_partition, message=reason)
 
-    async def _let_go(self, log: UnifiedLog, work: "_Work") -> None:
-        """Remove what was not finished; if it cannot be, the next start does."""
+    async def _release(self, log: UnifiedLog, work: "_Work") -> None:
+        """Remove unfinished files; if this fails, the next start removes them."""
         try:
             await self._scheduler.background(work.discard)
         except StorageError as error:
-            self._trace.warning(f"{log.topic_partition}: leftovers of cleaning stay: {error}")
+            self._trace.warning(
+                f"{log.topic_partition}: temporary files of the cleaner remain: {error}"
+            )
 
 
 class _Work:
-    """One log's cleaning, as far as it got."""
+    """The progress of cleaning one log."""
 
     def __init__(self, disk: Disk, due: LogToClean, plan: CleaningPlan) -> None:
         self._disk = disk
@@ -249,25 +255,25 @@ class _Work:
         self.due = due
         self.cleaner = Cleaner(disk, plan)
         self.truncations = due.log.truncations
-        # Those that are still to be cleaned.
+        # Segments still to clean.
         self.sources = due.segments
         self.bytes_before = sum(segment.size for segment in self.sources)
         self.bytes_after = 0
-        # The base offset of the segment in the making.
+        # Base offset of the unfinished segment.
         self.target: int | None = None
 
     def take(self, count: int) -> list[LogSegment]:
-        """The next segments to clean."""
+        """Remove and return the next segments to clean."""
         taken, self.sources = self.sources[:count], self.sources[count:]
         return taken
 
     def create(self, base_offset: int) -> CleanedSegment:
-        """The segment to write to."""
+        """Create the segment to write to."""
         self.target = base_offset
         return CleanedSegment(self._disk, self._plan.directory, base_offset, self._plan.options)
 
     def discard(self) -> None:
-        """Remove the files of a segment that was not finished."""
+        """Remove the files of an unfinished segment."""
         if self.target is not None:
             for suffix in SEGMENT_SUFFIXES:
                 name = file_name(self.target, suffix + CLEANED_SUFFIX)
@@ -293,7 +299,7 @@ def _plan(due: LogToClean, settings: CleanerSettings, now_ms: int) -> CleaningPl
 
 
 def _last_records(log: UnifiedLog) -> dict[int, LastRecord]:
-    """What of the active producers must not be lost."""
+    """Return the state of active producers that cleaning must preserve."""
     return {
         producer_id: LastRecord(
             state.batches[-1].last_offset if state.batches else None, state.producer_epoch

@@ -1,7 +1,7 @@
-"""LogConfig: a topic's settings as its logs need them.
+"""LogConfig: a topic's configs as its logs need them.
 
-An attribute per topic setting of Kafka 2.7, dots as underscores; the defaults are Kafka's. A
-changed setting is a new LogConfig that replaces the old one.
+One attribute per topic config of Kafka 2.7, with dots as underscores; the defaults are Kafka's. A
+changed config results in a new LogConfig.
 
 Kafka 2.7: kafka.log.LogConfig
 """
@@ -11,15 +11,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kctl.broker.log.validation_rules import ValidationRules
+from kctl.configs.config_key import LONG_MAX
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kctl.records.record_batch import CREATE_TIME, LOG_APPEND_TIME
 
-LONG_MAX = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
 
-# compression.type "producer" keeps what came.
+# compression.type "producer" keeps the producer's codec.
 _CODECS: Mapping[str, int | None] = {
     "producer": None,
     "uncompressed": NONE,
@@ -30,9 +30,13 @@ _CODECS: Mapping[str, int | None] = {
 }
 
 
+# Some 4,000 batches of the smallest size, whose headers are read in about 5 ms.
+INDEX_ENTRY_BYTES_MAX = 256 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's settings."""
+    """One topic's configs."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * _DAY_MS
@@ -42,7 +46,7 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     # -1: no limit.
     retention_bytes: int = -1
-    # -1: for ever.
+    # -1: no limit.
     retention_ms: int = 7 * _DAY_MS
     max_message_bytes: int = 1_048_588
     index_interval_bytes: int = 4096
@@ -65,7 +69,8 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> "LogConfig":
-        """From parsed values by Kafka's names ("segment.bytes"); others keep their default."""
+        """Return the config for values by Kafka's names ("segment.bytes"); others keep their
+        default."""
         given: dict[str, Any] = {}
         known = {field.name for field in fields(cls)}
         for name, value in values.items():
@@ -81,28 +86,38 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Return whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def segment_ms_max(self) -> int:
-        """After how long a segment is rolled: the active one is never compacted (KIP-354)."""
+        """Return the age at which a segment is rolled; the active one is never compacted
+        (KIP-354)."""
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @property
     def timestamp_type(self) -> int:
-        """As a number of record batches."""
+        """Return the timestamp type as a number of record batches."""
         return LOG_APPEND_TIME if self.message_timestamp_type == "LogAppendTime" else CREATE_TIME
 
     @property
+    def index_entry_bytes(self) -> int:
+        """Return how many bytes may lie between two entries of an index.
+
+        A search reads every batch header from an entry on, so a large `index.interval.bytes` counts
+        as INDEX_ENTRY_BYTES_MAX.
+        """
+        return min(self.index_interval_bytes, INDEX_ENTRY_BYTES_MAX)
+
+    @property
     def magic(self) -> int:
-        """The record format that `message.format.version` asks for."""
+        """Return the record format of `message.format.version`."""
         return magic_of_version(self.message_format_version)
 
     def validation_rules(self, topic_partition: TopicPartition) -> ValidationRules:
-        """What the settings say about a producer's records."""
+        """Return the rules for records from producers."""
         return ValidationRules(
             topic_partition=str(topic_partition),
             magic=self.magic,
@@ -115,8 +130,9 @@ class LogConfig:
 
 
 def magic_of_version(version: str) -> int:
-    """The record format of a Kafka release: 0 before 0.10, 1 before 0.11, 2 since."""
-    numbers = [int(part) for part in version.split("-")[0].split(".")[:3]]
+    """Return the record format of a Kafka release: 0 before 0.10, 1 before 0.11, 2 since."""
+    # For "2.7-IV2" and "2.7.2": the part after the second number is ignored.
+    numbers = [int(part.partition("-")[0]) for part in version.split(".")[:2]]
     if numbers < [0, 10]:
         return 0
     return 1 if numbers < [0, 11] else 2

@@ -1,7 +1,7 @@
-"""LogDirFailureChannel: an I/O error takes one log directory offline, not the broker.
+"""LogDirFailureChannel: takes a log directory, not the broker, offline after an I/O error.
 
-Whoever meets the error reports it, from any place; listeners hear of each directory once. A
-directory never comes back while the broker runs: after a failed fsync nobody knows what is on it.
+Any component that meets the error reports it; listeners are called once per directory. A directory
+never returns while the broker runs: after a failed fsync its content is unknown.
 
 Kafka 2.7: kafka.server.LogDirFailureChannel; KIP-112
 """
@@ -14,7 +14,7 @@ FailureListener = Callable[[str, str], object]
 
 
 class LogDirFailureChannel:
-    """Which log directories failed, and why."""
+    """The log directories that failed, with reasons."""
 
     def __init__(self) -> None:
         # Directory -> the message of its first failure.
@@ -26,7 +26,7 @@ class LogDirFailureChannel:
         self._listeners.append(listener)
 
     def report(self, log_dir: str, error: StorageError | str) -> bool:
-        """The directory failed; whether that is news."""
+        """Record that the directory failed; return False if this was known already."""
         if log_dir in self.offline:
             return False
         self.offline[log_dir] = str(error)

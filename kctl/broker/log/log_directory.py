@@ -1,8 +1,8 @@
-"""LogDirectory: one of a broker's log directories: its lock, its owner, its checkpoints.
+"""LogDirectory: one log directory of a broker, with its lock, its owner and its checkpoints.
 
-The clean-shutdown marker says that nothing below it was left half done. It is written last of all
-when the broker stops, and removed, durably, before the first log is loaded: a crash at any later
-moment is an unclean stop (KAFKA-10471).
+The clean-shutdown marker states that no operation in the directory was interrupted. It is written
+last when the broker stops, and removed durably before the first log is loaded: a crash at any later
+time is an unclean shutdown (KAFKA-10471).
 
 Kafka 2.7: kafka.log.LogManager, kafka.server.BrokerMetadataCheckpoint; KIP-112
 """
@@ -13,7 +13,7 @@ from kctl.errors import CorruptDataError, UsageError
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk, DiskLock
 from kctl.runtime.trace import Trace
-from kctl.storage.checkpoint import decode_offsets, encode_offsets
+from kctl.storage.checkpoint import decode_offsets, offsets_encoding
 from kctl.storage.layout import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -24,19 +24,16 @@ from kctl.storage.layout import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kctl.storage.meta_properties import MetaProperties, decode_meta_properties
+from kctl.work import Work
 
 Offsets = Mapping[TopicPartition, int]
 
-CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
-
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
-    """Whose directory `path` is; None if it is nobody's yet. CorruptDataError, StorageError."""
+    """Return the owner of directory `path`, or None if it has none yet.
+
+    Raise CorruptDataError or StorageError.
+    """
     file = f"{path}/{META_PROPERTIES}"
     return decode_meta_properties(disk.read_file(file), file) if disk.exists(file) else None
 
@@ -54,16 +51,16 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        # Up to where the cleaner has compacted.
+        # The logs are compacted up to these offsets.
         self.cleaned_offsets: dict[TopicPartition, int] = {}
-        # Checkpoint's name -> the bytes last handed out to be written.
+        # Checkpoint name -> the bytes last passed on for writing.
         self._written: dict[str, bytes] = {}
 
     def open(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
-        """Create, lock and check it, then read the checkpoints and take the marker away.
+        """Create, lock and check the directory, read the checkpoints and remove the marker.
 
-        UsageError if it belongs to another broker or cluster; StorageError if it is in use or
-        cannot be used.
+        Raise UsageError if it belongs to another broker or cluster, and StorageError if it is in
+        use or unusable.
         """
         self._make()
         self._disk.list(self.path)
@@ -77,8 +74,10 @@ class LogDirectory:
         self.log_start_offsets = self._read(
             LOG_START_OFFSET_CHECKPOINT, "logs start at their first segment"
         )
-        self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, "they are learned anew")
-        self.cleaned_offsets = self._read(CLEANER_OFFSET_CHECKPOINT, "logs are compacted anew")
+        self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT, "they are rebuilt")
+        self.cleaned_offsets = self._read(
+            CLEANER_OFFSET_CHECKPOINT, "logs are compacted from their start"
+        )
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.had_clean_shutdown = self._disk.exists(marker)
         if self.had_clean_shutdown:
@@ -86,7 +85,7 @@ class LogDirectory:
             self._disk.fsync_directory(self.path)
 
     def _make(self) -> None:
-        """Make the directory, durably, if it is not there."""
+        """Create the directory, durably, if it does not exist."""
         path, parents = self.path, []
         while path and not self._disk.exists(path):
             path = path.rpartition("/")[0]
@@ -98,7 +97,7 @@ class LogDirectory:
 
     @property
     def has_recovery_points(self) -> bool:
-        """Whether there was a checkpoint of them, or has been since."""
+        """Return whether a recovery-point checkpoint was read or written."""
         return RECOVERY_POINT_CHECKPOINT in self._written
 
     def _claim(self, ours: MetaProperties, now_ms: int) -> None:
@@ -132,11 +131,11 @@ class LogDirectory:
         self._written[name] = data
         return offsets
 
-    def checkpoint(self, offsets: Mapping[str, Offsets]) -> Callable[[], None] | None:
-        """A job that writes those checkpoints (by name) that changed; None if none did."""
+    def checkpoint(self, offsets: Mapping[str, Offsets]) -> Work[Callable[[], None] | None]:
+        """Return a job that writes the checkpoints (by name) that changed, or None if none did."""
         changed = {}
         for name, values in offsets.items():
-            data = encode_offsets(values)
+            data = yield from offsets_encoding(values)
             if self._written.get(name) != data:
                 changed[name] = self._written[name] = data
         if not changed:
@@ -149,11 +148,11 @@ class LogDirectory:
         return write
 
     def mark_clean(self) -> None:
-        """Nothing is half done: the next start may trust everything."""
+        """Write the marker after which the next start may trust all files."""
         self._disk.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", b"")
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

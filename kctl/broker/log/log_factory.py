@@ -1,4 +1,4 @@
-"""LogFactory: opens logs: new ones, those found in a log directory, and one that was renamed.
+"""LogFactory: opens logs: new ones, those found in a log directory, and renamed ones.
 
 Kafka 2.7: kafka.log.LogManager (`loadLog`, `getOrCreateLog`), kafka.log.Log (`apply`)
 """
@@ -6,17 +6,18 @@ Kafka 2.7: kafka.log.LogManager (`loadLog`, `getOrCreateLog`), kafka.log.Log (`a
 from collections.abc import Callable
 
 from kctl.broker.log.local_log import LocalLog, RemoveFiles
-from kctl.broker.log.log_config import LONG_MAX, LogConfig
+from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadedLog, LoadRequest, LogLoader
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.configs.config_key import LONG_MAX
 from kctl.model import TopicPartition
 from kctl.runtime.runtime import Runtime
 
 
 class LogFactory:
-    """What all logs of a broker share."""
+    """Opens logs with the parameters that all logs of a broker share."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class LogFactory:
     def create(
         self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig
     ) -> UnifiedLog:
-        """Make a log in a new directory. StorageError."""
+        """Create a log in a new directory. Raise StorageError."""
         self._runtime.disk.make_directory(path)
         request = self._request(tp, path, config, had_clean_shutdown=True)
         loaded = self._load(request)
@@ -51,9 +52,12 @@ class LogFactory:
         *,
         is_future: bool = False,
     ) -> UnifiedLog:
-        """Open what is there, recovered if the stop was unclean. CorruptDataError, StorageError."""
+        """Open an existing log and recover it after an unclean shutdown.
+
+        Raise CorruptDataError or StorageError.
+        """
         cleaned_offset = directory.cleaned_offsets.get(tp, 0)
-        # Missing offsets are no sign of loss in a compacted log, nor in a directory that was
+        # Missing offsets do not indicate loss in a compacted log, nor in a directory that was
         # copied here without its checkpoints. A future log has the gaps of the current one.
         may_have_gaps = is_future or config.is_compacted or not directory.has_recovery_points
         request = self._request(
@@ -76,7 +80,7 @@ class LogFactory:
         )
 
     def reopen(self, closed: UnifiedLog, path: str, config: LogConfig) -> UnifiedLog:
-        """The log that was closed, and whose directory is now called `path`. StorageError."""
+        """Reopen a closed log whose directory is now called `path`. Raise StorageError."""
         request = self._request(
             closed.topic_partition,
             path,
@@ -85,7 +89,7 @@ class LogFactory:
             log_start_offset=closed.log_start_offset,
         )
         loaded = self._load(request)
-        # To close it was to make it durable, whatever truncations are still announced.
+        # Closing made it durable, whatever truncations are still announced.
         loaded.recovery_point = loaded.log_end_offset
         claimed = closed.local.claimed
         log = self._log(closed.log_directory, request, loaded, is_durable=True, claimed=claimed)
@@ -145,6 +149,5 @@ class LogFactory:
             announced=loaded.announced,
             cleaned_offset=cleaned_offset,
         )
-        log = UnifiedLog(request.topic_partition, log_dir, local, loaded, self._runtime.clock)
-        log.on_rolled = self._on_rolled
-        return log
+        clock, on_rolled = self._runtime.clock, self._on_rolled
+        return UnifiedLog(request.topic_partition, log_dir, local, loaded, clock, on_rolled)

@@ -1,22 +1,22 @@
-"""LogLoader: opens a partition's directory and decides what of it to trust.
+"""LogLoader: opens a partition's directory and decides which of its files to trust.
 
-In this order:
-1. Leftovers: `.deleted` and `.cleaned` files go. A `.swap` segment is complete, so it takes the
-   place of what it was made from; unless a `.cleaned` of a lower or equal offset shows that a
-   split was cut short (KAFKA-6264): then the swap goes and the old segment stays.
-2. Segments: an index without a .log goes; a segment without an offset index is recovered.
-3. After an unclean stop: every segment from the recovery point on is recovered
-   (`segment_recovery`); segments behind a cut go.
-4. The log's end, read from the last index entry on. Below the log start offset: start anew there.
-5. Leader epochs are cut to the log; producer state comes from the latest snapshot and the batches
-   behind it.
+Steps:
 
-After a clean stop nothing is written and little read: one directory listing, the sizes, the last
-batches, the epochs, one snapshot. A second run changes nothing.
+1. Leftovers: `.deleted` and `.cleaned` files are removed. A `.swap` segment is complete and
+   replaces its sources, unless a `.cleaned` of a lower or equal offset shows that a split was
+   interrupted (KAFKA-6264): then the swap is removed and the old segment stays.
+2. Segments: an index without a .log is removed; a segment without an offset index is recovered.
+3. After an unclean shutdown: every segment from the recovery point on is recovered
+   (`segment_recovery`); segments after a truncated one are removed.
+4. The log end offset, read from the last index entry on. If it is below the log start offset,
+   the log starts over there.
+5. Leader epochs are truncated to the log; producer state comes from the latest snapshot and the
+   batches after it.
 
-Raises RotError when records that were durable are damaged; the directory is then unchanged from
+After a clean shutdown nothing is written and little is read: one directory listing, the sizes, the
+last batches, the epochs, one snapshot. A second run changes nothing. Raises
+DurableCorruptionError when durable records are damaged; the directory is then unchanged from
 that segment on.
-
 Kafka 2.7: kafka.log.Log (`loadSegments`, `recoverLog`, `loadProducerState`); trunk's LogLoader
 """
 
@@ -25,11 +25,15 @@ from dataclasses import dataclass
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment
+from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from kctl.broker.log.segment_recovery import RotError, recover_segment, replay_segments
+from kctl.broker.log.segment_recovery import (
+    DurableCorruptionError,
+    recover_segment,
+    replay_segments,
+)
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
@@ -49,30 +53,31 @@ from kctl.storage.layout import (
     file_name,
     parse_file_name,
 )
+from kctl.storage.offset_index import RELATIVE_OFFSET_MAX
 
 UNKNOWN_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What a log's directory is opened with."""
+    """The parameters for opening a log's directory."""
 
     topic_partition: TopicPartition
     directory: str
     config: LogConfig
-    # From the checkpoints; 0 and UNKNOWN_OFFSET if they say nothing.
+    # From the checkpoints; 0 and UNKNOWN_OFFSET if they do not mention the log.
     recovery_point: int
     log_start_offset: int
     had_clean_shutdown: bool
     now_ms: int
-    # Up to this offset the log may have been compacted, so that missing offsets mean nothing.
+    # Below this offset the log may have been compacted, so that missing offsets are expected.
     gaps_allowed_below: int = 0
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What LogLoader found."""
+    """The result of LogLoader."""
 
     segments: LogSegments
     log_start_offset: int
@@ -80,7 +85,7 @@ class LoadedLog:
     log_end_offset: int
     producers: ProducerStateManager
     epochs: LeaderEpochFileCache
-    # Truncations that were announced, and are perhaps in no checkpoint yet.
+    # Announced truncations, which may not be in a checkpoint yet.
     announced: list[int]
 
 
@@ -95,7 +100,7 @@ class LogLoader:
         self._open_segments = open_segments
         self._request = request
         self._directory = request.directory
-        # Names in the directory, kept in step with what is removed.
+        # Names in the directory, updated on removal.
         self._names: set[str] = set()
         self._segments = LogSegments()
         self._log_start_offset = 0
@@ -105,7 +110,7 @@ class LogLoader:
         self._needs_recovery = not request.had_clean_shutdown
 
     def load(self) -> LoadedLog:
-        """See the module."""
+        """Load the directory."""
         request = self._request
         self._names = set(self._disk.list(self._directory))
         swaps = self._clear_leftovers()
@@ -119,8 +124,8 @@ class LogLoader:
         for base_offset in swaps:
             self._complete_swap(base_offset)
         log_end_offset = self._recover()
-        # An epoch that begins at the very end, without records yet, is as good as any; unless it
-        # was read in batches that recovery has cut.
+        # Keep an epoch that begins at the very end without records, unless it was read from batches
+        # that recovery has removed.
         self._epochs.truncate_from_end(log_end_offset + (not self._are_epochs_rebuilt))
         self._epochs.truncate_from_start(self._log_start_offset)
         self._load_producers(log_end_offset)
@@ -137,7 +142,8 @@ class LogLoader:
     # --- 1. leftovers ------------------------------------------------------------------------
 
     def _clear_leftovers(self) -> list[int]:
-        """Remove what a stop left half done; the base offsets of swaps to complete."""
+        """Remove the files of interrupted operations; return the base offsets of swaps to
+        complete."""
         lowest_cleaned: int | None = None
         swaps: list[int] = []
         for name in sorted(self._names):
@@ -155,7 +161,7 @@ class LogLoader:
             elif parsed[1] == LOG_SUFFIX + SWAP_SUFFIX:
                 swaps.append(parsed[0])
             elif parsed[1].endswith(SWAP_SUFFIX):
-                # The swap segment's indexes are made anew.
+                # The indexes of a swap segment are rebuilt.
                 self._remove(name)
         if lowest_cleaned is None:
             return swaps
@@ -165,13 +171,14 @@ class LogLoader:
         return swaps
 
     def _first_offset(self, swaps: list[int]) -> int:
-        """Where the log's files begin; the first segment may be there as a swap only."""
+        """Return the first offset of the log's files; the first segment may exist as a swap
+        only."""
         return min([*swaps, *(it.base_offset for it in self._segments.all)], default=0)
 
     def _complete_swap(self, base_offset: int) -> None:
-        """Put a complete swap segment in the place of those whose offsets it covers."""
+        """Replace the segments that a complete swap segment covers."""
         swap = self._open_segment(base_offset, SWAP_SUFFIX)
-        # What a compacted segment says of producers is not what the log says.
+        # The producer state of a compacted segment differs from that of the log.
         producers, self._producers = self._producers, self._make_producers()
         self._bring_producers_to(base_offset)
         self._recover_segment(swap, base_offset + RELATIVE_OFFSET_MAX + 1)
@@ -187,7 +194,7 @@ class LogLoader:
         for segment in replaced:
             self._trace.info(f"{segment.path(LOG_SUFFIX)}: replaced by a completed swap")
             self._delete_segment(segment)
-        # Another segment with the same offsets, and no swap to tell why, must not come back.
+        # A segment with the same offsets, without a swap to explain it, must not reappear.
         self._disk.fsync_directory(self._directory)
         swap.rename_suffix("")
         self._segments.add(swap)
@@ -196,7 +203,7 @@ class LogLoader:
     # --- 2. segments -------------------------------------------------------------------------
 
     def _load_segments(self) -> list[int]:
-        """Open every .log; the base offsets of those that must be recovered."""
+        """Open every .log; return the base offsets of segments that must be recovered."""
         damaged: list[int] = []
         segments: list[LogSegment] = []
         for name in sorted(self._names):
@@ -205,7 +212,7 @@ class LogLoader:
                 continue
             base_offset, suffix = parsed
             if suffix in INDEX_SUFFIXES and file_name(base_offset, LOG_SUFFIX) not in self._names:
-                self._trace.warning(f"{self._directory}/{name}: an index without a log is removed")
+                self._trace.warning(f"{self._directory}/{name}: removing an index without a log")
                 self._remove(name)
             elif suffix == LOG_SUFFIX:
                 segments.append(self._open_segment(base_offset))
@@ -232,7 +239,8 @@ class LogLoader:
     # --- 3. recovery -------------------------------------------------------------------------
 
     def _recover(self) -> int:
-        """Recover what the recovery point does not cover, if the stop was unclean; the end."""
+        """Recover from the recovery point on after an unclean shutdown; return the log end
+        offset."""
         if not self._needs_recovery:
             try:
                 return self._end_of_active()
@@ -258,25 +266,28 @@ class LogLoader:
                 self._report_cut(segment, cut)
             if not is_last and (cut or self._is_gap(end, suspects[number + 1], recovery_point)):
                 for later in suspects[number + 1 :]:
-                    self._trace.warning(f"{later.path(LOG_SUFFIX)}: follows lost records, removed")
+                    self._trace.warning(
+                        f"{later.path(LOG_SUFFIX)}: removed because it follows lost records"
+                    )
                     self._delete_segment(later)
                 self._disk.fsync_directory(self._directory)
                 return
 
     def _is_gap(self, end: int, following: LogSegment, recovery_point: int) -> bool:
-        """Whether the records before `following` never reached the disk, though it did.
+        """Return whether records before `following` never reached the disk although that segment
+        did.
 
         A file may end with a whole batch because none of the later writes survived. Compaction
-        leaves such gaps too, so where it may have been they mean nothing.
+        leaves such gaps too, so they are accepted where the log may have been compacted.
         """
         base_offset = following.base_offset
         end = max(end, self._log_start_offset)
         if end >= base_offset or base_offset <= self._request.gaps_allowed_below:
             return False
         if end < recovery_point:
-            raise RotError(
-                f"{self._directory}: records from offset {end} on, up to the segment of "
-                f"{base_offset}, are gone though they were durable; nothing was changed",
+            raise DurableCorruptionError(
+                f"{self._directory}: records from offset {end} on, up to segment "
+                f"{base_offset}, are missing although they were durable; no file was changed",
                 hint="restore this replica from another one",
             )
         return True
@@ -286,7 +297,7 @@ class LogLoader:
         segment = next(s for s in self._segments.all if s.base_offset == base_offset)
         recovery_point = self._recovery_point
         if self._needs_recovery and segment in self._segments.since(recovery_point):
-            # All is rebuilt below.
+            # Everything is rebuilt later.
             return
         self._trace.warning(f"{segment.path(LOG_SUFFIX)}: its index is missing and is rebuilt")
         self._bring_producers_to(base_offset)
@@ -304,16 +315,16 @@ class LogLoader:
             segment,
             self._producers,
             self._epochs,
-            self._request.config.index_interval_bytes,
+            self._request.config.index_entry_bytes,
             next_base_offset=next_base_offset,
-            # What the log start offset gave up need not be there.
+            # Records below the log start offset may be missing.
             trusted_end=trusted_end if trusted_end > self._log_start_offset else 0,
         )
 
     def _report_cut(self, segment: LogSegment, cut: int) -> None:
         self._trace.warning(
-            f"{segment.path(LOG_SUFFIX)}: {cut} bytes at the end were never completely written "
-            f"and are cut; the log goes on at offset {self._producers.map_end_offset}"
+            f"{segment.path(LOG_SUFFIX)}: {cut} bytes at the end were incompletely written "
+            f"and were removed; the log continues at offset {self._producers.map_end_offset}"
         )
         self._trace.event(
             "log_truncated_by_recovery",
@@ -325,7 +336,7 @@ class LogLoader:
     # --- 4. the end --------------------------------------------------------------------------
 
     def _end_of_active(self) -> int:
-        """The log end offset; makes the first segment if there is none."""
+        """Return the log end offset; create the first segment if there is none."""
         if len(self._segments):
             end = self._segments.active.read_next_offset()
             if end >= self._log_start_offset:
@@ -355,10 +366,11 @@ class LogLoader:
                 self._disk, self._directory, exists=LEADER_EPOCH_CHECKPOINT in self._names
             )
         except CorruptDataError as error:
-            # Kafka takes the directory offline; the batches tell the same, if more slowly.
+            # Kafka takes the directory offline; here the epochs are read from the batches, which is
+            # slower.
             entries = self._epochs_of_batches()
             if entries:
-                # Kafka makes the file empty: without a batch, nothing is missing in it.
+                # Kafka creates the file empty: without a batch, nothing is missing in it.
                 self._trace.warning(f"{error}; it is rebuilt from the log")
         self._are_epochs_rebuilt = True
         return LeaderEpochFileCache(self._disk, self._directory, entries)
@@ -395,13 +407,13 @@ class LogLoader:
         )
 
     def _load_producers(self, log_end_offset: int) -> None:
-        """Bring the producers' state to the end of the log."""
+        """Bring the producer state to the end of the log."""
         producers = self._producers
         producers.delete_snapshots_outside(self._log_start_offset, log_end_offset)
         is_old_format = self._request.config.magic < 2
         has_no_snapshot = not producers.snapshots and self._request.had_clean_shutdown
         if is_old_format or (has_no_snapshot and producers.map_end_offset == 0):
-            # Brokers before 0.11 took none: their records have no producers.
+            # Brokers before 0.11 took no snapshots: their records have no producers.
             self._snapshot_nothing(log_end_offset)
             return
         self._bring_producers_to(log_end_offset)
@@ -409,7 +421,8 @@ class LogLoader:
         producers.take_snapshot()
 
     def _snapshot_nothing(self, log_end_offset: int) -> None:
-        """Empty snapshots at the last two segments and the end: no scan at the next start."""
+        """Take empty snapshots at the last two segments and the end, so that the next start scans
+        nothing."""
         active = self._segments.active
         lower = self._segments.lower(active.base_offset)
         for offset in ([lower.base_offset] if lower else []) + [active.base_offset, log_end_offset]:
@@ -425,7 +438,7 @@ class LogLoader:
         producers.load_best_snapshot(self._log_start_offset, end_offset, self._request.now_ms)
         replay_segments(self._segments, producers, end_offset)
 
-    # --- small things ------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------
 
     def _remove(self, name: str) -> None:
         self._disk.remove(f"{self._directory}/{name}")
@@ -438,6 +451,6 @@ class LogLoader:
 
 
 def _flush_indexes(segment: LogSegment) -> None:
-    """No recovery looks at a segment below the recovery point again: make its indexes durable."""
+    """Make the indexes durable, because recovery skips segments below the recovery point."""
     for file in segment.index_files_to_flush():
         file.fsync()

@@ -1,15 +1,15 @@
 """LogManager: all logs of a broker, in all its log directories.
 
-At the start it claims the directories and loads every log; at the end it closes them, writes the
-checkpoints and then the clean-shutdown marker. In between it makes logs where there are fewest,
-flushes, deletes what is beyond retention, has compacted logs cleaned (`LogCleaner`), and writes
-checkpoints of recovery points, log start offsets, high watermarks and cleaned offsets.
+At startup it claims the directories and loads every log; at shutdown it closes them, writes the
+checkpoints and then the clean-shutdown marker. In between it creates logs in the directory with the
+fewest, flushes, deletes segments beyond retention, has compacted logs cleaned (`LogCleaner`), and
+writes checkpoints of recovery points, log start offsets, high watermarks and cleaned offsets.
 
-What takes time (fsync, removing files, checkpoints) runs in `scheduler.background`, in order;
-flushes asked for while one runs are served together by the next.
+Slow work (fsync, removing files, checkpoints) runs in `scheduler.background`, in order; flushes
+requested while one runs are served together by the next.
 
 Failures: a StorageError takes its directory offline, with all its logs. A log whose durable records
-are damaged is not served; its files are left alone and the reason is kept (`damaged`).
+are damaged is not served; its files stay unchanged and the reason is kept (`damaged`).
 
 Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 """
@@ -17,7 +17,7 @@ Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kctl.broker.log.checkpoints import Checkpoints
+from kctl.broker.log.checkpoints import LOGS_PER_TURN, Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
 from kctl.broker.log.group_commit import LOGS_PER_FLUSH_MAX, GroupCommit, flush_together
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
@@ -28,27 +28,29 @@ from kctl.broker.log.log_factory import LogFactory
 from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS
 from kctl.broker.log.unified_log import UnifiedLog
-from kctl.errors import CorruptDataError, StorageError
+from kctl.errors import CorruptDataError, LockedError, StorageError
 from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import fail_loudly, in_turns
 from kctl.storage.layout import (
     LOG_SUFFIX,
     delete_directory_name,
     directory_name,
     parse_directory_name,
 )
+from kctl.work import Work, parts
 
-# Replicas to come for which somebody chose a directory; the oldest choices are forgotten.
+# Future replicas with a chosen directory; the oldest choices are dropped.
 PREFERRED_DIRS_MAX = 100_000
-# Index files made by one background job, so that a flush need not wait long.
+# Index files created by one background job, so that flushes are not delayed.
 _FILES_PER_JOB = 32
 
 
 @dataclass(frozen=True, slots=True)
 class LogManagerOptions:
-    """The broker's settings for all logs; defaults are Kafka's."""
+    """The broker's settings for all logs; the defaults are Kafka's."""
 
     # log.retention.check.interval.ms
     retention_check_interval_ms: int = 300_000
@@ -56,18 +58,18 @@ class LogManagerOptions:
     checkpoint_interval_ms: int = 60_000
     # replica.high.watermark.checkpoint.interval.ms
     high_watermark_interval_ms: int = 5_000
-    # How often flush.ms is looked at.
+    # How often flush.ms is checked.
     flush_check_interval_ms: int = 1_000
     # transactional.id.expiration.ms
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     producer_expiration_check_ms: int = 600_000
     open_segments_max: int = DEFAULT_OPEN_SEGMENTS_MAX
-    # Asked anew for every log that is cleaned.
+    # Called for every log that is cleaned.
     cleaner: Callable[[], CleanerSettings] = CleanerSettings
 
 
 class LogManager:
-    """See the module."""
+    """The logs of one broker."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class LogManager:
         options: LogManagerOptions | None = None,
         failure_channel: LogDirFailureChannel | None = None,
     ) -> None:
-        """`topic_config` tells the settings of the topics found on disk."""
+        """Create a manager; `topic_config` returns the configs of a topic found on disk."""
         self._runtime = runtime
         self._disk = runtime.disk
         self._clock = runtime.clock
@@ -110,11 +112,11 @@ class LogManager:
             runtime, self._logs, self._directories, self._factory, self._retire,
             self.handle_log_dir_failure,
         )  # fmt: skip
-        # Where replicas are to lie that are not here yet.
+        # The directories chosen for replicas that do not exist yet.
         self._preferred_dirs: dict[TopicPartition, str] = {}
-        # Index files of new segments that are still to be made.
+        # Index files of new segments that have not been created yet.
         self._index_files: list[str] = []
-        # Partitions whose logs cannot be served, by directory, with the reason.
+        # Partitions whose logs cannot be served -> (directory, reason).
         self.damaged: dict[TopicPartition, tuple[str, str]] = {}
         self._timers: dict[str, Timer] = {}
         self._group_commit = GroupCommit(
@@ -141,20 +143,20 @@ class LogManager:
 
     @property
     def live_log_dirs(self) -> list[str]:
-        """Directories in use, in the order given."""
+        """Return the directories in use, in the order given."""
         return [path for path in self._directories if path not in self.failure_channel.offline]
 
     @property
     def offline_log_dirs(self) -> list[str]:
-        """Directories that failed."""
+        """Return the directories that failed."""
         return [path for path in self._directories if path in self.failure_channel.offline]
 
     def handle_log_dir_failure(self, log_dir: str, reason: str = "I/O error") -> None:
-        """Take a directory offline and forget its logs, writing nothing more to it."""
+        """Take a directory offline and discard its logs, without further writes to it."""
         is_news = self.failure_channel.report(log_dir, reason)
         gone = [log for log in self._logs.values() if log.log_directory == log_dir]
         for log in gone:
-            self._forget(log)
+            self._unregister(log)
             log.abandon()
         self.futures.log_dir_failed(log_dir)
         if is_news:
@@ -166,8 +168,8 @@ class LogManager:
     def start(self) -> None:
         """Claim the directories, load their logs, start the periodic work.
 
-        UsageError for a directory of another broker or cluster; StorageError if a directory is
-        in use or none can be used.
+        Raise UsageError for a directory of another broker or cluster, and StorageError if a
+        directory is in use or none can be used.
         """
         for directory in self._directories.values():
             self._open(directory)
@@ -176,12 +178,12 @@ class LogManager:
                 self._load_all(self._directories[path])
             except StorageError as error:
                 self.handle_log_dir_failure(path, str(error))
-        self.futures.agree_with_current()
+        self.futures.reconcile_with_current()
         self._promote_futures()
         if not self.live_log_dirs:
             reasons = "; ".join(self.failure_channel.offline.values())
             raise StorageError(f"none of the log directories can be used: {reasons}")
-        # From now on a missing checkpoint means a copied directory, not a young one.
+        # From now on a missing checkpoint indicates a copied directory, not a new one.
         self.checkpoint()
         options = self._options
         self._every("retention", options.retention_check_interval_ms, self.delete_old_segments)
@@ -198,11 +200,11 @@ class LogManager:
             directory.open(self._broker_id, self._cluster_id, self._clock.wall_ms())
         except CorruptDataError as error:
             self.handle_log_dir_failure(directory.path, str(error))
+        except LockedError:
+            for other in self._directories.values():
+                other.release()
+            raise
         except StorageError as error:
-            if "locked by another" in str(error):
-                for other in self._directories.values():
-                    other.release()
-                raise
             self.handle_log_dir_failure(directory.path, str(error))
 
     def _load_all(self, directory: LogDirectory) -> None:
@@ -233,54 +235,54 @@ class LogManager:
         log.update_high_watermark(directory.high_watermarks.get(tp, 0))
         twin = self._logs.get(tp)
         if twin is None:
-            self._take(log)
+            self._register(log)
         else:
             self._keep_longer(twin, log)
 
     def _keep_longer(self, one: UnifiedLog, other: UnifiedLog) -> None:
-        """A crash while a log moved between directories leaves two of its name."""
+        """Keep the longer of two logs of a partition, left by a crash during a move."""
         longer = longer_of(one, other)
         if longer is None:
             other.abandon()
             raise StorageError(
                 f"{one.topic_partition} is in two log directories, and each has records that the "
-                f"other has not: {one.directory} and {other.directory}",
+                f"other lacks: {one.directory} and {other.directory}",
                 hint="remove one of them",
             )
         shorter = other if longer is one else one
         self._trace.warning(
-            f"{shorter.directory} is removed: {longer.directory} has all that it has"
+            f"{shorter.directory} is removed: {longer.directory} contains all its records"
         )
         if longer is other:
-            self._forget(one)
-            self._take(other)
-        self._give_up(shorter)
+            self._unregister(one)
+            self._register(other)
+        self._remove_replaced(shorter)
 
     def _promote_futures(self) -> None:
-        """With all directories there, what moves without being anywhere has lost its current log
-        to a crash."""
+        """Promote future logs whose current log was lost in a crash, if all directories are
+        available."""
         for tp in self.futures.orphans():
             if not self.offline_log_dirs and tp not in self.damaged:
                 log = self.futures.promote(tp, self._config_of(tp.topic))
                 self._trace.warning(f"{log.directory} is used: no other log of {tp} is left")
-                self._take(log)
+                self._register(log)
 
-    def _take(self, log: UnifiedLog) -> None:
+    def _register(self, log: UnifiedLog) -> None:
         self._logs[log.topic_partition] = log
         self._log_counts[log.log_directory] += 1
 
-    def _forget(self, log: UnifiedLog) -> None:
+    def _unregister(self, log: UnifiedLog) -> None:
         del self._logs[log.topic_partition]
         self._log_counts[log.log_directory] -= 1
 
     # --- logs --------------------------------------------------------------------------------
 
     def all_logs(self) -> list[UnifiedLog]:
-        """Every log in a live directory."""
+        """Return every log in a live directory."""
         return list(self._logs.values())
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """The log, if there is one."""
+        """Return the log, or None."""
         return self._logs.get(topic_partition)
 
     def get_or_create_log(
@@ -290,10 +292,10 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """The log, made in the directory with the fewest logs if there is none.
+        """Return the log; create it in the directory with the fewest logs if there is none.
 
-        StorageError if it is damaged, if no directory can take it, or if it is not new and may
-        lie in a directory that is offline: a second, empty one must not take its place.
+        Raise StorageError if the log is damaged, if no directory can take it, or if it is not new
+        and may be in a directory that is offline: an empty log must not replace it.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -322,16 +324,16 @@ class LogManager:
     def _create(self, directory: LogDirectory, tp: TopicPartition, config: LogConfig) -> UnifiedLog:
         path = f"{directory.path}/{directory_name(tp)}"
         log = self._factory.create(directory, tp, path, config)
-        self._take(log)
-        if self._checkpoints.may_speak_of(directory.path, tp):
-            # They may still speak of a deleted log of its name.
+        self._register(log)
+        if self._checkpoints.may_mention(directory.path, tp):
+            # The checkpoints may still mention a deleted log of the partition.
             log.local.announce(0)
         self._make_index_files(log)
         return log
 
     def _make_index_files(self, log: UnifiedLog) -> None:
-        """Make the index files of a new segment in the background, a few at a time: on a busy
-        disk each costs a millisecond, and nothing needs them before the segment is closed."""
+        """Create the index files of a new segment in the background, a few at a time: on a busy
+        disk each takes a millisecond, and they are not needed before the segment is closed."""
         if not self._index_files:
             self._scheduler.call_soon(self._make_some_files)
         self._index_files += log.segments[-1].index_paths
@@ -346,7 +348,7 @@ class LogManager:
                     self._disk.open(path, create=True).close()
 
         def done(_: Future[None]) -> None:
-            # A failure here shows again, and is dealt with, when the index is saved.
+            # A failure recurs, and is handled, when the index is saved.
             del self._index_files[: len(paths)]
             if self._index_files:
                 self._make_some_files()
@@ -354,15 +356,23 @@ class LogManager:
         self._scheduler.background(make).add_done_callback(done)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """The topic's settings changed."""
+        """Apply changed configs of the topic to its logs."""
         for tp, log in self._logs.items():
             if tp.topic == topic:
                 log.config = config
 
+    def refresh_configs(self, topic: str | None) -> None:
+        """Apply the current configs of `topic`, or of all topics, to their logs."""
+        for tp, log in self._logs.items():
+            if topic is None or tp.topic == topic:
+                log.config = self._config_of(tp.topic)
+
     def delete_log(self, topic_partition: TopicPartition, because: str = "") -> None:
-        """Take the log out of use at once and remove its files after `file.delete.delay.ms`;
-        fine if there is none. StorageError if the directory cannot be renamed. `because` is told
-        where nobody asked for it."""
+        """Take the log, if any, out of use and remove its files after `file.delete.delay.ms`.
+
+        Raise StorageError if the directory cannot be renamed. `because` is the reason to log for a
+        deletion that was not requested.
+        """
         self._preferred_dirs.pop(topic_partition, None)
         self.futures.delete(topic_partition)
         log = self._logs.get(topic_partition)
@@ -372,11 +382,11 @@ class LogManager:
         if because:
             delay_s = log.config.file_delete_delay_ms // 1000
             self._trace.warning(f"{log.directory} is removed in {delay_s} s: {because}")
-        self._forget(log)
+        self._unregister(log)
         self._retire(log)
 
     def _retire(self, log: UnifiedLog) -> None:
-        """Nobody uses the log any more: its files go."""
+        """Close a log that is no longer used and schedule the removal of its files."""
         log.abandon()
         delay_ms = log.config.file_delete_delay_ms
         self._remove_later([self._rename_away(log.topic_partition, log.directory)], delay_ms)
@@ -385,7 +395,7 @@ class LogManager:
     # --- moves between directories -----------------------------------------------------------
 
     def prefer_directory(self, topic_partition: TopicPartition, log_dir: str) -> None:
-        """Where the log is to be made, should it come."""
+        """Choose the directory for a log that may be created later."""
         preferred = self._preferred_dirs
         preferred.pop(topic_partition, None)
         while len(preferred) >= PREFERRED_DIRS_MAX:
@@ -393,29 +403,30 @@ class LogManager:
         preferred[topic_partition] = log_dir
 
     def begin_move(self, topic_partition: TopicPartition, log_dir: str) -> UnifiedLog:
-        """The future log of a partition that is to lie in `log_dir`. StorageError."""
-        may_be_known = self._checkpoints.may_speak_of(log_dir, topic_partition)
+        """Create the future log of a partition that moves to `log_dir`. Raise StorageError."""
+        may_be_known = self._checkpoints.may_mention(log_dir, topic_partition)
         return self.futures.create(topic_partition, log_dir, may_be_known=may_be_known)
 
     def checkpoint_move(self, future: UnifiedLog) -> Future[None]:
-        """Have the checkpoints of its directory say how far a future log is durable and
-        compacted; the Future fails with StorageError."""
+        """Write the checkpoints of a future log's directory; the Future fails with StorageError."""
         self.futures.take_cleaned_offset(future.topic_partition)
         return self._checkpoints.write(future.log_directory)
 
     def complete_move(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """The future log takes the current one's place; the log from now on. StorageError if the
-        directory where it is to lie failed."""
+        """Replace the current log with the future log; return the new log.
+
+        Raise StorageError if the target directory failed.
+        """
         before = self._logs[topic_partition]
-        log = self.futures.take_place(topic_partition)
-        self._forget(before)
-        self._take(log)
-        self._give_up(before)
+        log = self.futures.replace_current(topic_partition)
+        self._unregister(before)
+        self._register(log)
+        self._remove_replaced(before)
         return log
 
-    def _give_up(self, log: UnifiedLog) -> None:
-        """Another log has taken its place, durably: a power loss must not bring it back once that
-        one has changed. Its directory fails alone."""
+    def _remove_replaced(self, log: UnifiedLog) -> None:
+        """Remove a log that another one has replaced, durably: a power loss must not restore it
+        once the other has changed. A failure affects only its directory."""
         try:
             self._retire(log)
             self._disk.fsync_directory(log.log_directory)
@@ -437,7 +448,7 @@ class LogManager:
         return renamed
 
     def _remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files or directories in the background; a failure is only worth a line."""
+        """Remove files or directories in the background; a failure is only logged."""
 
         def remove() -> None:
             for path in paths:
@@ -459,7 +470,7 @@ class LogManager:
     # --- flush -------------------------------------------------------------------------------
 
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
-        """Make all that `log` has now durable, together with whatever else waits for that.
+        """Make everything in `log` durable, together with other logs that wait for a flush.
 
         The Future fails with StorageError, and the directory is then offline.
         """
@@ -475,53 +486,71 @@ class LogManager:
         self._make_index_files(log)
         self.flush_soon(log)
 
-    def _flush_by_time(self) -> None:
+    def _flush_by_time(self) -> Work[None]:
         now_ms = self._clock.wall_ms()
-        for log in self._logs.values():
+
+        def visit(log: UnifiedLog) -> None:
             is_due = now_ms - log.last_flush_ms >= log.config.flush_ms
             if is_due and log.log_end_offset > log.recovery_point:
                 self.flush_soon(log)
 
+        return self._visit_all(visit)
+
     # --- periodic work -----------------------------------------------------------------------
 
-    def _every(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+    def _every(self, name: str, interval_ms: int, begin: Callable[[], Work[object] | None]) -> None:
         def run() -> None:
             self._timers[name] = self._scheduler.call_later(interval_ms, run)
-            work()
+            work = begin()
+            if work is not None:
+                in_turns(self._scheduler, work, lambda _: None, fail_loudly)
 
         self._timers[name] = self._scheduler.call_later(interval_ms, run)
 
-    def delete_old_segments(self) -> int:
-        """Drop what is beyond retention in every log; how many segments went."""
+    def _visit_all(self, visit: Callable[[UnifiedLog], object]) -> Work[None]:
+        """Call `visit` for every log, with a `yield` after LOGS_PER_TURN of them."""
+        for number, part in enumerate(parts(self.all_logs(), LOGS_PER_TURN)):
+            if number:
+                yield
+            for log in part:
+                if not log.is_closed:
+                    visit(log)
+
+    def delete_old_segments(self) -> Work[int]:
+        """Delete segments beyond retention in every log; return how many."""
         now_ms = self._clock.wall_ms()
         count = 0
-        for log in self.all_logs():
+
+        def visit(log: UnifiedLog) -> None:
+            nonlocal count
             if self.cleaner.is_cleaning(log):
-                # It would have to begin anew.
-                continue
+                # Cleaning would have to start over.
+                return
             try:
                 count += log.delete_old_segments(now_ms)
             except StorageError as error:
                 self.handle_log_dir_failure(log.log_directory, str(error))
+
+        yield from self._visit_all(visit)
         return count
 
-    def _expire_producers(self) -> None:
+    def _expire_producers(self) -> Work[None]:
         now_ms = self._clock.wall_ms()
-        for log in self._logs.values():
-            log.remove_expired_producers(now_ms)
+        return self._visit_all(lambda log: log.remove_expired_producers(now_ms))
 
     def checkpoint(self) -> None:
-        """Write all checkpoints that changed; then drop snapshots that no recovery asks for."""
+        """Write all checkpoints that changed, then remove snapshots that no recovery needs."""
         self._checkpoints.write_all()
 
     # --- end ---------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all logs, write the checkpoints, and last of all mark the stop as clean."""
+        """Close all logs, write the checkpoints, and finally mark the shutdown as clean."""
         for timer in self._timers.values():
             timer.cancel()
         await self.cleaner.stop()
-        # Jobs run in order: after this one nothing is under way.
+        await self._checkpoints.all_submitted()
+        # Jobs run in order: after this one no job is running.
         await self._scheduler.background(lambda: None)
         logs = [log for log in (*self.all_logs(), *self.futures.all()) if not log.is_closed]
         for start in range(0, len(logs), LOGS_PER_FLUSH_MAX):

@@ -1,5 +1,4 @@
-"""Reads a LocalLog up to a bound, tells which aborted transactions a reader must skip, and searches
-by timestamp.
+"""Reads a LocalLog up to a bound, finds aborted transactions, and searches by timestamp.
 
 Kafka 2.7: kafka.log.Log (`read`, `collectAbortedTransactions`, `fetchOffsetByTimestamp`); KIP-98
 """
@@ -8,6 +7,10 @@ from kctl.broker.log.fetch_data import FetchDataInfo
 from kctl.broker.log.local_log import LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_segment import LogSegment
 from kctl.storage.transaction_index import AbortedTransaction
+from kctl.work import ClaimingWork
+
+# Segments that a search examines in one step; each may have its time index read.
+SEGMENTS_PER_STEP = 50
 
 
 def read_up_to(
@@ -19,8 +22,10 @@ def read_up_to(
     min_one_message: bool,
     is_committed: bool,
 ) -> FetchDataInfo:
-    """Records in [start_offset, bound), both in the log; `is_committed`: with the aborted
-    transactions among them."""
+    """Return records in [start_offset, bound), both in the log.
+
+    `is_committed`: with the aborted transactions among them.
+    """
     end = None if bound == log.log_end_offset else log.locate(bound)
     for segment in log.segments.since(start_offset):
         is_last = end is not None and end.segment_base_offset == segment.base_offset
@@ -35,33 +40,43 @@ def read_up_to(
             return info
         if is_last:
             break
-    # Compaction removed all from here on; the log goes on at its end.
+    # Compaction removed everything from here on; the log continues at its end.
     return nothing_at(log, start_offset, log.log_end_offset, is_committed=is_committed)
 
 
 def nothing_at(
     log: LocalLog, start_offset: int, offset: int, *, is_committed: bool
 ) -> FetchDataInfo:
-    """No records; the reader waits at `offset`."""
+    """Return a result without records; the reader waits at `offset`."""
     aborted = () if is_committed else None
     return FetchDataInfo(start_offset, log.locate(offset), None, aborted_transactions=aborted)
 
 
 def find_by_timestamp(
     log: LocalLog, timestamp: int, start_offset: int
-) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of the first record at or above `start_offset` that is at
-    least as young as `timestamp`; None if there is none."""
-    for segment in log.segments.since(start_offset):
+) -> ClaimingWork[tuple[int, int, int] | None]:
+    """Return (timestamp, offset, leader epoch) of the first record at or above `start_offset` whose
+    timestamp is at least `timestamp`, or None; in steps of bounded work."""
+    segments = log.segments
+    number = max(0, segments.floor_index(start_offset))
+    looked_at = 0
+    while number < len(segments.all):
+        segment = segments.all[number]
+        base_offset = segment.base_offset
         if segment.largest_timestamp >= timestamp:
-            found = segment.find_by_timestamp(timestamp, start_offset)
+            found = yield from segment.find_by_timestamp(timestamp, start_offset)
             if found is not None:
                 return found
+        looked_at += 1
+        if looked_at % SEGMENTS_PER_STEP == 0:
+            yield None
+        # Segments may have been deleted, cleaned or added since.
+        number = segments.floor_index(base_offset) + 1
     return None
 
 
 def _aborted(log: LocalLog, segment: LogSegment, info: FetchDataInfo) -> list[AbortedTransaction]:
-    """The aborted transactions that overlap what was read from `segment`."""
+    """Return the aborted transactions that overlap the records read from `segment`."""
     later = log.segments.since(segment.base_offset)
     length = len(info.records) if info.records is not None else 0
     upper = segment.upper_bound_offset(info.position.relative_position, length)

@@ -1,15 +1,15 @@
 """LogSegment: the records from one base offset on, with their indexes.
 
-A .log file that only grows (but for truncation), an offset index and a time index with one entry
-about each `index.interval.bytes`, and a transaction index if transactions were aborted here. The
-file is open only while it is used (`OpenSegments`), an index in memory only after a look-up or an
-append.
+A segment has a .log file that only grows (except for truncation), an offset index and a time index
+with an entry about every `index.interval.bytes`, and a transaction index if transactions were
+aborted in it. The file is open only while it is used (`OpenSegments`); an index is in memory only
+after a look-up or an append.
 
-The tail: where the last appends begin is remembered, so a consumer that keeps up is answered
-without a look into index or file. It forgets all at anything but an append of v2 batches.
+The positions of the last appends are remembered (the tail), so that a consumer that keeps up is
+served without reading index or file. Anything but an append of v2 batches clears the tail.
 
-Invariants: `size` is where the next batch goes; an index entry names the last offset of an append
-and the append's first position; the time index never falls.
+Invariants: `size` is the position of the next batch; an index entry has the last offset of an
+append and the append's first position; timestamps in the time index never decrease.
 
 Kafka 2.7: kafka.log.LogSegment
 """
@@ -20,9 +20,11 @@ from typing import NamedTuple
 
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.record_batch import NO_TIMESTAMP
-from kctl.runtime.disk import Buffer, Disk, DiskFile, FileSlice
-from kctl.storage.file_records import FileBatch, FileRecords
+from kctl.records.record_stream import timestamp_steps
+from kctl.runtime.disk import Disk, DiskFile, FileSlice
+from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -31,19 +33,20 @@ from kctl.storage.layout import (
     TXN_INDEX_SUFFIX,
     file_name,
 )
-from kctl.storage.offset_index import OffsetIndex
+from kctl.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from kctl.storage.time_index import TimeIndex
 from kctl.storage.transaction_index import TransactionIndex
+from kctl.work import Claim, ClaimingWork
 
-# Offsets of a segment are its base offset and an int32.
-RELATIVE_OFFSET_MAX = 2**31 - 1
-# Batches remembered at the tail, at least; at most twice as many.
+# Batch headers that a search reads in one step.
+HEADERS_PER_STEP = 1_000
+# Minimum number of batches remembered in the tail; the maximum is twice that.
 TAIL_BATCHES = 512
 _UNKNOWN = -2
 
 
 class SegmentOptions(NamedTuple):
-    """What of a topic's settings is fixed when a segment is made or opened."""
+    """The topic's configs that are fixed when a segment is created or opened."""
 
     index_interval_bytes: int
     index_bytes_max: int
@@ -52,7 +55,7 @@ class SegmentOptions(NamedTuple):
 
 
 class FoundRecords(NamedTuple):
-    """Where a read found its records."""
+    """The result of a read."""
 
     position: int
     records: FileSlice
@@ -60,7 +63,7 @@ class FoundRecords(NamedTuple):
 
 
 class LogSegment:
-    """One segment; see the module. Not thread-safe: belongs to its log."""
+    """One segment. Not thread-safe: it belongs to its log."""
 
     __slots__ = (
         "_bytes_since_index_entry", "_directory", "_disk", "_index_interval_bytes",
@@ -85,7 +88,7 @@ class LogSegment:
         stored_index_bytes: int | None = None,
         has_transaction_index: bool = True,
     ) -> None:
-        """A segment whose files are there; `create` makes one. `suffix` is that of all files."""
+        """Open a segment whose files exist; `create` makes a new one. All files have `suffix`."""
         self._disk = disk
         self._open_segments = open_segments
         self._directory = directory
@@ -109,15 +112,15 @@ class LogSegment:
         self.transaction_index = TransactionIndex(
             disk, self.path(TXN_INDEX_SUFFIX), base_offset, exists=has_transaction_index
         )
-        # Made by us, and perhaps without entries to save.
+        # Created by this process, and perhaps without entries to save.
         self._may_lack_indexes = False
-        # Whether the next append needs another segment; None: to be looked at.
+        # Whether the next append needs another segment; None: not checked yet.
         self.is_index_full: bool | None = None
-        # The largest timestamp of the first append: what `segment.ms` counts from; -1: none.
+        # Largest timestamp of the first append, from which `segment.ms` counts; -1: none.
         self.rolling_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if size else NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
-        # Last offset and position of the last batches; the first one's base offset.
+        # Last offset and position of the last batches; base offset of the first of them.
         self._tail_lasts: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_start = 0
@@ -135,10 +138,10 @@ class LogSegment:
         suffix: str = "",
         roll_jitter_ms: int = 0,
     ) -> "LogSegment":
-        """Make an empty segment; whatever had the names of its files is emptied.
+        """Create an empty segment; existing files of its names are emptied.
 
-        Only the .log is made here: creating a file is what costs most. The index files come with
-        their first entries, or with `close`, or from whoever takes `index_paths` to make them.
+        Only the .log is created here, because creating files is the most expensive part. The index
+        files are created with their first entries, by `close`, or by the caller from `index_paths`.
         """
         segment = cls(
             disk, open_segments, directory, base_offset, options,
@@ -158,16 +161,16 @@ class LogSegment:
 
     @property
     def index_paths(self) -> tuple[str, str]:
-        """The files that every segment has beside its .log, be they empty."""
+        """Return the files that every segment has beside its .log, even if empty."""
         return self.offset_index.path, self.time_index.path
 
     def path(self, kind: str) -> str:
-        """The path of the file of one kind, e.g. LOG_SUFFIX."""
+        """Return the path of the file of one kind, e.g. LOG_SUFFIX."""
         return f"{self._directory}/{file_name(self.base_offset, kind)}{self._suffix}"
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of all its files, whether they are there or not."""
+        """Return the paths of all its files, whether they exist or not."""
         kinds = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         return tuple(self.path(kind) for kind in kinds)
 
@@ -175,7 +178,7 @@ class LogSegment:
 
     @property
     def records(self) -> FileRecords:
-        """The .log, opened if need be."""
+        """Return the .log, opened if necessary."""
         self.is_recently_used = True
         records = self._records
         if records is None:
@@ -190,7 +193,7 @@ class LogSegment:
         self._open_segments.opened(self)
 
     def release(self) -> None:
-        """Close the file and forget the indexes; slices in flight stay readable."""
+        """Close the file and drop the cached indexes; slices in use stay readable."""
         self.offset_index.release()
         self.time_index.release()
         if self._records is not None:
@@ -207,7 +210,7 @@ class LogSegment:
         max_timestamp: int,
         offset_of_max_timestamp: int,
     ) -> int:
-        """Append whole batches of `length` bytes in one write; the position of the first.
+        """Append whole batches of `length` bytes in one write; return the position of the first.
 
         The caller has checked that they belong here; `remember` makes look-ups faster.
         """
@@ -237,14 +240,15 @@ class LogSegment:
         self._look_at_indexes()
 
     def _look_at_indexes(self) -> bool:
-        # Padding behind the entries does not count.
+        # Loading the entries excludes padding after them.
         self.offset_index.raw()
         self.time_index.raw()
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
         return self.is_index_full
 
     def remember(self, first_offset: int, last_offset: int, position: int) -> None:
-        """A batch that was just appended; batches come in order, without a gap in the file."""
+        """Remember a batch that was just appended; batches come in order, without gaps in the
+        file."""
         lasts = self._tail_lasts
         if not lasts:
             self._tail_start = first_offset
@@ -256,7 +260,7 @@ class LogSegment:
             del self._tail_positions[:TAIL_BATCHES]
 
     def forget_tail(self) -> None:
-        """What follows is not remembered batch by batch."""
+        """Clear the remembered batches, because the following ones are not remembered."""
         self._tail_lasts.clear()
         self._tail_positions.clear()
 
@@ -269,7 +273,7 @@ class LogSegment:
         segment_bytes: int,
         segment_ms: int,
     ) -> bool:
-        """Whether these records belong into a new segment."""
+        """Return whether these records belong into a new segment."""
         size = self.size
         if size > segment_bytes - length or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
@@ -283,10 +287,10 @@ class LogSegment:
         return is_full or waited > segment_ms - self.roll_jitter_ms
 
     def become_inactive(self) -> None:
-        """Another segment is appended to from now on: complete the time index."""
+        """Complete the time index, because another segment becomes active."""
         self._close_time_index()
         if self._records is not None and self._records.file.size() > self.size:
-            # Give back what was reserved and not used.
+            # Release reserved space that was not used.
             self._records.file.truncate(self.size)
 
     def _close_time_index(self) -> None:
@@ -296,7 +300,8 @@ class LogSegment:
     # --- read --------------------------------------------------------------------------------
 
     def find(self, offset: int, position: int = 0) -> tuple[int, int] | None:
-        """(position, size) of the first batch whose last offset is at or above `offset`."""
+        """Return (position, size) of the first batch whose last offset is at or above `offset`, or
+        None."""
         lasts = self._tail_lasts
         if lasts and offset >= self._tail_start:
             slot = bisect_left(lasts, offset)
@@ -312,31 +317,33 @@ class LogSegment:
     def read(
         self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool
     ) -> FoundRecords | None:
-        """Records from the batch that holds `start_offset` on, up to `max_position`; None if
-        every record here is older."""
+        """Return records from the batch that holds `start_offset` on, up to `max_position`.
+
+        Return None if all records of the segment are older.
+        """
         found = self.find(start_offset)
         if found is None:
             return None
         position, size = found
         limit = max(max_bytes, size) if min_one_message else max_bytes
         length = min(max_position - position, limit)
-        # Nothing asked for is no part of a batch.
+        # A read of zero bytes does not count as incomplete.
         is_incomplete = 0 < limit < size
         return FoundRecords(position, self.records.slice(position, length), is_incomplete)
 
     def upper_bound_offset(self, position: int, length: int) -> int | None:
-        """An offset at or beyond the end of what `length` bytes at `position` hold; None if
-        nothing nearer than the segment's end is known."""
+        """Return an offset at or beyond the end of the `length` bytes at `position`, or None if
+        only the segment's end is known."""
         return self.offset_index.upper_bound_offset(position + length)
 
     def read_next_offset(self) -> int:
-        """The offset behind the last record; CorruptDataError if the file does not end with a
-        whole batch."""
+        """Return the offset after the last record; raise CorruptDataError if the file does not end
+        with a whole batch."""
         next_offset, position = self.base_offset, 0
         if self.size:
             position = self.offset_index.last().position
             if position >= self.size:
-                raise CorruptDataError(f"{self.offset_index.path} points behind the log's end")
+                raise CorruptDataError(f"{self.offset_index.path} points beyond the end of the log")
             for batch in self.records.headers(position):
                 next_offset, position = batch.last_offset + 1, batch.end
         if position != self.size:
@@ -349,32 +356,33 @@ class LogSegment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp, or -1."""
+        """Return the largest timestamp, or -1."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_timestamp
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, else the file's last change."""
+        """Return the time used by retention: the largest timestamp, else the file's modification
+        time."""
         if self.max_timestamp >= 0:
             return self._max_timestamp
         return self.modified_ms
 
     @property
     def modified_ms(self) -> int:
-        """When the file changed last."""
+        """Return the modification time of the .log file."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
-        """What recovery found."""
+        """Set the largest timestamp that recovery found."""
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     def _load_max_timestamp(self) -> None:
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
 
     def _scan_max_timestamp(self) -> None:
-        """The last time index entry may be older than what stands behind it."""
+        """Determine the largest timestamp from the last index entry and the batches after it."""
         self._load_max_timestamp()
         position = self.offset_index.lookup(self._offset_of_max_timestamp).position
         for batch in self.records.headers(position):
@@ -384,7 +392,7 @@ class LogSegment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, or -1."""
+        """Return the largest timestamp of the first batch, or -1."""
         first = self.rolling_timestamp
         return first if first != _UNKNOWN else self._load_rolling_timestamp()
 
@@ -393,22 +401,34 @@ class LogSegment:
         self.rolling_timestamp = first.max_timestamp if first is not None else NO_TIMESTAMP
         return self.rolling_timestamp
 
-    def find_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or above `start_offset` that
-        is at least as young as `timestamp`."""
+    def find_by_timestamp(
+        self, timestamp: int, start_offset: int
+    ) -> ClaimingWork[tuple[int, int, int] | None]:
+        """Return (timestamp, offset, leader epoch) of the first record at or above `start_offset`
+        whose timestamp is at least `timestamp`, or None; in steps of bounded work."""
         indexed = self.time_index.lookup(timestamp)
         position = self.offset_index.lookup(max(indexed.offset, start_offset)).position
-        for header in self.records.headers(position):
-            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                for record in self.records.batch(header).records():
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return record.timestamp, record.offset, header.partition_leader_epoch
+        # The file may be closed or removed between two steps; an open one stays readable.
+        records = self.records
+        for number, header in enumerate(records.headers(position), 1):
+            if number % HEADERS_PER_STEP == 0:
+                yield None
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            for step in timestamp_steps(records.batch(header)):
+                if isinstance(step, Claim):
+                    yield step
+                    continue
+                for offset, found in step:
+                    if found >= timestamp and offset >= start_offset:
+                        return found, offset, header.partition_leader_epoch
+                yield None
         return None
 
-    # --- changes of the whole ----------------------------------------------------------------
+    # --- changes of the files ----------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Cut the batch that holds `offset` and all behind it, durably."""
+        """Remove the batch that holds `offset` and everything after it, durably."""
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -427,13 +447,14 @@ class LogSegment:
         self._scan_max_timestamp()
 
     def cut(self, size: int) -> int:
-        """Cut the .log to `size` bytes, indexes apart; how many bytes went."""
+        """Truncate the .log, but not the indexes, to `size` bytes; return how many bytes were
+        removed."""
         removed = self.records.truncate_to(size)
         self.size = size
         return removed
 
     def index_files_to_flush(self) -> list[DiskFile]:
-        """Save the indexes; the open files whose fsync makes them durable."""
+        """Save the indexes; return the open files whose fsync makes them durable."""
         files = []
         for index in (self.offset_index, self.time_index):
             index.save()
@@ -447,7 +468,7 @@ class LogSegment:
         return files
 
     def close(self) -> None:
-        """Complete and save the indexes, give back reserved room, close the file."""
+        """Complete and save the indexes, release reserved space, close the file."""
         self.become_inactive()
         was_open = self._records is not None
         self.release()
@@ -455,13 +476,13 @@ class LogSegment:
             self._open_segments.closed(self)
 
     def abandon(self) -> None:
-        """Close the file, write nothing."""
+        """Close the file without writing."""
         if self._records is not None:
             self._records = None
             self._open_segments.closed(self)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`; their new paths, for removal later."""
+        """Rename the files to `.deleted`; return their new paths, for later removal."""
         self.abandon()
         renamed = []
         for path in self.paths:
@@ -471,7 +492,7 @@ class LogSegment:
         return renamed
 
     def rename_suffix(self, suffix: str) -> None:
-        """Give all files another suffix, the .log last: with it comes or goes the segment."""
+        """Give all files another suffix, the .log last: it decides whether the segment exists."""
         old = self.paths
         self._suffix = suffix
         self._rename(old)
@@ -483,12 +504,3 @@ class LogSegment:
         self.offset_index.renamed(self.path(INDEX_SUFFIX))
         self.time_index.renamed(self.path(TIME_INDEX_SUFFIX))
         self.transaction_index.renamed(self.path(TXN_INDEX_SUFFIX))
-
-
-def check_relative_offset(segment: LogSegment, batch: FileBatch) -> None:
-    """CorruptDataError unless the batch's offsets can be in the segment."""
-    if not 0 <= batch.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
-        raise CorruptDataError(
-            f"{segment.path(LOG_SUFFIX)}: offset {batch.last_offset} at position "
-            f"{batch.position} cannot be in the segment of {segment.base_offset}"
-        )

@@ -1,6 +1,6 @@
 """LogSegments: the segments of a log by base offset, copied on every change.
 
-Whoever took `all` keeps walking the segments as they were; a change puts a new tuple in place.
+A reader of `all` keeps iterating over the segments as they were; a change replaces the tuple.
 
 Kafka 2.7: kafka.log.Log (`segments`), trunk's LogSegments
 """
@@ -12,14 +12,14 @@ from kctl.broker.log.log_segment import LogSegment
 
 
 class LogSegments:
-    """Never empty once the log is loaded; the last one is active."""
+    """The segments of a log; never empty once the log is loaded; the last one is active."""
 
     __slots__ = ("_offsets", "active", "all")
 
     active: LogSegment
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        # Rising by base offset.
+        # Ordered by base offset.
         self.all: tuple[LogSegment, ...] = ()
         self._offsets: tuple[int, ...] = ()
         self._set(segments)
@@ -34,7 +34,7 @@ class LogSegments:
         return len(self.all)
 
     def add(self, segment: LogSegment) -> None:
-        """Add a segment, in place of one of the same base offset."""
+        """Add a segment; it replaces one with the same base offset."""
         others = [other for other in self.all if other.base_offset != segment.base_offset]
         self._set([*others, segment])
 
@@ -44,28 +44,28 @@ class LogSegments:
         self._set(segment for segment in self.all if segment.base_offset not in offsets)
 
     def replace(self, gone: Iterable[LogSegment], segment: LogSegment) -> None:
-        """Put one segment in the place of others."""
+        """Replace several segments with one."""
         offsets = {other.base_offset for other in gone}
         self._set([*(it for it in self.all if it.base_offset not in offsets), segment])
 
     def floor_index(self, offset: int) -> int:
-        """The place in `all` of the last segment that begins at or below `offset`, or -1."""
+        """Return the index in `all` of the last segment that begins at or below `offset`, or -1."""
         return bisect_right(self._offsets, offset) - 1
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The segment that begins at or below `offset`."""
+        """Return the last segment that begins at or below `offset`, or None."""
         index = self.floor_index(offset)
         return self.all[index] if index >= 0 else None
 
     def lower(self, offset: int) -> LogSegment | None:
-        """The last segment that begins below `offset`."""
+        """Return the last segment that begins below `offset`, or None."""
         return self.floor(offset - 1)
 
     def since(self, offset: int) -> tuple[LogSegment, ...]:
-        """From the one that holds `offset` to the active one."""
+        """Return the segments from the one that holds `offset` to the active one."""
         return self.all[max(0, self.floor_index(offset)) :]
 
     @property
     def size(self) -> int:
-        """Bytes of all .log files."""
+        """Return the bytes of all .log files."""
         return sum(segment.size for segment in self.all)

@@ -1,8 +1,9 @@
 """OffsetMap: the last offset of each key, in memory of a fixed size.
 
-Open addressing over hashes of 16 bytes, not the keys: so an entry has 24 bytes however long a key
-is. Two keys of one hash would lose the older one's records; with BLAKE2b nobody can make such keys
-on purpose, and by chance it will not happen. Pages of memory are taken as they are written to.
+It uses open addressing over 16-byte hashes, not the keys, so that an entry has 24 bytes whatever
+the length of the key. Two keys with one hash would lose the older one's records; with BLAKE2b such
+keys cannot be constructed, and an accidental collision is negligible. Memory pages are allocated as
+they are written.
 
 Kafka 2.7: kafka.log.SkimpyOffsetMap
 """
@@ -15,14 +16,14 @@ SLOTS_MIN = 1024
 
 
 class OffsetMap:
-    """See the module; entries are never removed."""
+    """Maps keys to offsets; entries are never removed."""
 
     __slots__ = ("_hashes", "_offsets", "_slots", "capacity", "count")
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
-        """At most `memory_bytes` are used, and at most the share `load_factor` of the slots."""
+        """Create a map with at most `memory_bytes`, filled to at most the share `load_factor`."""
         self._slots = max(SLOTS_MIN, memory_bytes // ENTRY_BYTES)
-        # How many keys it takes; a slot stays free, where searches end.
+        # Maximum number of keys; at least one slot stays free, where searches end.
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
         self.count = 0
         self._hashes = bytearray(self._slots * HASH_BYTES)
@@ -31,11 +32,11 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether no new key may be put."""
+        """Return whether it has no room for a new key."""
         return self.count >= self.capacity
 
     def put(self, key: bytes, offset: int) -> None:
-        """`offset` is the key's last; a new key needs that the map is not full."""
+        """Set the key's last offset; raise ValueError for a new key if the map is full."""
         wanted, slot = self._find(key)
         if not self._offsets[slot]:
             if self.is_full:
@@ -45,11 +46,11 @@ class OffsetMap:
         self._offsets[slot] = offset + 1
 
     def get(self, key: bytes) -> int:
-        """The key's last offset, or -1."""
+        """Return the key's last offset, or -1."""
         return self._offsets[self._find(key)[1]] - 1
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
-        """The key's hash, and its slot or the free one where it belongs."""
+        """Return the key's hash, and its slot or the free one where it belongs."""
         wanted = blake2b(key, digest_size=HASH_BYTES).digest()
         slots, offsets, hashes = self._slots, self._offsets, self._hashes
         slot = int.from_bytes(wanted[:8], "big") % slots

@@ -1,7 +1,7 @@
-"""OpenSegments: how many segment files are open at once, and which one is closed next.
+"""OpenSegments: limits the open segment files and selects the one to close.
 
-Second chance: a segment used since the last look goes back to the end of the queue. So using one
-costs a flag, not a queue operation; only opening costs.
+Second chance: a segment used since the last check returns to the end of the queue. Using a segment
+therefore costs a flag, not a queue operation; only opening costs one.
 """
 
 from collections import deque
@@ -11,18 +11,18 @@ DEFAULT_OPEN_SEGMENTS_MAX = 1024
 
 
 class Releasable(Protocol):
-    """What holds an open file that it can do without."""
+    """An object with an open file that it can close."""
 
-    # Set with every use, cleared here.
+    # Set on every use, cleared here.
     is_recently_used: bool
 
     def release(self) -> None:
-        """Close the file and forget cached contents; the next use opens it again."""
+        """Close the file and drop cached contents; the next use opens it again."""
         ...
 
 
 class OpenSegments:
-    """A bound on open files, shared by all logs of a broker."""
+    """The limit on open files, shared by all logs of a broker."""
 
     __slots__ = ("_queue", "limit")
 
@@ -34,7 +34,7 @@ class OpenSegments:
         return len(self._queue)
 
     def opened(self, segment: Releasable) -> None:
-        """`segment` has just opened its file; another one may have to close."""
+        """Register that `segment` has opened its file; another one may be closed for it."""
         queue = self._queue
         while len(queue) >= self.limit:
             oldest = queue.popleft()
@@ -46,6 +46,6 @@ class OpenSegments:
         queue.append(segment)
 
     def closed(self, segment: Releasable) -> None:
-        """`segment` closed its file by itself."""
+        """Register that `segment` has closed its file."""
         if segment in self._queue:
             self._queue.remove(segment)

@@ -1,7 +1,7 @@
-"""ProducerState: what a log knows about one idempotent producer.
+"""ProducerState: the state of one idempotent producer in a log.
 
-The last five batches: a producer keeps at most five requests in flight, so a batch that comes
-again is among them, and anything else must follow the last one without a gap.
+It holds the last five batches: a producer has at most five requests in flight, so a repeated batch
+is among them, and any other batch must follow the last one without a gap.
 
 Kafka 2.7: kafka.log.ProducerStateEntry, BatchMetadata, ProducerAppendInfo; KIP-98, KIP-360
 """
@@ -33,7 +33,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of the first record; sequences wrap."""
+        """Return the sequence of the first record; sequences wrap."""
         first = self.last_sequence - self.offset_delta
         return first if first >= 0 else first + SEQUENCE_MAX + 1
 
@@ -43,7 +43,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerBatch(NamedTuple):
-    """What of a v2 batch concerns its producer; offsets are those in the log."""
+    """The fields of a v2 batch that concern its producer; offsets are those in the log."""
 
     producer_id: int
     producer_epoch: int
@@ -53,7 +53,7 @@ class ProducerBatch(NamedTuple):
     last_offset: int
     timestamp: int
     is_transactional: bool
-    # Of a control batch; None also for a control batch that compaction emptied.
+    # The marker of a control batch; None also for one that compaction emptied.
     marker: EndTransactionMarker | None = None
     is_control: bool = False
 
@@ -73,12 +73,12 @@ class ProducerState:
         self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
-        # None: no transaction is open.
+        # None if no transaction is open.
         self.current_txn_first_offset: int | None = None
 
     @classmethod
     def from_snapshot(cls, entry: ProducerSnapshotEntry) -> "ProducerState":
-        """What a snapshot kept of it."""
+        """Return the state stored in a snapshot."""
         state = cls(entry.producer_id)
         state.producer_epoch = entry.producer_epoch
         state.coordinator_epoch = entry.coordinator_epoch
@@ -94,7 +94,7 @@ class ProducerState:
         return state
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
-        """What a snapshot keeps of it."""
+        """Return the state to store in a snapshot."""
         last = self.batches[-1] if self.batches else None
         first_offset = self.current_txn_first_offset
         return ProducerSnapshotEntry(
@@ -110,11 +110,11 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, or -1."""
+        """Return the sequence of the last record, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The very batch, if it was appended before and is still remembered."""
+        """Return the identical batch, if it was appended before and is still remembered."""
         if batch.producer_epoch == self.producer_epoch:
             for known in self.batches:
                 if (
@@ -125,7 +125,7 @@ class ProducerState:
         return None
 
     def set_epoch(self, producer_epoch: int) -> None:
-        """Go to another epoch, whose sequences start anew."""
+        """Switch to another epoch, whose sequences start over."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
@@ -144,7 +144,7 @@ class ProducerState:
 
 
 def producer_batch_of(batch: RecordBatch, marker: EndTransactionMarker | None) -> ProducerBatch:
-    """The facts of a batch as it stands in a log."""
+    """Return the producer's view of a batch that is in a log."""
     return ProducerBatch(
         batch.producer_id,
         batch.producer_epoch,

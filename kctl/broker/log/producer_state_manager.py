@@ -1,20 +1,21 @@
-"""ProducerStateManager: what a log knows about its producers, and what that forbids.
+"""ProducerStateManager: the producers of a log, and the checks of their batches.
 
-Idempotence: a batch that comes again is found and answered with its old offsets; a batch that
-does not follow the last one is refused; an older epoch is fenced.
-Transactions: a producer's first transactional batch opens one, a marker ends it. Two maps by
-first offset tell the first unstable offset: `ongoing` transactions, and `unreplicated` ones whose
+Idempotence: a repeated batch is detected and acknowledged with its original offsets; a batch that
+does not follow the last one is rejected; an older epoch is fenced.
+
+Transactions: a producer's first transactional batch opens one, a marker ends it. Two maps by first
+offset determine the first unstable offset: `ongoing` transactions, and `unreplicated` ones whose
 marker the high watermark has not passed.
 
 Checks change nothing; `update` is called once the batch is in the log. Replicas and recovery call
-`update` without checks: what a leader accepted is not judged again.
+`update` without checks: batches that a leader accepted are not checked again.
 
-State is saved as a snapshot when the log rolls and when it closes, and rebuilt from the latest
-usable snapshot and the batches behind it. A snapshot that is lost or damaged costs time, never
-truth; so it is written without fsync, and made durable with the next flush.
+The state is saved as a snapshot when the log rolls and when it closes, and rebuilt from the latest
+usable snapshot and the batches after it. A lost or damaged snapshot costs time, never correctness;
+so it is written without fsync and made durable by the next flush.
 
 Invariants: `map_end_offset` is the offset up to which batches are in the state; a snapshot of
-offset N holds exactly what batches below N say.
+offset N reflects exactly the batches below N.
 
 Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence of a new epoch)
 """
@@ -22,7 +23,12 @@ Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kctl.broker.log.producer_state import BatchMetadata, ProducerBatch, ProducerState
+from kctl.broker.log.producer_state import (
+    BATCHES_KEPT,
+    BatchMetadata,
+    ProducerBatch,
+    ProducerState,
+)
 from kctl.broker.log.validation_rules import AppendOrigin
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
@@ -34,13 +40,27 @@ from kctl.runtime.trace import Trace
 from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
 from kctl.storage.producer_snapshot import decode_snapshot, encode_snapshot
 
+# Batches of an unknown producer that are rejected before one is accepted: the number that a client
+# may have in flight after its first.
+REFUSALS_MAX = BATCHES_KEPT - 1
+# Unknown producers whose batches were rejected; beyond it the table is cleared.
+REFUSED_PRODUCERS_MAX = 1_000
 # transactional.id.expiration.ms, which in 2.7 also governs producer ids.
 DEFAULT_EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
 
 
 @dataclass(slots=True)
+class RefusedBatches:
+    """The rejected batches of an unknown producer: its epoch, the lowest sequence, their number."""
+
+    producer_epoch: int
+    base_sequence: int
+    count: int = 0
+
+
+@dataclass(slots=True)
 class OpenTransaction:
-    """A transaction whose outcome readers of committed data must wait for."""
+    """A transaction whose outcome readers of committed data must await."""
 
     producer_id: int
     first_offset: int
@@ -71,17 +91,21 @@ class ProducerStateManager:
         snapshot_offsets: Iterable[int] = (),
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
-        """`snapshot_offsets`: those found in the directory."""
+        """Create an empty state; `snapshot_offsets` are those of the files in the directory."""
         self._disk = disk
         self._trace = trace
         self._topic_partition = topic_partition
         self._directory = directory
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerState] = {}
-        # By first offset, rising.
+        # Whether the log serves clients as a leader; clients send several batches at a time.
+        self.refuses_unknown_once = False
+        # By producer id; only producers that are not in `producers`.
+        self._refused: dict[int, RefusedBatches] = {}
+        # By first offset, ascending.
         self._ongoing: dict[int, OpenTransaction] = {}
         self._unreplicated: dict[int, OpenTransaction] = {}
-        # Offsets of the snapshot files, rising.
+        # Offsets of the snapshot files, ascending.
         self.snapshots: list[int] = sorted(snapshot_offsets)
         self._not_durable: list[int] = []
         self._last_snapshot_offset = 0
@@ -90,18 +114,21 @@ class ProducerStateManager:
     # --- checks ------------------------------------------------------------------------------
 
     def find_duplicate(self, batch: ProducerBatch) -> BatchMetadata | None:
-        """The batch as it was appended before, if it was."""
+        """Return the earlier batch that `batch` repeats, or None."""
         state = self.producers.get(batch.producer_id)
         return state.find_duplicate(batch) if state is not None else None
 
     def check(self, batch: ProducerBatch, origin: AppendOrigin) -> None:
-        """ApiError unless the batch may be appended; `batch` has the offsets it would get."""
+        """Raise ApiError unless the batch may be appended; `batch` has the offsets it would get."""
         state = self.producers.get(batch.producer_id)
         if batch.is_control:
             if state is not None:
                 self._check_marker(state, batch)
             return
         if state is None:
+            is_doubtful = batch.base_sequence > 0 and self.refuses_unknown_once
+            if is_doubtful and origin is AppendOrigin.CLIENT:
+                self._check_unknown(batch)
             return
         self._check_epoch(state, batch)
         if origin is AppendOrigin.CLIENT:
@@ -112,6 +139,30 @@ class ProducerStateManager:
                 f"Expected transactional write from producer {batch.producer_id} at offset "
                 f"{batch.first_offset} in partition {self._topic_partition}",
             )
+
+    def _check_unknown(self, batch: ProducerBatch) -> None:
+        """Reject a batch of an unknown producer that is not its first, until it is sent again.
+
+        The records before it may have been removed by retention: then it must be accepted
+        (KIP-360). Or the batch before it was just rejected and is about to be resent: if this one
+        were accepted, that one could never be stored, and librdkafka would report it as delivered.
+        """
+        epoch, sequence = batch.producer_epoch, batch.base_sequence
+        refused = self._refused.get(batch.producer_id)
+        if refused is None or refused.producer_epoch != epoch:
+            if len(self._refused) >= REFUSED_PRODUCERS_MAX:
+                self._refused.clear()
+            refused = self._refused[batch.producer_id] = RefusedBatches(epoch, sequence)
+        elif sequence == refused.base_sequence or refused.count >= REFUSALS_MAX:
+            del self._refused[batch.producer_id]
+            return
+        refused.base_sequence = min(refused.base_sequence, sequence)
+        refused.count += 1
+        raise ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"Sequence {sequence} of producerId {batch.producer_id} is the first that partition "
+            f"{self._topic_partition} received: resend it after its predecessors",
+        )
 
     def _check_epoch(self, state: ProducerState, batch: ProducerBatch) -> None:
         if batch.producer_epoch < state.producer_epoch:
@@ -162,7 +213,7 @@ class ProducerStateManager:
     # --- changes -----------------------------------------------------------------------------
 
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
-        """The batch is in the log; the transaction that it ended, if it ended one.
+        """Apply a batch that is in the log; return the transaction that it ended, or None.
 
         The caller reads `last_stable_offset` for it and then calls `complete`.
         """
@@ -170,6 +221,7 @@ class ProducerStateManager:
             return None
         state = self.producers.get(batch.producer_id)
         if state is None:
+            self._refused.pop(batch.producer_id, None)
             state = self.producers[batch.producer_id] = ProducerState(batch.producer_id)
         if batch.marker is not None:
             return self._end_transaction(state, batch)
@@ -191,20 +243,20 @@ class ProducerStateManager:
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = batch.timestamp
         if first is None:
-            # A transaction without records here leaves no trace in the indexes.
+            # A transaction without records in this log is not in the indexes.
             return None
         is_aborted = marker.control_type == ControlRecordType.ABORT
         return CompletedTransaction(batch.producer_id, first, batch.last_offset, is_aborted)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once `completed` is: what its index entry says."""
+        """Return the last stable offset after `completed`, for its index entry."""
         for transaction in self._ongoing.values():
             if transaction.producer_id != completed.producer_id:
                 return transaction.first_offset
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided, and stable once the high watermark passes its marker."""
+        """Mark the transaction as ended; it is stable once the high watermark passes its marker."""
         transaction = self._ongoing.pop(completed.first_offset, None)
         if transaction is None:
             raise CorruptDataError(
@@ -215,7 +267,7 @@ class ProducerStateManager:
         self._unreplicated[completed.first_offset] = transaction
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Forget transactions whose marker is replicated."""
+        """Remove transactions whose marker is replicated."""
         if self._unreplicated:
             self._unreplicated = {
                 first: transaction
@@ -225,14 +277,14 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that readers of committed data must not pass."""
+        """Return the first offset that readers of committed data must not pass, or None."""
         if not self._ongoing and not self._unreplicated:
             return None
         firsts = [*list(self._ongoing)[:1], *self._unreplicated]
         return min(firsts)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget producers that were silent too long and have no transaction open."""
+        """Remove producers that were inactive too long and have no open transaction."""
         gone = [
             producer_id
             for producer_id, state in self.producers.items()
@@ -250,7 +302,7 @@ class ProducerStateManager:
     # --- snapshots ---------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:
-        """Save the state as of `map_end_offset`, unless that is saved already."""
+        """Save the state as of `map_end_offset`, unless it is saved already."""
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return
@@ -268,16 +320,16 @@ class ProducerStateManager:
         self._last_snapshot_offset = offset
 
     def add_to_flush(self, files: list[DiskFile]) -> None:
-        """Add the snapshots that are not durable yet; their directory is the caller's."""
+        """Add the snapshots that are not durable yet; the caller fsyncs their directory."""
         there = [offset for offset in self._not_durable if offset in self.snapshots]
         files += [self._disk.open(self._path(offset)) for offset in there]
         self._not_durable.clear()
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """The log now spans [start, end): drop what does not belong to it.
+        """Restrict the state to the log's range [start, end) after truncation.
 
-        Unless the state ends there already it is loaded from the best snapshot: the caller then
-        brings it from `map_end_offset` up to the end.
+        Unless the state already ends there, it is loaded from the best snapshot; the caller then
+        brings it from `map_end_offset` to the end.
         """
         self.delete_snapshots_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
@@ -286,14 +338,14 @@ class ProducerStateManager:
             self.load_best_snapshot(log_start_offset, log_end_offset, now_ms)
 
     def delete_snapshots_outside(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Remove snapshots of offsets that the log does not have; those beyond its end would
-        lie once it grows again."""
+        """Remove snapshots at offsets outside the log; those beyond its end would become wrong once
+        it grows again."""
         for offset in self.snapshots[:]:
             if not log_start_offset <= offset <= log_end_offset:
                 self._delete_snapshot(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything; the log is empty and goes on at `offset`."""
+        """Clear the state; the log is empty and continues at `offset`."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -303,7 +355,7 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def truncate_head(self, log_start_offset: int) -> None:
-        """The log's start rose: older snapshots go. Producers stay until they expire."""
+        """Remove snapshots below the raised log start offset; producers stay until they expire."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self.delete_snapshots_before(log_start_offset)
@@ -316,7 +368,7 @@ class ProducerStateManager:
                 self._delete_snapshot(snapshot)
 
     def load_best_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
-        """Forget the state and take that of the latest readable snapshot up to `end_offset`."""
+        """Replace the state with that of the latest readable snapshot up to `end_offset`."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()

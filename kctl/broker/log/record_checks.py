@@ -1,26 +1,25 @@
-"""Looks at a v2 batch's records without decoding them, for a bounded price.
+"""Checks a v2 batch's records without decoding them, at a bounded cost.
 
-Kafka walks every record of every batch. Here that would cost more than the append itself: so the
-first records are checked field by field, a further stretch by following the lengths, and the rest
-of a large batch is believed, as its CRC and the header's counts already fit. A batch of few
-records, which is where hand-made mistakes show, is checked to the last byte.
+Kafka checks every record of every batch. Here that would cost more than the append itself: the
+first records are checked field by field, some more by following their lengths, and the rest of a
+large batch is accepted, because its CRC and the header's counts match. A batch of few records,
+where hand-made mistakes are most likely, is checked to the last byte.
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.readPartiallyFrom, DefaultRecordBatch
 """
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.primitives import Buffer
 from kctl.records.varint import read_varint, read_varlong
 
-Buffer = bytes | bytearray | memoryview
-
-# Of each batch so many records are checked field by field.
+# Records of each batch that are checked field by field.
 FULLY_CHECKED_RECORDS = 4
-# After those, so many are only followed by their lengths.
+# Records after those that are only followed by their lengths.
 FOLLOWED_RECORDS = 16
-# The same of a compressed batch: to decompress it costs more than to follow its records.
+# The same for a compressed batch: decompressing costs more than following its records.
 FOLLOWED_RECORDS_COMPRESSED = 68
-# Of a compressed batch so many bytes of records are decompressed to be looked at.
+# Bytes of a compressed batch's records that are decompressed for the check.
 CHECKED_BYTES = 64 * 1024
 
 _NOT_EVERY_RECORD = (-1, 0)
@@ -29,11 +28,11 @@ _NOT_EVERY_RECORD = (-1, 0)
 def check_records(
     data: Buffer, start: int, end: int, count: int, *, is_whole: bool, is_compressed: bool = False
 ) -> tuple[int, int] | None:
-    """Check `count` records between `start` and `end`; ApiError (INVALID_RECORD) if damaged.
+    """Check `count` records between `start` and `end`; raise ApiError (INVALID_RECORD) if damaged.
 
-    Unless `is_whole`, the data may stop anywhere. The result is the number and the timestamp
-    delta of the first record with the largest timestamp, (-1, 0) if not every record was looked
-    at, None if the offset deltas do not count up from 0.
+    Unless `is_whole`, the data may stop anywhere. Return the number and the timestamp delta of the
+    first record with the largest timestamp, (-1, 0) if not every record was checked, or None if the
+    offset deltas do not count up from 0.
     """
     position = start
     followed = FOLLOWED_RECORDS_COMPRESSED if is_compressed else FOLLOWED_RECORDS
@@ -79,9 +78,9 @@ def _bad_length(position: int) -> ApiError:
 
 
 def check_record(data: Buffer, position: int, end: int) -> tuple[int, int, int]:  # noqa: C901
-    """Check the record at `position`; where it ends, its offset delta and timestamp delta.
+    """Check the record at `position`; return its end, its offset delta and its timestamp delta.
 
-    Short varints are decoded in line. IndexError if the record goes on behind `end`.
+    Short varints are decoded inline. Raise IndexError if the record extends beyond `end`.
     """
     size = data[position]
     if size & 1:
@@ -144,9 +143,9 @@ def check_record(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
 
 def _skip_headers(data: Buffer, position: int, stop: int) -> int:
     if position >= stop:
-        return position + 1  # There is no room for the count: the sizes will not agree.
+        return position + 1  # there is no room for the count: the sizes will not match
     count, position = read_varint(data, position)
-    # Every header takes two bytes at least.
+    # Every header takes at least two bytes.
     if count < 0 or 2 * count > stop - position:
         raise ApiError(ErrorCode.INVALID_RECORD, f"Found invalid number of record headers {count}")
     for _ in range(count):
@@ -161,7 +160,7 @@ def _skip_headers(data: Buffer, position: int, stop: int) -> int:
 
 
 def _follow(data: Buffer, position: int, end: int, count: int) -> int:
-    """Where the `count` records at `position` end, by their lengths alone."""
+    """Return the end of the `count` records at `position`, from their lengths alone."""
     for _ in range(count):
         low = data[position]
         if low & 1:

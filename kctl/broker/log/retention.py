@@ -1,8 +1,8 @@
-"""Retention: which segments, from the oldest on, a log no longer has to keep.
+"""Retention: determines the oldest segments that a log need not keep.
 
-By time: no record in it is younger than `retention.ms`. By size: without it the log still has
-`retention.bytes`. By start: the log start offset is behind it. Always: wholly below the high
-watermark, and without a gap from the oldest on.
+By time: no record in the segment is younger than `retention.ms`. By size: without it the log still
+has `retention.bytes`. By start: it lies below the log start offset. In all cases it lies wholly
+below the high watermark, and no older segment is kept.
 
 Kafka 2.7: kafka.log.Log (`deletableSegments`, `deleteRetentionMsBreachedSegments`, ...)
 """
@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_segment import LogSegment
 
-# Of a segment and the one that follows it.
+# Takes a segment and the one that follows it.
 IsDue = Callable[[LogSegment, LogSegment | None], bool]
 
 
 def deletable(
     segments: Sequence[LogSegment], log_end_offset: int, high_watermark: int, is_due: IsDue
 ) -> list[LogSegment]:
-    """The oldest segments that are due and wholly below the high watermark; of an empty log
-    none."""
+    """Return the oldest segments that are due and wholly below the high watermark; none of an empty
+    log."""
     found: list[LogSegment] = []
     for number, segment in enumerate(segments):
         following = segments[number + 1] if number + 1 < len(segments) else None
@@ -33,13 +33,14 @@ def deletable(
 
 
 def too_old(config: LogConfig, now_ms: int) -> IsDue:
-    """By `retention.ms`."""
+    """Return the check for `retention.ms`."""
     limit_ms = config.retention_ms
     return lambda segment, _: 0 <= limit_ms < now_ms - segment.largest_timestamp
 
 
 def over_size(config: LogConfig, size: int) -> IsDue:
-    """By `retention.bytes`, of a log of `size` bytes; counts what it lets go."""
+    """Return the check for `retention.bytes` in a log of `size` bytes; it counts the segments it
+    allows."""
     limit = config.retention_bytes
     excess = size - limit
 
@@ -54,5 +55,5 @@ def over_size(config: LogConfig, size: int) -> IsDue:
 
 
 def below_start(log_start_offset: int) -> IsDue:
-    """By the log start offset."""
+    """Return the check for the log start offset."""
     return lambda _, following: following is not None and following.base_offset <= log_start_offset

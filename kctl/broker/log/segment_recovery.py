@@ -1,9 +1,10 @@
-"""Recovery of one segment: trust only what its batches prove, and rebuild all else from them.
+"""Recovery of one segment: keeps only valid batches and rebuilds everything else from them.
 
-Batch by batch: whole, CRC right, offsets rising. At the first that is not, the damage is judged
-(`kctl.storage.damage`): a torn tail and a hole are cut, as Kafka does; rot is reported and nothing
-is cut. Indexes, producer state, leader epochs and aborted transactions come anew from the
-batches; index files are written only where they say something else.
+Batches are read in order: each must be whole, with a correct CRC and increasing offsets. At the
+first one that is not, the damage is classified (`kctl.storage.damage`): a torn tail and a hole are
+removed, as in Kafka; corruption is reported and nothing is removed. Indexes, producer state, leader
+epochs and aborted transactions are rebuilt from the batches; index files are written only where
+they differ.
 
 Kafka 2.7: kafka.log.LogSegment.recover; KIP-101, KAFKA-10207
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
-from kctl.broker.log.log_segment import RELATIVE_OFFSET_MAX, LogSegment
+from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.producer_state import producer_batch_of
 from kctl.broker.log.producer_state_manager import ProducerStateManager
@@ -28,26 +29,26 @@ from kctl.records.record_batch import (
 )
 from kctl.storage.damage import Damage, DamageKind, classify_damage, has_lost_sector
 from kctl.storage.layout import LOG_SUFFIX
-from kctl.storage.offset_index import OffsetPosition
+from kctl.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetPosition
 from kctl.storage.time_index import TimestampOffset
 from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
 
-# What is left of a damaged segment is asked whether it is one batch up to this size.
+# The rest of a damaged segment is tested for being a single batch up to this size.
 WHOLE_BATCH_BYTES_MAX = 64 * 1024 * 1024
 
 
-class RotError(CorruptDataError):
-    """Records that were durable are damaged: the log must not be used, nor cut."""
+class DurableCorruptionError(CorruptDataError):
+    """Durable records are damaged: the log must be neither used nor truncated."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What the valid batches so far say."""
+    """The state after the valid batches so far."""
 
     position: int
     # The lowest offset that the next batch may begin with.
     next_offset: int
-    # Where the next segment begins, or the last offset that fits this one.
+    # The start of the next segment, or the limit of offsets in this one.
     end_offset_max: int
     last_index_entry: int = 0
     max_timestamp: int = NO_TIMESTAMP
@@ -58,13 +59,13 @@ class _Progress:
     time_entries: list[TimestampOffset] = field(default_factory=list)
 
     def add_index_entry(self, last_offset: int, position: int) -> None:
-        """As an append at `position` would have added it."""
+        """Add the entry that an append at `position` would have added."""
         self.offset_entries.append(OffsetPosition(last_offset, position))
         self.add_time_entry()
         self.last_index_entry = position
 
     def add_time_entry(self) -> None:
-        """The largest timestamp so far, if it is beyond the last entry."""
+        """Add the largest timestamp so far, if it exceeds the last entry."""
         last = self.time_entries[-1].timestamp if self.time_entries else NO_TIMESTAMP
         if self.max_timestamp > last:
             entry = TimestampOffset(self.max_timestamp, self.offset_of_max_timestamp)
@@ -80,11 +81,11 @@ def recover_segment(
     next_base_offset: int | None,
     trusted_end: int,
 ) -> tuple[int, int]:
-    """Recover `segment`; how many bytes were cut, and the offset behind its last batch.
+    """Recover `segment`; return how many bytes were removed and the offset after its last batch.
 
-    RotError if cutting would lose what was durable: offsets below `trusted_end`, or a batch that
-    valid ones follow. `next_base_offset`: where the segment behind this one begins; None: this is
-    the last.
+    Raise DurableCorruptionError if removal would lose durable records: offsets below
+    `trusted_end`, or a batch followed by valid ones. `next_base_offset` is the start of the
+    following segment, or None for the last segment.
     """
     end_offset_max = segment.base_offset + RELATIVE_OFFSET_MAX + 1
     if next_base_offset is not None:
@@ -129,7 +130,7 @@ def replay_batch(
     batch: RecordBatch,
     on_aborted: Callable[[AbortedTransaction], object] | None = None,
 ) -> None:
-    """Bring the producers' state over one batch that is in the log."""
+    """Apply a batch that is in the log to the producer state."""
     if not batch.has_producer_id:
         return
     completed = producers.update(producer_batch_of(batch, marker_of(batch)))
@@ -150,7 +151,7 @@ def replay_batch(
 def replay_segments(
     segments: LogSegments, producers: ProducerStateManager, end_offset: int
 ) -> None:
-    """Bring the producers' state from where it ends over the batches below `end_offset`."""
+    """Apply the batches below `end_offset` that are not yet in the producer state."""
     start = producers.map_end_offset
     if start >= end_offset or not len(segments):
         return
@@ -169,7 +170,7 @@ def replay_segments(
 
 
 def marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
-    """The marker in a control batch; None for data, an emptied batch, or another kind."""
+    """Return the marker in a control batch; None for data, an emptied batch, or another type."""
     if not batch.is_control:
         return None
     record = next(batch.records(), None)
@@ -181,7 +182,7 @@ def marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
 
 
 def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:
-    """CorruptDataError unless the batch belongs here."""
+    """Raise CorruptDataError unless the batch belongs here."""
     place = f"{segment.path(LOG_SUFFIX)}: at position {progress.position}"
     if isinstance(batch, RecordBatch):
         batch.ensure_valid()
@@ -199,39 +200,43 @@ def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:
 
 
 def _note_epoch(epochs: LeaderEpochFileCache, batch: RecordBatch) -> None:
-    """The file may be older than the log, and speak of what was truncated."""
+    """Assign the batch's epoch; the epoch file may be older than the log and mention truncated
+    records."""
     epoch = batch.partition_leader_epoch
     if epoch > epochs.epoch_at(batch.base_offset):
         epochs.assign(epoch, batch.base_offset)
 
 
 def _cut(segment: LogSegment, progress: _Progress, *, is_last: bool, trusted_end: int) -> int:
-    """Cut what is invalid, if it may be."""
+    """Remove invalid bytes at the end, if this is safe; return how many."""
     if progress.position == segment.size:
         return 0
     path = segment.path(LOG_SUFFIX)
     damage = classify_damage(segment.records, progress.position, progress.next_offset)
-    is_rot = damage.kind is DamageKind.ROT or progress.next_offset < trusted_end
-    if damage.kind is DamageKind.TORN_TAIL and not is_rot:
+    is_corruption = damage.kind is DamageKind.CORRUPTION or progress.next_offset < trusted_end
+    if damage.kind is DamageKind.TORN_TAIL and not is_corruption:
         if _has_wrong_length(segment, progress):
-            progress.complaint = "the batch is whole, but its length is wrong"
-            is_rot = True
+            progress.complaint = "the batch is complete, but its length is wrong"
+            is_corruption = True
         elif not is_last:
             # A segment that was rolled ends with a whole batch, unless a crash tore it.
-            is_rot = not _is_torn(segment, progress)
-    if is_rot:
-        raise RotError(
+            is_corruption = not _is_torn(segment, progress)
+    if is_corruption:
+        raise DurableCorruptionError(
             f"{path} is damaged at position {progress.position} (offset {progress.next_offset}): "
-            f"{progress.complaint or 'a batch is cut'}; {_what_follows(damage)}; nothing was "
-            "changed",
+            f"{progress.complaint or 'a batch is incomplete'}; {_what_follows(damage)}; no file "
+            "was changed",
             hint="restore this replica from another one, or remove the damaged files yourself",
         )
     return segment.cut(progress.position)
 
 
 def _has_wrong_length(segment: LogSegment, progress: _Progress) -> bool:
-    """Whether all that is left is one batch, and only its length, which no checksum covers, says
-    otherwise. No crash leaves that, unless the sector that ends behind the length was lost."""
+    """Return whether the rest is one batch with only its length field, which no checksum covers,
+    wrong.
+
+    A crash does not leave this state, unless the sector that ends after the length was lost.
+    """
     position = progress.position
     left = segment.size - position
     if not RECORD_BATCH_OVERHEAD <= left <= WHOLE_BATCH_BYTES_MAX:
@@ -245,7 +250,7 @@ def _has_wrong_length(segment: LogSegment, progress: _Progress) -> bool:
 
 
 def _is_torn(segment: LogSegment, progress: _Progress) -> bool:
-    """Whether the file ends inside the invalid batch, or with sectors never written."""
+    """Return whether the file ends inside the invalid batch, or with sectors never written."""
     position = progress.position
     try:
         if segment.records.header_at(position) is None:
@@ -257,7 +262,7 @@ def _is_torn(segment: LogSegment, progress: _Progress) -> bool:
 
 def _what_follows(damage: Damage) -> str:
     if damage.next_position is None:
-        return "records behind it were durable"
+        return "records after it were durable"
     return f"valid records follow at position {damage.next_position} (offset {damage.next_offset})"
 
 

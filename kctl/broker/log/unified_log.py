@@ -1,16 +1,16 @@
 """UnifiedLog: one replica's log as the rest of the broker sees it.
 
-A LocalLog, and around it: validation of what is appended, producer state, leader epochs, the log
+It combines a LocalLog with validation of appended records, producer state, leader epochs, the log
 start offset, the high watermark and the last stable offset.
 
     log start <= last stable <= high watermark <= log end
 
-Append, in this order: check and number the records; refuse what the producer state forbids; note
-the leader epoch; write; then change memory. So an error before the write leaves all as it was,
-and a failed write leaves at most bytes that the next append overwrites.
+An append checks and numbers the records, rejects what the producer state forbids, records the
+leader epoch, writes, and then changes memory, in this order. An error before the write changes
+nothing; a failed write leaves at most bytes that the next append overwrites.
 
-Invariants: the order above; every offset but the high watermark only rises, except when records
-are truncated; the state of producers ends at the log's end.
+Invariants: the order above; every offset except the high watermark only increases, unless records
+are truncated; the producer state ends at the log end offset.
 
 Kafka 2.7: kafka.log.Log; KIP-98, KIP-101, KIP-107, KIP-279, KIP-360
 """
@@ -31,24 +31,24 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_loader import LoadedLog
 from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
-from kctl.broker.log.log_validator import validate_records
+from kctl.broker.log.log_validator import CheckedRecords, validate_records
 from kctl.broker.log.producer_state import ProducerBatch, ProducerState, producer_batch_of
 from kctl.broker.log.segment_recovery import marker_of, replay_segments
 from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
 from kctl.model import TopicPartition
+from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.primitives import Buffer
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from kctl.runtime.clock import Clock
-from kctl.runtime.disk import Buffer, DiskFile
+from kctl.runtime.disk import DiskFile
 from kctl.storage.transaction_index import AbortedTransaction
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
+from kctl.work import ClaimingWork
 
 
 class UnifiedLog:
-    """See the module. Belongs to the broker's one thread."""
+    """One replica's log. It belongs to the broker's single thread."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class UnifiedLog:
         local: LocalLog,
         loaded: LoadedLog,
         clock: Clock,
+        on_rolled: "Callable[[UnifiedLog], object]",
     ) -> None:
-        """Made by LogManager from what LogLoader found. `log_directory` is the broker's
-        directory that holds the partition's."""
+        """Create a log from the result of LogLoader; LogFactory calls this. `log_directory` is the
+        broker's log directory that contains the partition's directory. `on_rolled` is called after
+        each roll of a segment."""
         self.topic_partition = topic_partition
         self.log_directory = log_directory
         self._local = local
@@ -69,10 +71,9 @@ class UnifiedLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
-        # Where the first transaction begins that committed readers must not pass, if any.
+        # The first offset that committed readers must not pass, if any.
         self.first_unstable_offset: int | None = None
-        # Set by LogManager: a segment was rolled.
-        self.on_rolled: Callable[[UnifiedLog], object] | None = None
+        self._on_rolled = on_rolled
         self.last_flush_ms = clock.wall_ms()
         self.is_closed = False
         self._take_config(local.config)
@@ -82,12 +83,12 @@ class UnifiedLog:
 
     @property
     def directory(self) -> str:
-        """The partition's own directory."""
+        """Return the partition's own directory."""
         return self._local.directory
 
     @property
     def config(self) -> LogConfig:
-        """The topic's settings; assign a new one to change them."""
+        """Return the topic's configs; assign new ones to change them."""
         return self._config
 
     @config.setter
@@ -99,35 +100,34 @@ class UnifiedLog:
         self._local.config = config
         self._rules = config.validation_rules(self.topic_partition)
         self._flush_messages = config.flush_messages
-        # flush.messages=1: nothing counts before it is on the disk. Who appends as leader sees to
-        # that, for many appends at once (LogManager.flush_soon), and waits for `recovery_point`.
+        # flush.messages=1: an append is acknowledged once it is durable; see LogManager.flush_soon.
         self.is_write_through = config.flush_messages == 1
         self._segment_bytes = config.segment_bytes
         self._is_append_time = config.timestamp_type == LOG_APPEND_TIME
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Return the bytes of all segments."""
         return self._local.segments.size
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments as they are now, oldest first."""
+        """Return the current segments, oldest first."""
         return self._local.segments.all
 
     @property
     def recovery_point(self) -> int:
-        """Everything below this offset is durable."""
+        """Return the offset below which everything is durable."""
         return self._local.recovery_point
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch that the log knows, or -1."""
+        """Return the newest leader epoch in the log, or -1."""
         return self._epochs.latest_epoch
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where (exclusive) readers of committed data may read."""
+        """Return the end (exclusive) for readers of committed data."""
         first_unstable = self.first_unstable_offset
         if first_unstable is not None and first_unstable < self.high_watermark:
             return first_unstable
@@ -135,33 +135,32 @@ class UnifiedLog:
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and where it is."""
+        """Return the high watermark with its position."""
         return self._local.locate(self.high_watermark)
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
-        """The producers that the log remembers, by id."""
+        """Return the producers known to the log, by id."""
         return self._producers.producers
 
     @property
     def local(self) -> LocalLog:
-        """What the cleaner changes, which concerns nothing else here."""
+        """Return the local log, for the cleaner."""
         return self._local
 
     # --- append ------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | CheckedRecords,
         leader_epoch: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         now_ms: int,
     ) -> LogAppendInfo:
-        """Check, number and append a producer's records; the buffer is numbered in place.
-
-        ApiError with the code for the producer; StorageError if the disk refused.
-        """
+        """Check, number and append a producer's records; the buffer is numbered in place. Raise
+        ApiError for the producer, StorageError, or ValidationInTurns if the check takes several
+        turns."""
         first_offset = self.log_end_offset
         found = validate_records(
             records, self._rules,
@@ -199,10 +198,8 @@ class UnifiedLog:
         if producer is not None:
             self._update_producer(producer, segment)
         self._producers.map_end_offset = last_offset + 1
-        if (
-            last_offset + 1 - self._local.recovery_point >= self._flush_messages
-            and not self.is_write_through
-        ):
+        unflushed = last_offset + 1 - self._local.recovery_point
+        if unflushed >= self._flush_messages and not self.is_write_through:
             self.flush()
         return LogAppendInfo(
             first_offset,
@@ -214,10 +211,8 @@ class UnifiedLog:
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
-        """Append a leader's batches as they are, numbers, epochs and all.
-
-        ApiError if they are damaged or the log has them already.
-        """
+        """Append a leader's batches unchanged, with their offsets and epochs. Raise ApiError if
+        they are damaged or already in the log."""
         now_ms = self._clock.wall_ms()
         if self.log_start_offset == self.log_end_offset:
             begin = start_of_first_batch(records, self.log_end_offset)
@@ -283,7 +278,7 @@ class UnifiedLog:
     def _segment_for(
         self, length: int, first_offset: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> LogSegment:
-        """The segment to append to, rolled if it is time."""
+        """Return the segment to append to, rolling the log if necessary."""
         if length > self._segment_bytes:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -295,7 +290,7 @@ class UnifiedLog:
         return segment if segment is not None else self._roll(now_ms, first_offset)
 
     def _check_producer(self, batch: ProducerBatch, origin: AppendOrigin) -> LogAppendInfo | None:
-        """The answer to a batch that is there already; ApiError for one that may not come."""
+        """Return the result for a repeated batch, else None; raise ApiError for an invalid one."""
         if origin is AppendOrigin.CLIENT:
             known = self._producers.find_duplicate(batch)
             if known is not None:
@@ -304,7 +299,7 @@ class UnifiedLog:
         return None
 
     def _update_producer(self, batch: ProducerBatch, segment: LogSegment) -> None:
-        """The batch is in `segment`: move its producer's state, and the first unstable offset."""
+        """Update the producer's state and the first unstable offset for a batch in `segment`."""
         producers = self._producers
         completed = producers.update(batch)
         if completed is not None:
@@ -332,11 +327,9 @@ class UnifiedLog:
         isolation: FetchIsolation,
         min_one_message: bool = True,
     ) -> FetchDataInfo:
-        """Records from the batch that holds `start_offset` on, as a slice of the file.
-
-        ApiError (OFFSET_OUT_OF_RANGE) outside [log start, log end]. At most `max_bytes`, but
-        with `min_one_message` at least one batch.
-        """
+        """Return records from the batch that holds `start_offset` on, as a slice of the file. Raise
+        ApiError (OFFSET_OUT_OF_RANGE) outside [log start, log end]. The result has at most
+        `max_bytes`, but with `min_one_message` at least one batch."""
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -362,14 +355,17 @@ class UnifiedLog:
             is_committed=is_committed,
         )
 
-    def fetch_offset_by_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at least as young; None if there
-        is none. LATEST_TIMESTAMP is the log's end, EARLIEST_TIMESTAMP its start."""
+    def fetch_offset_by_timestamp(
+        self, timestamp: int
+    ) -> ClaimingWork[tuple[int, int, int] | None]:
+        """Return (timestamp, offset, leader epoch) of the first record with at least that
+        timestamp, or None; in steps. LATEST_TIMESTAMP and EARLIEST_TIMESTAMP return the log's end
+        and start."""
         if timestamp == EARLIEST_TIMESTAMP:
             first = self._epochs.earliest
-            is_known = first is not None and first.start_offset <= self.log_start_offset
-            epoch = self._epochs.epoch_at(self.log_start_offset) if is_known else -1
-            return NO_TIMESTAMP, self.log_start_offset, epoch
+            start = self.log_start_offset
+            is_known = first is not None and first.start_offset <= start
+            return NO_TIMESTAMP, start, self._epochs.epoch_at(start) if is_known else -1
         if timestamp == LATEST_TIMESTAMP:
             return NO_TIMESTAMP, self.log_end_offset, self._epochs.latest_epoch
         if self._rules.magic < 1:
@@ -379,23 +375,25 @@ class UnifiedLog:
                 f"partition {self.topic_partition} is {self._config.message_format_version} "
                 "which is earlier than the minimum required version 0.10.0-IV0",
             )
-        return find_by_timestamp(self._local, timestamp, self.log_start_offset)
+        return (yield from find_by_timestamp(self._local, timestamp, self.log_start_offset))
 
     # --- leader epochs -----------------------------------------------------------------------
 
     def maybe_assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
-        """A leader of `leader_epoch` begins at `start_offset` (KIP-101)."""
+        """Record that a leader of `leader_epoch` begins at `start_offset` (KIP-101)."""
+        self._producers.refuses_unknown_once = True
         if self._rules.magic == 2:
             self._epochs.assign(leader_epoch, start_offset)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
-        """(the largest epoch not beyond `leader_epoch`, its end offset); None: unknown."""
+        """Return (the largest epoch not beyond `leader_epoch`, its end offset), or None if
+        unknown."""
         return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # --- high watermark and log start --------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, within the log; what it is now."""
+        """Set the high watermark, within the log; return the new one."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset < self.log_start_offset:
@@ -407,12 +405,13 @@ class UnifiedLog:
         return offset
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark to `offset`; whether it rose."""
+        """Raise the high watermark to `offset`; return whether it rose."""
         before = self.high_watermark
         return offset > before and self.update_high_watermark(offset) > before
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start offset; ApiError (OFFSET_OUT_OF_RANGE) beyond the high watermark."""
+        """Raise the log start offset and return whether it rose. Raise ApiError
+        (OFFSET_OUT_OF_RANGE) beyond the high watermark."""
         if offset > self.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -433,13 +432,13 @@ class UnifiedLog:
         self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that have been silent for too long."""
+        """Remove producers that have been inactive for too long."""
         self._producers.remove_expired(now_ms)
 
     # --- roll, flush, retention --------------------------------------------------------------
 
     def roll(self, now_ms: int | None = None) -> LogSegment:
-        """Begin a new segment at the log's end."""
+        """Start a new segment at the log's end."""
         return self._roll(self._clock.wall_ms() if now_ms is None else now_ms, 0)
 
     def _roll(self, now_ms: int, expected_offset: int) -> LogSegment:
@@ -450,34 +449,32 @@ class UnifiedLog:
             producers = self._producers
             producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
             producers.take_snapshot()
-            if self.on_rolled is not None:
-                self.on_rolled(self)
+            self._on_rolled(self)
         return segment
 
     def prepare_flush(self, *, is_closing: bool = False) -> FlushJob:
-        """A job that makes all up to now durable; run it anywhere, then `complete_flush`.
-
-        `is_closing`: the active segment's indexes too, which recovery would rebuild.
-        """
+        """Return a job that makes everything so far durable; run it anywhere, then call
+        `complete_flush`. `is_closing` includes the active segment's indexes, which recovery would
+        otherwise rebuild."""
         others: list[DiskFile] = []
         self._producers.add_to_flush(others)
         self._epochs.add_to_flush(others)
         return self._local.prepare_flush(others, is_closing=is_closing)
 
     def complete_flush(self, job: FlushJob) -> None:
-        """The job has run without an error."""
+        """Record that the job has run without an error."""
         self._local.complete_flush(job)
         self.last_flush_ms = self._clock.wall_ms()
 
     def flush(self) -> None:
-        """Make everything durable now; StorageError is final: never retry a failed fsync."""
+        """Make everything durable now; a StorageError is final: never retry a failed fsync."""
         job = self.prepare_flush()
         job.run()
         self.complete_flush(job)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Drop segments that are beyond the topic's limits or below the log start offset; how
-        many. Only such as are wholly below the high watermark."""
+        """Delete segments beyond the topic's limits or below the log start offset; return how many.
+        Only segments wholly below the high watermark are deleted."""
         count = 0
         if self._config.is_deleted:
             count += self._delete_due(retention.too_old(self._config, now_ms), now_ms)
@@ -497,17 +494,18 @@ class UnifiedLog:
     # --- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off all records from `offset` on; whether there were any. A batch that reaches beyond
-        goes whole, and the log ends where it began: records behind a gap would look lost."""
+        """Remove all records from `offset` on; return whether there were any. A batch that contains
+        `offset` is removed whole, and the log ends where it began: records after a gap would look
+        lost."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
         if offset >= self.log_end_offset:
-            # An epoch may have begun here without records: the new leader knows better.
+            # An epoch may have begun here without records; the new leader decides.
             self._epochs.truncate_from_end(offset)
             return False
         end = self._local.batch_start(offset)
         if offset < self._local.segments.all[0].base_offset or end < self.log_start_offset < offset:
-            # Nothing is left, or nothing that may be read.
+            # No record is left, or none that may be read.
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return True
         offset = end
@@ -521,7 +519,7 @@ class UnifiedLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all records and go on at `offset`."""
+        """Remove all records and continue at `offset`."""
         if offset < self.log_start_offset:
             self._local.announce(offset)
         self._local.truncate_fully_and_start_at(offset, self._clock.wall_ms())
@@ -536,7 +534,7 @@ class UnifiedLog:
         self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
 
     def _reload_producers(self) -> None:
-        """Bring the producers' state back to the new end."""
+        """Restore the producer state of the new log end offset."""
         producers, end = self._producers, self.log_end_offset
         producers.truncate_and_reload(self.log_start_offset, end, self._clock.wall_ms())
         replay_segments(self._local.segments, producers, end)
@@ -545,22 +543,22 @@ class UnifiedLog:
     # --- end ---------------------------------------------------------------------------------
 
     def claim_recovery_point(self) -> int:
-        """What a checkpoint that is made now is to say."""
+        """Return the recovery point for a checkpoint that is made now."""
         return self._local.claim_recovery_point()
 
     @property
     def truncations(self) -> int:
-        """How often records were cut off since the log was loaded."""
+        """Return how often the log was truncated since it was loaded."""
         return self._local.truncations
 
     def recovery_point_saved(self, truncations: int) -> None:
-        """A checkpoint made after so many truncations is on the disk: drop what it replaces."""
+        """Remove the files that a checkpoint, made after so many truncations, replaces."""
         if truncations == self._local.truncations and self._local.has_announced:
             self._local.withdraw()
         self._delete_old_snapshots()
 
     def _delete_old_snapshots(self) -> None:
-        """Drop snapshots that no recovery will ask for."""
+        """Remove snapshots that no recovery needs."""
         segments = self._local.segments
         before_active = segments.lower(segments.active.base_offset) or segments.active
         before_recovery = segments.lower(self._local.recovery_point)
@@ -568,26 +566,27 @@ class UnifiedLog:
         self._producers.delete_snapshots_before(min(needed))
 
     def close(self) -> None:
-        """Save indexes and producers, make all durable, close the files."""
+        """Save indexes and producers, make everything durable, close the files."""
         if not self.is_closed:
             job = self.prepare_close()
             job.run()
             self.complete_close(job)
 
     def prepare_close(self) -> FlushJob:
-        """Save indexes and producers; a job that makes all durable, then `complete_close`."""
+        """Save indexes and producers; return a job that makes all durable, to be followed by
+        `complete_close`."""
         self._producers.take_snapshot()
         self._local.complete_indexes()
         return self.prepare_flush(is_closing=True)
 
     def complete_close(self, job: FlushJob) -> None:
-        """The job has run without an error, and nothing was appended since: close the files."""
+        """Close the files after the job has run without an error; nothing was appended since."""
         self.complete_flush(job)
         self._local.close()
         self.is_closed = True
 
     def abandon(self) -> None:
-        """Let go of the files without writing: the directory failed, or goes away."""
+        """Close the files without writing, because the directory failed or is deleted."""
         self._local.abandon()
         self.is_closed = True
 

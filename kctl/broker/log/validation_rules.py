@@ -1,6 +1,6 @@
-"""What a produced batch must obey, what comes of checking it, and the checks of whole batches.
+"""The rules for produced batches, the results of validation, and the checks of whole batches.
 
-The nouns that `log_validator` (the short road) and `log_rewriter` (the long one) share.
+Shared by `log_validator` (the fast path) and `log_rewriter` (the slow path).
 
 Kafka 2.7: kafka.log.LogValidator.validateBatch, AppendOrigin,
 kafka.server.RecordValidationException
@@ -9,7 +9,9 @@ kafka.server.RecordValidationException
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kctl.configs.config_key import LONG_MAX
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32c
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,
@@ -22,43 +24,40 @@ from kctl.records.record_batch import (
     BatchHeader,
 )
 
-Buffer = bytes | bytearray | memoryview
-
-LONG_MAX = 2**63 - 1
-# Of the errors of single records so many are reported: enough to find the cause.
+# Maximum number of record errors reported: enough to find the cause.
 RECORD_ERRORS_MAX = 1000
 
 
 class AppendOrigin(Enum):
-    """Who appends; clients are trusted least."""
+    """The source of an append; clients are trusted least."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
     REPLICATION = "replication"
 
 
-# An Enum takes long to look its members up.
+# Looking up an Enum's member is slow.
 _CLIENT = AppendOrigin.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationRules:
-    """What a topic's configuration says about records; made anew when it changes."""
+    """A topic's configs for records; replaced when they change."""
 
     topic_partition: str
     # message.format.version as a magic number.
     magic: int = 2
-    # compression.type as a CompressionType; None: whatever the producer chose.
+    # compression.type as a CompressionType; None: the producer's codec.
     compression_type: int | None = None
     # message.timestamp.type
     timestamp_type: int = CREATE_TIME
     # message.timestamp.difference.max.ms
     timestamp_difference_max_ms: int = LONG_MAX
-    # cleanup.policy has compact: every record needs a key.
+    # cleanup.policy contains compact: every record needs a key.
     is_compacted: bool = False
     # max.message.bytes
     message_bytes_max: int = 1_048_588
-    # Whether a rule speaks about single records, so that all of them must be read.
+    # Whether a rule concerns single records, so that all of them must be read.
     needs_every_record: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,14 +69,14 @@ class ValidationRules:
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """Why one record was refused; the index is the record's place in its batch (KIP-467)."""
+    """Why one record was rejected; the index is its position in the batch (KIP-467)."""
 
     batch_index: int
     message: str
 
 
 class RecordValidationError(ApiError):
-    """The batch was refused for some of its records; Produce v8 names them."""
+    """The batch was rejected because of some of its records; Produce v8 reports them."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -86,19 +85,19 @@ class RecordValidationError(ApiError):
 
 @dataclass(slots=True)
 class ValidatedRecords:
-    """Records ready to be appended, and what the log wants to know of them.
+    """Records ready to append, with the facts that the log needs.
 
     Several batches occur only in formats v0 and v1, which have no producer ids.
     """
 
-    # The very buffer that came in unless `was_rewritten`.
+    # The original buffer unless `was_rewritten`.
     records: Buffer
     first_offset: int
-    # Inclusive: first_offset - 1 if there was nothing at all.
+    # Inclusive: first_offset - 1 if there are no records.
     last_offset: int
-    # -1: none of them has a timestamp.
+    # -1: no record has a timestamp.
     max_timestamp: int
-    # Of the record that has it as far as that was looked at, else its batch's last offset.
+    # Offset of the record that has it if that was determined, else its batch's last offset.
     offset_of_max_timestamp: int
     count: int
     producer_id: int = NO_PRODUCER_ID
@@ -117,7 +116,7 @@ def check_batch(
     rules: ValidationRules,
     origin: AppendOrigin,
 ) -> None:
-    """What can be said of a v2 batch as a whole; ApiError if it is wrong."""
+    """Check a v2 batch as a whole; raise ApiError if it is invalid."""
     # Unpacked, as looking fields up by name costs more than the checks.
     (
         base_offset, _, _, _, crc, attributes, last_offset_delta, _, _,
@@ -158,7 +157,7 @@ def check_batch(
 
 
 def check_size(size: int, rules: ValidationRules) -> None:
-    """MESSAGE_TOO_LARGE if a batch of `size` bytes is."""
+    """Raise ApiError (MESSAGE_TOO_LARGE) if a batch of `size` bytes is too large."""
     if size > rules.message_bytes_max:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -173,12 +172,12 @@ def _wrong_count(header: BatchHeader, rules: ValidationRules) -> ApiError:
     offsets = f"[{header.base_offset}, {last}]"
     place = f"in topic partition {rules.topic_partition}."
     if header.last_offset_delta < 0:
-        words = f"Batch has an invalid offset range: {offsets} {place}"
+        message = f"Batch has an invalid offset range: {offsets} {place}"
     elif count <= 0:
-        words = f"Invalid reported count for record batch: {count} {place}"
+        message = f"Invalid reported count for record batch: {count} {place}"
     else:
-        words = f"Inconsistent batch offset range {offsets} and count of records {count} {place}"
-    return ApiError(ErrorCode.INVALID_RECORD, words)
+        message = f"Inconsistent batch offset range {offsets} and count of records {count} {place}"
+    return ApiError(ErrorCode.INVALID_RECORD, message)
 
 
 def _check_old_format(header: BatchHeader, rules: ValidationRules) -> None:

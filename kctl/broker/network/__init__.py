@@ -1,1 +1,1 @@
-"""Connections in, replies out."""
+"""The network layer: listeners, connections, requests and responses."""

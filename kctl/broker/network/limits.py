@@ -1,35 +1,35 @@
-"""NetworkLimits: what one broker allows its peers, under Kafka's names and with its defaults."""
+"""NetworkLimits: the limits on a broker's clients, with Kafka's names and defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kctl.broker.config import BrokerConfig
+from kctl.configs.broker_config import BrokerConfig
 
 UNLIMITED = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkLimits:
-    """Bounds on connections and on the bytes of requests."""
+    """Limits on connections and on the bytes of requests."""
 
     # socket.request.max.bytes
     request_bytes_max: int = 104_857_600
-    # max.connections: beyond it the backlog holds new ones.
+    # max.connections: beyond it new ones wait in the backlog.
     connections_max: int = UNLIMITED
-    # max.connections.per.ip and its overrides (host -> number): beyond it they are closed.
+    # max.connections.per.ip and its overrides (host -> number): beyond it connections are closed.
     connections_per_ip_max: int = UNLIMITED
     connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     # connections.max.idle.ms
     idle_ms_max: int = 600_000
     # queued.max.request.bytes, which Kafka leaves unlimited: bytes of requests in memory beyond
-    # which no new request is begun.
+    # which no new request begins.
     queued_request_bytes_max: int = 64 * 1024 * 1024
-    # socket.send.buffer.bytes, of connections to come; -1: as the system likes.
+    # socket.send.buffer.bytes of new connections; -1: the system's default.
     send_buffer_bytes: int = 102_400
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "NetworkLimits":
-        """What the settings allow."""
+        """Return the limits of a broker's configs."""
         overrides = (
             item.rpartition(":")
             for item in config.max_connections_per_ip_overrides.split(",")

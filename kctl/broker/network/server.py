@@ -1,14 +1,14 @@
 """SocketServer: a broker's listeners and connections, and the limits on both.
 
-It accepts, counts and closes; what comes over a connection is ServerConnection's affair.
+It accepts, counts and closes connections; `ServerConnection` serves them.
 At max.connections the listeners leave new connections in the backlog; beyond
-max.connections.per.ip a connection is closed at once; one that asked for nothing during
-connections.max.idle.ms is closed by a sweep, of which there are SWEEPS_PER_IDLE in that time.
-What all requests take of memory is RequestMemory's affair; what is large, of `in_slices`.
+max.connections.per.ip a connection is closed at once; a connection without a request for
+connections.max.idle.ms is closed by a sweep, which runs SWEEPS_PER_IDLE times in that time.
+RequestMemory bounds the memory of all requests; `in_slices` splits large ones.
 
-Short roads: for an API whose requests are mostly of one plain shape there may be a function that
-takes a whole frame and a way to send the answer's whole frame. It answers before it returns,
-and says so; or it does nothing and says that, and the request is decoded and dispatched as any.
+Fast paths: an API whose requests mostly have one plain form may have a function that takes a whole
+frame and a function to send the whole response frame. It either sends the response and returns
+True, or changes nothing and returns False; then the request is decoded and dispatched as usual.
 
 Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 """
@@ -16,22 +16,24 @@ Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from kctl.broker.network.complaints import Complaints
+from kctl.broker.complaints import Complaints
+from kctl.broker.network.authentication import Authentication
+from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
+from kctl.broker.network.sasl_exchange import CredentialSource
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
+from kctl.configs.listener_config import SaslListener, TlsListener
+from kctl.errors import UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
-from kctl.protocol.primitives import Buffer
 from kctl.runtime.future import Future
 from kctl.runtime.network import Listener, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
-
-# (frame, send the answer) -> whether it was answered.
-ShortRoad = Callable[[Buffer, Callable[[bytes], object]], bool]
+from kctl.tls.certificate import Certificate
 
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
@@ -39,7 +41,7 @@ DRAIN_MS = 5_000
 
 
 class SocketServer:
-    """Everything a broker has open towards its clients."""
+    """A broker's listeners and the connections of its clients."""
 
     def __init__(
         self,
@@ -48,10 +50,18 @@ class SocketServer:
         served: Mapping[int, tuple[int, int]],
         on_request: Callable[[Request], object],
         limits: NetworkLimits | None = None,
-        short_roads: Mapping[bytes, ShortRoad] | None = None,
+        fast_paths: Mapping[bytes, FastPath] | None = None,
+        sasl: Mapping[str, SaslListener] | None = None,
+        credentials: CredentialSource | None = None,
+        tls: Mapping[str, TlsListener] | None = None,
     ) -> None:
-        """`short_roads`: by API key as two bytes."""
-        self.short_roads = short_roads or {}
+        """Create a server; `fast_paths` maps API keys, as two bytes, to functions, `sasl` the names
+        of the listeners with SASL, whose clients' credentials are in `credentials`, and `tls` those
+        of the listeners with TLS."""
+        self._tls = dict(tls or {})
+        self._sasl = sasl or {}
+        self._credentials = credentials
+        self.fast_paths = fast_paths or {}
         self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
         self.served = served
@@ -60,9 +70,10 @@ class SocketServer:
         # Shared by all connections; see FrameBuffer.
         self.scratch = bytearray(SCRATCH_BYTES)
         self.pool = BufferPool()
-        # Bound once, as every request asks.
+        # Bound once, because every request uses them.
         self.now_ms = runtime.clock.monotonic_ms
         self.call_soon = runtime.scheduler.call_soon
+        self.is_turn_spent = runtime.scheduler.is_turn_spent
         self.scheduler = runtime.scheduler
         self.memory = RequestMemory(
             runtime.scheduler, self.counters, self._limits.queued_request_bytes_max
@@ -82,7 +93,7 @@ class SocketServer:
         self._closed: Future[None] | None = None
 
     def start(self) -> list[Endpoint]:
-        """Listen; the endpoints with the ports in fact bound. KctlError if one cannot be."""
+        """Listen; return the endpoints with the bound ports, or raise KctlError."""
         try:
             for endpoint in self._wanted:
                 self._listeners.append(self._listen(endpoint))
@@ -95,7 +106,7 @@ class SocketServer:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """Where it listens, with the ports in fact bound."""
+        """Return the listening endpoints with the bound ports."""
         return [
             Endpoint(wanted.host, listener.port, wanted.listener_name, wanted.security_protocol)
             for wanted, listener in zip(self._wanted, self._listeners, strict=True)
@@ -103,12 +114,11 @@ class SocketServer:
 
     @property
     def limits(self) -> NetworkLimits:
-        """What peers are allowed; assign new ones at any time. Connections that are open stay,
-        and keep the largest request that they began with."""
+        """Return the current limits."""
         return self._limits
 
-    @limits.setter
-    def limits(self, limits: NetworkLimits) -> None:
+    def apply_limits(self, limits: NetworkLimits) -> None:
+        """Replace the limits; open connections keep the maximum request size they began with."""
         self._limits = limits
         if self._closed is not None:
             return
@@ -118,14 +128,31 @@ class SocketServer:
             self._pause_accepting()
         self.memory.bytes_max = limits.queued_request_bytes_max
 
+    def reload_tls(self) -> None:
+        """Read all key and trust stores again, for new connections; unusable ones are logged, and
+        the old ones stay."""
+        trace = self._runtime.trace
+        try:
+            for endpoint, listener in zip(self._wanted, self._listeners, strict=True):
+                tls = self._tls.get(endpoint.listener_name)
+                if tls is not None:
+                    listener.change_tls(tls.settings)
+            self._runtime.network.reload_tls()
+        except UsageError as error:
+            trace.warning(f"The key and trust stores are not reloaded: {error}")
+        else:
+            trace.info("The key and trust stores are reloaded")
+
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     def close(self, drain_ms: int = DRAIN_MS) -> Future[None]:
-        """Accept no more, answer what is in flight for at most `drain_ms`, close everything.
-        Done when the last connection is gone."""
+        """Stop accepting, complete requests in flight within `drain_ms`, and close everything.
+
+        The Future is done when the last connection is closed.
+        """
         if self._closed is not None:
             return self._closed
         self._closed = self._runtime.scheduler.future()
@@ -144,7 +171,7 @@ class SocketServer:
     # For connections
 
     def connection_lost(self, connection: ServerConnection) -> None:
-        """`connection` is gone."""
+        """Remove a closed connection."""
         del self._connections[connection]
         self.counters.connections -= 1
         host = connection.context.client_host
@@ -161,25 +188,56 @@ class SocketServer:
         elif self._is_accepting_paused:
             self._resume_accepting_if_room()
 
-    def complain(self, host: str, words: str) -> None:
-        """Log a line about a peer, unless it has had its line this second."""
-        self._tell(self._complaints, host, lambda: words)
+    def complain(self, client_host: str, message: str) -> None:
+        """Log a client's invalid request, one line per host and second."""
+        self._log(self._complaints, client_host, lambda: message)
+
+    def principal_of(self, listener_name: str, certificate: bytes) -> str | None:
+        """Return the principal of a client's certificate; None if no mapping rule applies. Raise
+        CorruptDataError."""
+        name = self._tls[listener_name].principal_rules.name_of(Certificate.of(certificate).subject)
+        return None if name is None else f"User:{name}"
+
+    def tls_failed(self, context: RequestContext, reason: str) -> None:
+        """Count and log a connection that ends because of TLS, one line per host and second."""
+        self.counters.failed_tls_connections += 1
+        self.complain(context.client_host, f"{context.connection_id}: {reason}")
+
+    def authenticated(self, *, is_again: bool) -> None:
+        """Count a successful authentication."""
+        if is_again:
+            self.counters.reauthentications += 1
+        else:
+            self.counters.authentications += 1
+
+    def authentication_failed(
+        self, connection: ServerConnection, reason: str, *, is_again: bool
+    ) -> None:
+        """Count a failed authentication and log it, one line per host and second."""
+        if is_again:
+            self.counters.failed_reauthentications += 1
+        else:
+            self.counters.failed_authentications += 1
+        context = connection.context
+        self.complain(
+            context.client_host, f"{context.connection_id}: failed authentication: {reason}"
+        )
 
     def handler_failed(self, request: Request, error: Exception) -> None:
-        """A bug of ours: log all there is to know, unless its peer had one this second."""
+        """Log a handler's exception with its traceback, one per host and second."""
         self.counters.handler_errors += 1
 
-        def words() -> str:
+        def text() -> str:
             lines = "".join(traceback.format_exception(error)).rstrip()
             return (
                 f"Unexpected error in API {request.api_key} version {request.api_version}"
                 f" of {request.context.connection_id}\n{lines}"
             )
 
-        self._tell(self._failures, request.context.client_host, words)
+        self._log(self._failures, request.context.client_host, text)
 
-    def _tell(self, complaints: Complaints, host: str, words: Callable[[], str]) -> None:
-        line = complaints.line(host, words, self.now_ms())
+    def _log(self, complaints: Complaints, host: str, text: Callable[[], str]) -> None:
+        line = complaints.line(host, text, self.now_ms())
         if line is not None:
             self._runtime.trace.warning(line)
 
@@ -189,11 +247,13 @@ class SocketServer:
         def accept(transport: Transport) -> ServerConnection | None:
             return self._accept(endpoint, transport)
 
+        tls = self._tls.get(endpoint.listener_name)
         return self._runtime.network.listen(
             endpoint.host,
             endpoint.port,
             accept,
             send_buffer_bytes=self._limits.send_buffer_bytes,
+            tls=tls.settings if tls is not None else None,
         )
 
     def _accept(self, endpoint: Endpoint, transport: Transport) -> ServerConnection | None:
@@ -203,7 +263,9 @@ class SocketServer:
         allowed = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if count >= allowed:
             self.counters.connections_refused += 1
-            self.complain(host, f"Refused a connection of {host}: it has {count} open already")
+            self.complain(
+                host, f"Refused a connection of {host}: it already has {count} open connections"
+            )
             return None
         self._connections_per_ip[host] = count + 1
         self._connection_count += 1
@@ -214,13 +276,20 @@ class SocketServer:
             security_protocol=endpoint.security_protocol,
             connection_number=self._connection_count,
         )
-        connection = ServerConnection(self, transport, context)
+        connection = ServerConnection(self, transport, context, self._authentication(endpoint))
         self._connections[connection] = None
         self.counters.connections += 1
         self.counters.connections_accepted += 1
         if not self._has_room():
             self._pause_accepting()
         return connection
+
+    def _authentication(self, endpoint: Endpoint) -> Authentication | None:
+        listener = self._sasl.get(endpoint.listener_name)
+        if listener is None:
+            return None
+        assert self._credentials is not None
+        return Authentication(listener, self._credentials, self.served, self.now_ms())
 
     def _has_room(self) -> bool:
         return len(self._connections) < self.limits.connections_max
@@ -235,8 +304,8 @@ class SocketServer:
         self._is_accepting_paused = True
         self.counters.accepting_paused += 1
         self._runtime.trace.warning(
-            f"{len(self._connections)} connections are open, as many as max.connections allows:"
-            " others wait"
+            f"{len(self._connections)} connections are open, the maximum (max.connections):"
+            " new ones wait"
         )
         for listener in self._listeners:
             listener.pause_accepting()

@@ -1,78 +1,92 @@
-"""ServerConnection: one client's connection; requests one at a time, answers in order.
+"""ServerConnection: serves one client's connection, one request at a time, in order.
 
-A request is in flight from its dispatch until its answer has left for the kernel; only then is
-the next one looked at, so that at most one request and one answer of a connection exist, however
-many the peer has sent (Kafka mutes the channel). Meanwhile bytes are still taken, up to
-PIPELINED_BYTES_MAX, which spares a system call per request; beyond that reading stops.
+The phases and their moves are those of `kctl.protocol.server_phase`. While a request is in flight,
+up to PIPELINED_BYTES_MAX bytes are still received, which saves a system call per request; beyond
+that, reading stops. Requests received meanwhile are served until the loop's turn is spent, and the
+rest in later turns.
 
-Bytes that are no request, APIs and versions that are not served, bodies that cannot be decoded or
-that a handler finds corrupt end this connection and nothing else. The exception is ApiVersions of
-an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511). A handler that fails
-ends the connection too. A peer that only finished speaking still gets its answers (half-close).
+Invalid frames, APIs and versions that are not served, and bodies that cannot be decoded or that a
+handler finds corrupt close this connection and nothing else, as does a handler that fails. The
+exception is an unknown version of ApiVersions, which is answered in version 0 with
+UNSUPPORTED_VERSION (KIP-511). A client that has shut down its sending side still receives the
+responses that are due.
 
-A request is offered to its API's short road first (see `SocketServer`), which answers from the
-bytes, at once, or not at all: then nothing has happened. A small one that comes alone, as nearly
-all do, is offered before any books are kept.
+A request is first offered to its API's fast path (see `SocketServer`), which either sends the
+response at once or does nothing. A small request that arrives alone, as nearly all do, is offered
+before any memory is accounted for.
 
-Invariants: `_current` is set exactly while a request waits for its answer; a frame's bytes stay
-until that answer; a request's bytes are charged to RequestMemory from its first byte to its answer,
-and a large frame grows only as RequestMemory allows.
+Invariants: `_current` is set exactly in the phases IN_FLIGHT and DRAINING; a frame's bytes stay
+valid until its response; a request's bytes are charged to RequestMemory from its first byte to its
+response, and a large frame grows only as RequestMemory allows.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
 
-from kctl.broker.network.slices import in_slices
+from kctl.broker.network.authentication import UNAUTHENTICATED_BYTES_MAX, Authentication, Step
+from kctl.broker.network.connection_host import ConnectionHost
+from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
+from kctl.client.foreign_protocols import foreign_protocol
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.codec import decode, encode
+from kctl.protocol.codec import decode, encode, encoding
 from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.framing import FrameBuffer
+from kctl.protocol.framing import SMALL_FRAME_MAX, FrameBuffer
 from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
-from kctl.runtime.network import Transport
+from kctl.protocol.server_phase import ServerPhase, moved
+from kctl.runtime.network import TlsError, TlsSession, Transport
+from kctl.runtime.turns import in_turns
+from kctl.work import Work
 
-if TYPE_CHECKING:
-    from kctl.broker.network.server import SocketServer
-
-# Bytes taken while a request is in flight, before reading stops.
+# Bytes accepted while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
 
-# Requests of so few bytes are not worth cutting.
-LIGHT_FRAME_MAX = 16_384
+# Smaller requests are never sliced: an element takes at least four bytes, so that they hold no more
+# elements than a slice.
+LIGHT_FRAME_MAX = 1_024
 
-# What a frame begins with, and what the short roads are filed under.
+# The bytes at the start of a frame that select its fast path.
 API_KEY_BYTES = 2
 
 _NOT_SERVED = (0, -1)
 
+# Looked up once: reading a member of an enum costs more than reading a global.
+_READING = ServerPhase.READING
+_IN_FLIGHT = ServerPhase.IN_FLIGHT
+_SENDING = ServerPhase.SENDING
+_DRAINING = ServerPhase.DRAINING
+_OVER = ServerPhase.OVER
+
 
 class ServerConnection:
-    """The Receiver of one accepted connection."""
+    """One accepted connection, as the Receiver of its transport."""
 
     __slots__ = (
         "_abort",
+        "_authentication",
         "_charged_bytes",
         "_current",
         "_current_bytes",
+        "_failed",
+        "_fast_paths",
         "_frames",
         "_has_begun_frame",
-        "_is_draining",
         "_is_large",
-        "_is_over",
         "_is_reading_paused",
-        "_is_sending",
         "_is_serving",
-        "_is_speechless",
+        "_last_api_key",
         "_memory",
+        "_phase",
         "_post_whole",
+        "_received_eof",
         "_reply",
         "_server",
-        "_short_roads",
         "_transport",
         "context",
         "get_buffer",
@@ -81,104 +95,160 @@ class ServerConnection:
     )
 
     def __init__(
-        self, server: "SocketServer", transport: Transport, context: RequestContext
+        self,
+        server: ConnectionHost,
+        transport: Transport,
+        context: RequestContext,
+        authentication: Authentication | None = None,
     ) -> None:
+        """Take `authentication` of a listener with SASL, which handles the first frames."""
         self.context = context
         # Monotonic milliseconds of the last request.
         self.last_active_ms = server.now_ms()
-        # What a slow reader had yet to take when the server last looked.
+        # The unsent bytes of a slow reader at the server's last sweep.
         self.unsent_at_last_sweep = 0
         self._server = server
         self._memory = server.memory
         self._transport = transport
-        self._short_roads = server.short_roads
-        self._frames = FrameBuffer(server.scratch, server.pool, server.limits.request_bytes_max)
+        self._authentication = authentication
+        # None before authentication, and none for sessions that end: each request is looked at.
+        self._fast_paths = server.fast_paths if authentication is None else {}
+        bytes_max = server.limits.request_bytes_max
+        if authentication is not None:
+            bytes_max = min(bytes_max, UNAUTHENTICATED_BYTES_MAX)
+        self._frames = FrameBuffer(server.scratch, server.pool, bytes_max)
         self.get_buffer = self._frames.get_buffer
+        self._phase = _READING
+        # Whether the client has shut down its sending side.
+        self._received_eof = False
         self._current: Request | None = None
         self._current_bytes = 0
-        # Whether the last frame had a buffer of its own, which the next look gives back.
+        # Whether the last frame had its own buffer, which the next look-up returns.
         self._is_large = False
         self._has_begun_frame = False
         self._charged_bytes = 0
         self._is_serving = False
         self._is_reading_paused = False
-        # The last answer waits for the peer to read.
-        self._is_sending = False
-        # The peer has said all it will say.
-        self._is_speechless = False
-        # The server is about to stop.
-        self._is_draining = False
-        # Closed, or closing with nothing more to serve.
-        self._is_over = False
-        # Bound once instead of once a request.
-        self._reply = self._answer
-        self._abort = self.abort
-        self._post_whole = self._post_frame
+        # Of the last frame, as bytes.
+        self._last_api_key = b""
+        # Bound once instead of once per request.
+        self._reply: Callable[[Message | None], None] = self._answer
+        self._abort: Callable[[], None] = self.abort
+        self._failed: Callable[[Request, Exception], None] = self._fail
+        self._post_whole: Callable[[bytes], object] = self._post_frame
 
     # Receiver
 
     def buffer_updated(self, count: int) -> None:
-        """Serve what is whole now, unless a request is in flight."""
+        """Serve the requests that are complete, unless one is in flight."""
         self._server.counters.bytes_in += count
         frames = self._frames
-        if self._current is None and not self._is_sending:
+        phase = self._phase
+        if phase is _READING:
             frame = frames.only_frame(count)
             if frame is None:
                 frames.buffer_updated(count)
-            elif self._is_at_rest and self._took_short_road(frame):
+            elif not self._is_reading_paused and self._took_fast_path(frame):
                 if self._transport.unsent_bytes():
                     self._wait_for_reader()
                 return
             self._serve(frame)
+        elif phase is _OVER:
+            return
         else:
             frames.buffer_updated(count)
         self._settle()
 
     def eof_received(self) -> bool:
-        """Stay open for the answers that are due."""
-        self._is_speechless = True
+        """Return whether to stay open for responses that are due and cannot be cancelled."""
+        self._received_eof = True
+        current = self._current
+        if current is not None and current.is_cancellable:
+            return False
         return self.is_busy
 
-    def connection_lost(self, _error: Exception | None) -> None:
-        """Forget everything; an answer that still comes is dropped."""
-        self._is_over = True
+    def when_secured(self, session: TlsSession) -> None:
+        """Take the client's principal from its certificate, unless SASL authenticates it."""
+        certificate = session.certificate
+        if certificate is None or self._authentication is not None:
+            return
+        try:
+            principal = self._server.principal_of(self.context.listener_name, certificate)
+        except CorruptDataError as error:
+            self._reject(str(error))
+            return
+        if principal is None:
+            self._reject("no rule of ssl.principal.mapping.rules applies to its certificate")
+        else:
+            self.context = replace(self.context, principal=principal)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release everything; a late response is dropped."""
+        if isinstance(error, TlsError):
+            self._server.tls_failed(self.context, str(error))
+        self._phase = moved(self._phase, _OVER)
         if self._current is None or not self._is_large:
             self._frames.close()
-        # Else a handler may still read the frame: its buffer must not go back to the pool.
-        self._current = None
+        # Otherwise a handler may still read the frame: its buffer must not return to the pool.
+        self._abandon()
         self._charge(0)
         self._memory.forget(self)
         self._server.connection_lost(self)
+        # Each refers to this connection, which would not go before the next search for cycles.
+        self._reply = self._abort = self._failed = self._post_whole = _nothing
 
     # The server's side
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is in flight or its answer not yet gone."""
-        return self._current is not None or self._transport.unsent_bytes() > 0
+        """Return whether a request is in flight, or waits for its turn, or its response is
+        unsent."""
+        phase = self._phase
+        if phase is not _READING and phase is not _OVER:
+            return True
+        return self._transport.unsent_bytes() > 0
 
     @property
     def has_unanswered_request(self) -> bool:
-        """Whether a handler still owes an answer."""
+        """Return whether a request awaits its response."""
         return self._current is not None
 
     @property
+    def announced_bytes(self) -> int:
+        """Return the size of the request being received, about to begin, or awaiting a
+        response."""
+        return self._frames.announced_bytes if self._current is None else self._current_bytes
+
+    @property
     def received_bytes(self) -> int:
-        """Bytes of the large request that is on its way."""
+        """Return the bytes of the large request that have arrived."""
         return self._frames.received_bytes
 
-    def evict(self, words: str) -> None:
-        """Close it, and say why."""
-        self._reject(words)
+    @property
+    def unfinished_small_bytes(self) -> int:
+        """Return the bytes held of a small request that is not complete."""
+        frames = self._frames
+        if (
+            self._phase is not _READING
+            or not self._has_begun_frame
+            or frames.announced_bytes > SMALL_FRAME_MAX
+        ):
+            return 0
+        return frames.buffered_bytes
+
+    def evict(self, reason: str) -> None:
+        """Close the connection and log `reason`."""
+        self._reject(reason)
 
     def unsent_bytes(self) -> int:
-        """Bytes of answers that the peer has yet to take."""
+        """Return the bytes of responses that the client has not received yet."""
         return self._transport.unsent_bytes()
 
     def close_when_answered(self) -> None:
-        """Close as soon as no request is in flight and what is queued is sent."""
-        self._is_draining = True
-        if self._current is None:
+        """Close as soon as no request is in flight and queued data is sent."""
+        if self._phase is _IN_FLIGHT:
+            self._phase = moved(_IN_FLIGHT, _DRAINING)
+        elif self._phase is not _DRAINING:
             self._end()
 
     def abort(self) -> None:
@@ -186,18 +256,23 @@ class ServerConnection:
         self._transport.abort()
 
     def resume(self) -> None:
-        """Go on after an answer, or once there is memory."""
-        if self._is_over or self._current is not None or self._transport.unsent_bytes():
+        """Serve the next request after a response was sent, or once memory is available."""
+        if self._transport.unsent_bytes():
             return
-        self._is_sending = False
+        if self._authentication is not None and self._authentication.is_failed:
+            return
+        if self._phase is _SENDING:
+            self._phase = moved(_SENDING, _READING)
+        if self._phase is not _READING:
+            return
         self._serve()
         self._settle()
 
     # Requests
 
     def _serve(self, frame: Buffer | None = None) -> None:
-        """Dispatch request after request, `frame` first if it was taken and offered already, until
-        one is in flight or nothing is whole."""
+        """Dispatch requests, `frame` first if it was offered already, until one is in flight or
+        none is complete."""
         self._is_serving = True
         is_offered = frame is not None
         try:
@@ -209,31 +284,30 @@ class ServerConnection:
                     break
                 self._has_begun_frame = False
                 self._is_large = type(frame) is memoryview
-                if is_offered or not self._took_short_road(frame):
+                if is_offered or not self._took_fast_path(frame):
                     self._dispatch(frame)
                 frame, is_offered = None, False
+                if self._phase is not _READING:
+                    break
                 if self._transport.unsent_bytes():
                     self._wait_for_reader()
                     break
-                # Look again only if something is to be found or done: mostly nothing is.
-                if self._current is not None or not self._has_more_to_do:
+                # Usually nothing else was received: skip the next look-up.
+                if not self._has_more_to_do:
+                    break
+                if self._server.is_turn_spent():
+                    self._wait_for_turn()
                     break
         except CorruptDataError as error:
-            self._reject(str(error))
+            self._reject(self._reason(error))
         finally:
             self._is_serving = False
 
-    @property
-    def _is_at_rest(self) -> bool:
-        """Whether nothing is to be done but to answer."""
-        return not (
-            self._is_over or self._is_speechless or self._is_draining or self._is_reading_paused
-        )
-
-    def _took_short_road(self, frame: Buffer) -> bool:
-        """Whether `frame` was answered at once."""
-        road = self._short_roads.get(bytes(frame[:API_KEY_BYTES]))
-        if road is None or not road(frame, self._post_whole):
+    def _took_fast_path(self, frame: Buffer) -> bool:
+        """Offer `frame` to its fast path; return whether a response was sent."""
+        api_key = self._last_api_key = bytes(frame[:API_KEY_BYTES])
+        fast_path = self._fast_paths.get(api_key)
+        if fast_path is None or not fast_path(frame, self._post_whole, self.context):
             return False
         server = self._server
         server.counters.requests += 1
@@ -241,9 +315,7 @@ class ServerConnection:
         return True
 
     def _may_begin_request(self) -> bool:
-        if self._is_draining:
-            self._end()
-        if self._is_over:
+        if self._phase is not _READING:
             return False
         memory = self._memory
         if memory.is_short() and self._frames.wants_memory() and not memory.grant(self):
@@ -252,27 +324,30 @@ class ServerConnection:
         return True
 
     def _wait_for_bytes(self) -> None:
-        """No request is whole."""
+        """Wait for data because no request is complete."""
         self._has_begun_frame = self._frames.buffered_bytes > 0
         if self._is_reading_paused:
             self._is_reading_paused = False
             self._transport.resume_reading()
-        if self._is_speechless:
+        if self._received_eof:
             self._end()
 
     @property
     def _has_more_to_do(self) -> bool:
-        """Whether to look again after an answer: for requests, or for what waited for it."""
+        """Return whether there are more requests, or actions that waited for the response."""
         return (
             self._is_large
             or self._is_reading_paused
-            or self._is_speechless
-            or self._is_draining
+            or self._received_eof
             or self._frames.buffered_bytes > 0
         )
 
     def _dispatch(self, frame: Buffer) -> None:
         server = self._server
+        authentication = self._authentication
+        if authentication is not None and authentication.takes(frame, server.now_ms()):
+            self._authenticate(authentication, frame)
+            return
         api, version, correlation_id, client_id, position = read_request_header(frame)
         first, last = server.served.get(api, _NOT_SERVED)
         if not first <= version <= last:
@@ -281,11 +356,12 @@ class ServerConnection:
         body = decode(api.request_class, version, frame, position)
         server.counters.requests += 1
         now_ms = self.last_active_ms = server.now_ms()
-        self._current = request = Request(
+        request = Request(
             api, version, correlation_id, client_id, body, self.context, now_ms,
-            self._reply, self._abort,
+            self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
-        self._current_bytes = len(frame)
+        self._phase = moved(self._phase, _IN_FLIGHT)
+        self._current, self._current_bytes = request, len(frame)
         try:
             if len(frame) > LIGHT_FRAME_MAX:
                 in_slices(request, server.on_request, server.scheduler)
@@ -293,13 +369,42 @@ class ServerConnection:
                 server.on_request(request)
         except CorruptDataError:
             raise
-        except Exception as error:  # noqa: BLE001 - one request's failure is not the broker's
-            server.handler_failed(request, error)
-            if not request.answered:
-                self._end()
+        except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
+            self._fail(request, error)
+
+    def _authenticate(self, authentication: Authentication, frame: Buffer) -> None:
+        """Handle a frame of the SASL exchange; after a failure, respond and close later."""
+        server = self._server
+        now_ms = self.last_active_ms = server.now_ms()
+        was_complete = authentication.principal is not None
+        step = authentication.receive(frame, now_ms)
+        if step.failure is not None:
+            server.authentication_failed(self, step.failure, is_again=was_complete)
+            self._phase = moved(self._phase, _SENDING)
+            server.scheduler.call_later(
+                authentication.failure_delay_ms, self._end_authentication, step
+            )
+            return
+        if step.response is not None:
+            self._post(step.response)
+        if authentication.is_complete:
+            server.authenticated(is_again=was_complete)
+            self.context = authentication.authenticated(self.context)
+            self._frames.frame_bytes_max = server.limits.request_bytes_max
+            if not authentication.has_lifetime:
+                self._fast_paths = server.fast_paths
+
+    def _end_authentication(self, step: Step) -> None:
+        """Send the response to a failed authentication and close."""
+        if self._phase is _OVER:
+            return
+        if step.response is not None:
+            self._post(step.response)
+        self._end()
 
     def _refuse(self, api: ApiKey, version: int, correlation_id: int) -> None:
-        """A request for what is not served."""
+        """Respond to an unknown version of ApiVersions; raise CorruptDataError for anything
+        else."""
         if api is not ApiKey.API_VERSIONS:
             raise CorruptDataError(f"API {api} version {version} is not served")
         first, last = self._server.served.get(api, (0, 0))
@@ -310,23 +415,67 @@ class ServerConnection:
         self._post(response_frame(correlation_id, 0, encode(response, 0)))
 
     def _answer(self, response: Message | None) -> None:
-        """What a handler calls, now or later: send the answer, then look at the next request."""
+        """Send the response of the request in flight; handlers call this, now or later."""
         request = self._current
         if request is None:
             return
-        self._current = None
+        if response is not None and is_heavy_response(request.api_key, response):
+            # The request stays in flight until its response is encoded and sent.
+            in_turns(
+                self._server.scheduler,
+                self._posting(request, response),
+                self._posted,
+                request.fail,
+            )
+            return
         if response is not None:
             try:
-                version = request.api_version
-                header_version = request.api_key.response_header_version(version)
-                body = encode(response, version)
-                self._post(response_frame(request.correlation_id, header_version, body))
-            except Exception as error:  # noqa: BLE001 - whoever completes it must not suffer
-                self._server.handler_failed(request, error)
-                self._end()
+                self._post_body(request, encode(response, request.api_version))
+            except Exception as error:  # noqa: BLE001 - its completer must not fail
+                self._fail(request, error)
                 return
+        self._finish()
+
+    def _finish(self) -> None:
+        """End the request that has its response and continue with the next one."""
+        self._current = None
+        if self._phase is _IN_FLIGHT:
+            self._phase = moved(_IN_FLIGHT, _READING)
+        elif self._phase is _DRAINING:
+            self._end()
         if not self._is_serving:
-            self._go_on()
+            self._continue()
+
+    def _posting(self, request: Request, response: Message) -> Work[bool]:
+        """Encode and send a response, in turns; return False if the connection is closed before."""
+        encoder = encoding(response, request.api_version)
+        try:
+            while True:
+                try:
+                    next(encoder)
+                except StopIteration as stop:
+                    self._post_body(request, stop.value)
+                    return True
+                yield
+                if self._current is not request:
+                    return False
+        except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
+            self._fail(request, error)
+            return False
+
+    def _posted(self, is_posted: bool) -> None:
+        if is_posted:
+            self._finish()
+
+    def _post_body(self, request: Request, body: list[Part]) -> None:
+        header_version = request.api_key.response_header_version(request.api_version)
+        self._post(response_frame(request.correlation_id, header_version, body))
+
+    def _fail(self, request: Request, error: Exception) -> None:
+        """Log an unexpected error, and close unless the request already has its response."""
+        self._server.handler_failed(request, error)
+        if self._current is request:
+            self._end()
 
     def _post(self, parts: list[Part]) -> None:
         size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
@@ -337,9 +486,12 @@ class ServerConnection:
         self._server.counters.bytes_out += len(frame)
         self._transport.send((frame,))
 
-    def _go_on(self) -> None:
-        """After a late answer: never in its caller's stack, which may be another connection."""
-        if self._transport.unsent_bytes():
+    def _continue(self) -> None:
+        """Continue after a late response, but not in its caller's stack, which may belong to
+        another connection."""
+        if self._phase is not _READING:
+            pass
+        elif self._transport.unsent_bytes():
             self._wait_for_reader()
         elif self._has_more_to_do:
             self._server.call_soon(self.resume)
@@ -347,32 +499,60 @@ class ServerConnection:
             self._charge(0)
 
     def _wait_for_reader(self) -> None:
-        self._is_sending = True
+        if self._phase is _OVER:
+            return
+        self._phase = moved(self._phase, _SENDING)
         self._transport.when_sent(self.resume)
 
-    def _reject(self, words: str) -> None:
+    def _wait_for_turn(self) -> None:
+        """Let other connections run: many small requests in one read must not block the loop."""
+        self._phase = moved(self._phase, _SENDING)
+        self._server.call_soon(self.resume)
+
+    def describe_work(self, *_: object) -> str:
+        """Name the API of the last request, for the loop's watchdog."""
+        number = int.from_bytes(self._last_api_key, "big")
+        return next((key.name for key in ApiKey if key == number), f"API {number}")
+
+    def _reason(self, error: CorruptDataError) -> str:
+        """Return why the connection is closed: a ClientHello looks like a huge frame."""
+        protocol = foreign_protocol(self._frames.first_bytes)
+        if protocol is None:
+            return str(error)
+        return (
+            f"the client speaks {protocol}, and listener {self.context.listener_name} speaks"
+            f" {self.context.security_protocol}"
+        )
+
+    def _reject(self, reason: str) -> None:
         server = self._server
         server.counters.bad_requests += 1
-        server.complain(self.context.client_host, f"{self.context.connection_id}: {words}")
+        server.complain(self.context.client_host, f"{self.context.connection_id}: {reason}")
         self._end()
 
     def _end(self) -> None:
-        """Close once what is queued is sent; nothing more is served."""
-        self._is_over = True
-        self._current = None
+        """Close once everything queued is sent; serve no further request."""
+        self._phase = moved(self._phase, _OVER)
+        self._abandon()
         self._transport.close()
+
+    def _abandon(self) -> None:
+        if self._current is not None:
+            self._current.is_abandoned = True
+            self._current = None
 
     # Bytes
 
     def _settle(self) -> None:
-        """Before the loop goes on: leave the scratch buffer, keep the books."""
+        """Save the rest of the scratch buffer, and update the memory that is charged."""
         frames = self._frames
         held = frames.buffered_bytes
         if held:
             frames.release()
-        if held >= PIPELINED_BYTES_MAX and (self._current is not None or self._is_sending):
+        phase = self._phase
+        if held >= PIPELINED_BYTES_MAX and phase is not _READING and phase is not _OVER:
             self._pause_reading()
-        # What waits for its turn is not charged: those who wait would keep each other waiting.
+        # Requests that wait for their turn are not charged: they would keep each other waiting.
         charged = held if self._has_begun_frame else 0
         if charged and not self._is_reading_paused:
             charged += frames.growth_bytes
@@ -389,3 +569,7 @@ class ServerConnection:
         if not self._is_reading_paused:
             self._is_reading_paused = True
             self._transport.pause_reading()
+
+
+def _nothing(*_: object) -> None:
+    """Do what remains to be done for a connection that is lost."""

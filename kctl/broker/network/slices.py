@@ -1,20 +1,20 @@
-"""in_slices: a request with many elements is handled in parts, with turns for others between them.
+"""in_slices: handles a request with many elements in parts, with turns for others between them.
 
-Handlers work through a request in one go, some for 20 microseconds an element; with 30,000 topics
-everybody else would wait for 0.6 seconds. Requests whose answer has an element for each of theirs
-are therefore dealt to the handler as several, each of at most SLICE_WEIGHT, and the answers are
-put together again. The next slice is handled when the one before is answered; those of Produce,
-which may wait for other brokers, follow each other at once.
+Handlers process a request in one go, some with 20 microseconds per element; with 30,000 topics all
+other clients would wait for 0.6 seconds. Requests whose response has an element for each of theirs
+are therefore passed to the handler as several requests, each of at most SLICE_WEIGHT, and the
+responses are joined. The next slice is handled after the response to the previous one; slices of
+Produce, which may wait for other brokers, follow each other at once.
 
-What an element weighs: 1 (10 where files are made), its nested elements 1 each, records 1 for
-RECORDS_BYTES_PER_WEIGHT. An element with many nested ones is cut, and its parts are joined in the
-answer.
+Weight of an element: 1 (10 where files are created), its nested elements 1 each, records 1 per
+RECORDS_BYTES_PER_WEIGHT. An element with many nested ones is split, and its parts are joined in the
+response.
 
-Differences that can be seen: an element named twice in one request is found only if both are in
-the same slice. (Kafka refuses both to CreateTopics; here the later one exists already.) Acks=0 is
-not cut, as there is no answer to put together.
+Visible differences: an element named twice in one request is detected only if both are in the same
+slice. (Kafka rejects both in CreateTopics; here the later one already exists.) Requests with acks=0
+are not split, as there is no response to join.
 
-Kafka 2.7 has threads for this: num.io.threads of kafka.server.KafkaRequestHandlerPool.
+Kafka 2.7 uses threads for this: num.io.threads of kafka.server.KafkaRequestHandlerPool.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.broker.request import Request
+from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 from kctl.runtime.scheduler import Scheduler
@@ -36,7 +37,8 @@ OnRequest = Callable[[Request], object]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where an API's request may be cut: its array, the array nested there, both in the answer."""
+    """Where an API's request can be split: its array and the nested array, in request and
+    response."""
 
     elements: str
     nested: str | None
@@ -54,7 +56,7 @@ _CUTS: dict[ApiKey, Cut] = {
     ApiKey.METADATA: Cut("topics", None, "topics", None),
     ApiKey.OFFSET_COMMIT: Cut("topics", "partitions", "topics", "partitions"),
     ApiKey.OFFSET_FETCH: Cut("topics", "partition_indexes", "topics", "partitions"),
-    ApiKey.DESCRIBE_GROUPS: Cut("groups", None, "groups", None),
+    ApiKey.LEAVE_GROUP: Cut("members", None, "members", None),
     ApiKey.CREATE_TOPICS: Cut("topics", None, "topics", None, element_weight=10),
     ApiKey.DELETE_TOPICS: Cut("topic_names", None, "responses", None),
     ApiKey.DELETE_RECORDS: Cut("topics", "partitions", "topics", "partitions"),
@@ -65,11 +67,47 @@ _CUTS: dict[ApiKey, Cut] = {
     ApiKey.DELETE_GROUPS: Cut("groups_names", None, "results", None),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Cut("resources", None, "responses", None),
     ApiKey.OFFSET_DELETE: Cut("topics", "partitions", "topics", "partitions"),
+    ApiKey.CREATE_ACLS: Cut("creations", None, "results", None),
+    ApiKey.DELETE_ACLS: Cut("filters", None, "filter_results", None),
 }
 
 
+# Structs of a response that are encoded in one turn; larger responses take several turns.
+RESPONSE_WEIGHT_MAX = 1_000
+# The arrays of responses that can be larger than their requests, and nested arrays.
+_RESPONSE_ARRAYS: dict[ApiKey, tuple[str, str | None]] = {
+    ApiKey.METADATA: ("topics", "partitions"),
+    ApiKey.JOIN_GROUP: ("members", None),
+    ApiKey.LIST_GROUPS: ("groups", None),
+    ApiKey.DESCRIBE_GROUPS: ("groups", "members"),
+    ApiKey.OFFSET_FETCH: ("topics", "partitions"),
+    ApiKey.DESCRIBE_ACLS: ("resources", "acls"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ("entries", "values"),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", None),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results", None),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("results", None),
+    **{
+        api_key: (cut.answers, cut.nested_answers)
+        for api_key, cut in _CUTS.items()
+        if api_key not in (ApiKey.METADATA, ApiKey.PRODUCE)
+    },
+}
+
+
+def is_heavy_response(api_key: ApiKey, response: Message) -> bool:
+    """Return whether a response should be encoded in several turns."""
+    arrays = _RESPONSE_ARRAYS.get(api_key)
+    if arrays is None:
+        return False
+    elements = getattr(response, arrays[0]) or ()
+    weight = len(elements)
+    if arrays[1] is not None:
+        weight += sum(len(getattr(element, arrays[1])) for element in elements)
+    return weight > RESPONSE_WEIGHT_MAX
+
+
 def in_slices(request: Request, on_request: OnRequest, scheduler: Scheduler) -> None:
-    """Have `on_request` handle `request`, in slices if it is worth it and can be."""
+    """Have `on_request` handle `request`, in slices if it is large and can be split."""
     cut = _CUTS.get(request.api_key)
     if cut is not None and _is_heavy(request, cut):
         _Sliced(request, cut, on_request, scheduler).start()
@@ -98,7 +136,8 @@ def _nested_weight(nested: Any) -> int:
 
 
 def slices(elements: list[Any], cut: Cut) -> Iterator[list[Any]]:
-    """`elements` in lists of about SLICE_WEIGHT; one may be cut between two of them."""
+    """Yield `elements` in lists of about SLICE_WEIGHT; an element may be split between two
+    lists."""
     part: list[Any] = []
     left = SLICE_WEIGHT
     for element in elements:
@@ -129,7 +168,7 @@ def _with(message: Any, name: str, value: list[Any]) -> Any:
 
 
 class _Sliced:
-    """One request on its way in slices."""
+    """One request that is handled in slices."""
 
     def __init__(
         self, request: Request, cut: Cut, on_request: OnRequest, scheduler: Scheduler
@@ -144,7 +183,7 @@ class _Sliced:
         self._is_closed = False
 
     def start(self) -> None:
-        """Deal the first slice."""
+        """Pass on the first slice."""
         self._deal()
 
     def _deal(self) -> None:
@@ -161,13 +200,18 @@ class _Sliced:
         slice_ = Request(
             whole.api_key, whole.api_version, whole.correlation_id, whole.client_id,
             _with(whole.body, self._cut.elements, part), whole.context, whole.received_ms,
-            lambda answer: self._answered(number, answer), self._close,
+            lambda answer: self._answered(number, answer), self._close, whole=whole,
+            failed=self._failed,
         )  # fmt: skip
         try:
             self._on_request(slice_)
-        except Exception:
+        except CorruptDataError:
+            # The client's request is invalid; the handler is not at fault.
             self._close()
             raise
+        except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
+            self._failed(slice_, error)
+            return
         if not self._cut.is_answered_in_order:
             self._deal_next()
 
@@ -179,8 +223,12 @@ class _Sliced:
             self._finish()
 
     def _deal_next(self) -> None:
-        # By a timer, for the loop serves its descriptors before those.
+        # By a timer, because the loop serves its descriptors before those.
         self._scheduler.call_later(0, self._deal)
+
+    def _failed(self, _slice: Request, error: Exception) -> None:
+        self._is_closed = True
+        self._request.fail(error)
 
     def _close(self) -> None:
         self._is_closed = True
@@ -196,7 +244,7 @@ class _Sliced:
 
 
 def join_answers(whole: Any, other: Any, cut: Cut) -> None:
-    """Add what `other` answers to `whole`."""
+    """Add the results in `other` to `whole`."""
     if getattr(other, "error_code", 0):
         whole.error_code = other.error_code
     answers, more = getattr(whole, cut.answers), getattr(other, cut.answers)

@@ -1,1 +1,1 @@
-"""A partition on this broker: leading it or following it."""
+"""Partitions on this broker, as leader or follower."""

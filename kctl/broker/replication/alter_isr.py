@@ -1,12 +1,12 @@
-"""AlterIsrManager: has the controller agree to changes of the ISRs of partitions led here.
+"""AlterIsrManager: requests changes to the ISRs of partitions led here from the controller.
 
-Followers that caught up are proposed at their fetch, those that fell behind at a regular check.
-A proposal per partition at a time; what comes up within one turn of the loop goes in one request,
-and one request is under way at a time. The partition counts with a proposal as soon as it is made
-(see `isr_state`), and takes the controller's answer as the state that holds.
+A follower that has caught up is proposed at its fetch; followers that lag are found by a periodic
+check. There is one proposal per partition at a time; the proposals of one turn of the loop go in
+one request, and one request is in flight at a time. The partition takes a proposal into account as
+soon as it is made (see `isr_state`), and adopts the state in the controller's response.
 
-Below inter-broker protocol 2.7-IV2 a leader writes its partition's state itself, and tells the
-controller by a notification: `StoreIsrWriter`.
+Below inter-broker protocol 2.7-IV2 a leader writes its partition's state itself and notifies the
+controller: `StoreIsrWriter`.
 
 Kafka 2.7: kafka.server.{DefaultAlterIsrManager, ReplicaManager (maybeShrinkIsr,
 maybePropagateIsrChanges)}, kafka.cluster.Partition; KIP-497.
@@ -30,12 +30,13 @@ from kctl.protocol.messages.alter_isr import (
 )
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task
+from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.cluster_store import ClusterStore
 
 RETRY_PAUSE_MS = 50
-# A controller that says so will send, or has sent, a LeaderAndIsr that settles the matter.
+# After these errors the controller sends, or has sent, a LeaderAndIsr with the current state.
 SETTLED_BY_CONTROLLER = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -47,17 +48,17 @@ SETTLED_BY_CONTROLLER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The ISR that a leader wants; made for the state that the partition is in now."""
+    """An ISR that a leader proposes, based on the current state of the partition."""
 
     topic_partition: TopicPartition
-    # The state as it will be: leader, its epoch, the ISR wanted, the version it replaces.
+    # The proposed state: leader, its epoch, the new ISR, the version it replaces.
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class IsrAnswer:
-    """What the controller, or the store, says to a proposal."""
+    """The response of the controller, or of the store, to a proposal."""
 
     error_code: int
     leader_epoch: int = -1
@@ -66,15 +67,15 @@ class IsrAnswer:
 
 
 class IsrWriter(Protocol):
-    """Who agrees to proposals."""
+    """Accepts or rejects proposals."""
 
     async def alter(self, proposals: Sequence[IsrProposal]) -> Mapping[TopicPartition, IsrAnswer]:
-        """An answer per partition; KctlError if none came."""
+        """Return an answer per partition; raise KctlError if there was no response."""
         ...
 
 
 class AlterIsrManager:
-    """Watches the ISRs of what this broker leads."""
+    """Watches the ISRs of the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -84,22 +85,23 @@ class AlterIsrManager:
         replica_lag_ms_max: int,
     ) -> None:
         self._runtime = runtime
+        self._warnings = RecurringWarnings(runtime)
         self._replicas = replica_manager
         self._writer = writer
         self._check_interval_ms = max(1, replica_lag_ms_max // 2)
-        # What is to be sent, by partition, in the order it came up.
+        # Proposals to send, by partition, in order of arrival.
         self._waiting: dict[TopicPartition, IsrProposal] = {}
         self._sender: Task[None] | None = None
         self._timer: Timer | None = None
         self._is_stopped = False
 
     def start(self) -> None:
-        """Look for followers that fell behind, from now on."""
-        self._replicas.on_follower_fetch = self._follower_fetched
+        """Begin to check for followers that lag."""
+        self._replicas.on_follower_fetch(self._on_follower_fetch)
         self._set_timer()
 
     def shutdown(self) -> None:
-        """Propose nothing more."""
+        """Stop proposing."""
         self._is_stopped = True
         self._waiting.clear()
         if self._timer is not None:
@@ -107,7 +109,7 @@ class AlterIsrManager:
 
     # --- what to propose ---------------------------------------------------------------------
 
-    def _follower_fetched(self, partition: Partition, broker_id: int) -> None:
+    def _on_follower_fetch(self, partition: Partition, broker_id: int) -> None:
         if partition.wants_in_sync(broker_id):
             self._propose(partition, partition.expand_isr(broker_id))
 
@@ -118,13 +120,14 @@ class AlterIsrManager:
         self._set_timer()
         now_ms = self._runtime.clock.wall_ms()
         for partition in self._replicas.partitions.values():
-            # Most have no follower, or none that is behind: ask nothing more of those.
+            # Skip partitions without followers or without lagging ones early: they are the
+            # majority.
             if not partition.followers:
                 continue
             behind = partition.out_of_sync(now_ms)
             if behind:
                 self._runtime.trace.info(
-                    f"{partition.topic_partition}: replicas {behind} fell out of sync"
+                    f"{partition.topic_partition}: replicas {behind} are out of sync"
                 )
                 self._propose(partition, partition.shrink_isr(behind))
 
@@ -141,7 +144,7 @@ class AlterIsrManager:
         if self._sender is None or self._sender.done:
             self._sender = self._runtime.scheduler.spawn(self._send_all(), "alter-isr")
 
-    # --- asking ------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
         await self._pause(0)
@@ -151,24 +154,25 @@ class AlterIsrManager:
             try:
                 answers = await self._writer.alter(proposals)
             except KctlError as error:
-                self._runtime.trace.warning(f"ISR changes are not answered, will retry: {error}")
-                self._ask_again(proposals)
+                self._warnings.warn(None, f"Cannot change ISRs, will retry: {error}")
+                self._retry(proposals)
                 await self._pause(RETRY_PAUSE_MS)
                 continue
-            failed = [p for p in proposals if not self._take(p, answers.get(p.topic_partition))]
+            self._warnings.clear()
+            failed = [p for p in proposals if not self._settle(p, answers.get(p.topic_partition))]
             if failed:
-                self._ask_again(failed)
+                self._retry(failed)
                 await self._pause(RETRY_PAUSE_MS)
 
-    def _ask_again(self, proposals: Iterable[IsrProposal]) -> None:
-        """What is still what its partition wants."""
+    def _retry(self, proposals: Iterable[IsrProposal]) -> None:
+        """Queue the proposals that are still current."""
         for proposal in proposals:
             partition = self._replicas.partitions.get(proposal.topic_partition)
             if partition is not None and _is_current(proposal, partition):
                 self._waiting.setdefault(proposal.topic_partition, proposal)
 
-    def _take(self, proposal: IsrProposal, answer: IsrAnswer | None) -> bool:
-        """Settle one proposal; False: ask again."""
+    def _settle(self, proposal: IsrProposal, answer: IsrAnswer | None) -> bool:
+        """Apply the answer to one proposal; return False if it must be sent again."""
         tp = proposal.topic_partition
         partition = self._replicas.partitions.get(tp)
         if answer is None or partition is None:
@@ -178,7 +182,7 @@ class AlterIsrManager:
             if partition.isr_altered(answer.isr, answer.leader_epoch, answer.zk_version, now_ms):
                 self._replicas.wake(tp)
             else:
-                # acks=all may have waited for just one more replica in sync.
+                # acks=all may have waited for one more in-sync replica.
                 self._replicas.wake_produces(tp)
             self._runtime.trace.event("isr_altered", partition=tp, isr=tuple(answer.isr))
             return True
@@ -199,11 +203,12 @@ def _is_current(proposal: IsrProposal, partition: Partition) -> bool:
     )
 
 
-# --- who agrees ----------------------------------------------------------------------------------
+# --- writers
+# -------------------------------------------------------------------------------------
 
 
 class ControllerIsrWriter:
-    """Asks the controller, by AlterIsr."""
+    """Sends proposals to the controller, by AlterIsr."""
 
     def __init__(
         self,
@@ -216,7 +221,7 @@ class ControllerIsrWriter:
         self._ask = ask_controller
 
     async def alter(self, proposals: Sequence[IsrProposal]) -> Mapping[TopicPartition, IsrAnswer]:
-        """See IsrWriter."""
+        """Send the proposals; see IsrWriter."""
         topics: dict[str, list[PartitionData]] = {}
         for proposal in proposals:
             topic, number = proposal.topic_partition
@@ -249,13 +254,13 @@ class ControllerIsrWriter:
 
 
 class StoreIsrWriter:
-    """Writes the partition's state, and leaves word for the controller."""
+    """Writes the partition's state to the store and notifies the controller."""
 
     def __init__(self, store: ClusterStore) -> None:
         self._store = store
 
     async def alter(self, proposals: Sequence[IsrProposal]) -> Mapping[TopicPartition, IsrAnswer]:
-        """See IsrWriter."""
+        """Write the proposed states; see IsrWriter."""
         answers = {}
         changed = []
         for proposal in proposals:

@@ -1,17 +1,17 @@
 """ReplicaAlterLogDirsManager: moves replicas between the log directories of this broker.
 
-A move begins with a future log in the directory where the replica is to lie (`FutureLogs`). What
-the current log has is copied to it, a slice at a time: read in the background, appended on the
-loop, as a follower would, no faster than replica.alter.log.dirs.io.max.bytes.per.second. The
-replica is served from the current log meanwhile.
+A move begins with a future log in the target directory (`FutureLogs`). The current log is copied to
+it a slice at a time: read in the background, appended on the loop as by a follower, at most at
+replica.alter.log.dirs.io.max.bytes.per.second. The replica is served from the current log
+meanwhile.
 
-When the future log has caught up, it is made durable in the background, and then again, for the
-little that came in meanwhile. What came in since that is copied in one go, and the future log is
-the replica's log from then on. One replica moves at a time, the others wait for their turn.
+When the future log has caught up, it is made durable in the background, and then again for the
+records that arrived meanwhile. The rest is copied in one step, and the future log becomes the
+replica's log. One replica moves at a time, the others wait.
 
-Whatever happens to the replica at any moment (another leader, a cut, deletion, a failed directory,
-a stop of the broker) is looked at after each wait; a future log that is still there goes on
-growing when the controller gives the replica its role again.
+The replica may change at any time (another leader, truncation, deletion, a failed directory,
+shutdown), so its state is checked after each wait. A future log that still exists continues to grow
+when the controller assigns the replica its role again.
 
 Kafka 2.7: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread}, ReplicaManager
 (`alterReplicaLogDirs`); KIP-113.
@@ -33,52 +33,59 @@ from kctl.runtime.future import Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.storage.layout import NAME_MAX, future_directory_name
 
-# What of the log comes in during one flush is what the next has to do.
-FLUSHES_BEFORE_ARRIVAL = 2
-# How long a throttled move rests before the rate is looked at again.
+# The second flush only covers the records that arrived during the first one.
+FLUSHES_BEFORE_SWITCH = 2
+# How long a throttled move pauses before the rate is checked again.
 THROTTLED_PAUSE_MS = 100
-# A compacted log may end with offsets that no record has: only a new record goes beyond them.
+# A compacted log may end with offsets without records: then only a new record makes progress.
 NOTHING_TO_COPY_PAUSE_MS = 1000
 
-# Gets a partition whose log was replaced.
+# Takes a partition whose log was replaced.
 LogListener = Callable[[Partition], object]
 
 
 class ReplicaAlterLogDirsManager:
-    """See the module."""
+    """Moves replicas between log directories, one at a time."""
 
     def __init__(
         self,
         runtime: Runtime,
         replica_manager: ReplicaManager,
         find_partition: Callable[[TopicPartition], object | None],
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """`find_partition` gives what the cluster knows of a partition, None if nothing."""
-        # The rate of all moves together; None: as fast as can be.
-        self.quota: ReplicationQuota | None = None
+        """Create a manager.
+
+        `find_partition` returns the metadata of a partition, or None if it is unknown; `quota`
+        limits the total rate of all moves.
+        """
+        self.quota = quota
         self._runtime = runtime
         self._replicas = replica_manager
         self._logs = replica_manager.log_manager
         self._find_partition = find_partition
         self._slice_bytes_max = replica_manager.config.replica_fetch_max_bytes
         self._listeners: list[LogListener] = []
-        # Future logs that grow, in the order in which they are seen to.
+        # Growing future logs, in the order in which they are processed.
         self._moving: dict[TopicPartition, UnifiedLog] = {}
         self._runner: Task[None] | None = None
 
     def on_log_replaced(self, listener: LogListener) -> None:
-        """Call `listener` with each partition that arrived in its new directory."""
+        """Call `listener` with each partition whose move is complete."""
         self._listeners.append(listener)
 
     def shutdown(self) -> None:
-        """Copy no more; what is under way goes on after the next start."""
+        """Stop copying; unfinished moves continue after the next start."""
         self._moving.clear()
 
-    # --- what is asked for -------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     def alter(self, tp: TopicPartition, log_dir: str) -> int:
-        """Have the replica lie in `log_dir`; NONE if it is so, or is on its way, else the error
-        code. Of a replica that is still to come the directory is remembered."""
+        """Move the replica to `log_dir`; return NONE if it is there or on its way, else an error
+        code.
+
+        For a replica that does not exist yet the directory is remembered.
+        """
         if len(future_directory_name(tp, "0" * 32)) > NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if log_dir in self._logs.offline_log_dirs:
@@ -105,7 +112,7 @@ class ReplicaAlterLogDirsManager:
         if current.log_directory == log_dir or future is not None:
             return ErrorCode.NONE
         if self._logs.offline_log_dirs:
-            # One of them may have a future log already.
+            # One of them may already have a future log.
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             self._start(tp, self._logs.begin_move(tp, log_dir))
@@ -115,7 +122,7 @@ class ReplicaAlterLogDirsManager:
         return ErrorCode.NONE
 
     def on_role_change(self, changes: Sequence[RoleChange]) -> None:
-        """Go on with what a stop of the broker interrupted (a listener of Leadership)."""
+        """Continue moves that a shutdown interrupted (a listener of Leadership)."""
         for change in changes:
             tp = change.topic_partition
             future = self._logs.futures.get(tp)
@@ -124,7 +131,7 @@ class ReplicaAlterLogDirsManager:
             elif future is not None:
                 self._start(tp, future)
 
-    # --- one after the other -----------------------------------------------------------------
+    # --- the queue of moves ------------------------------------------------------------------
 
     def _start(self, tp: TopicPartition, future: UnifiedLog) -> None:
         self._moving[tp] = future
@@ -137,7 +144,7 @@ class ReplicaAlterLogDirsManager:
             try:
                 if not await self._move(tp, future):
                     await sleep(self._runtime.scheduler, NOTHING_TO_COPY_PAUSE_MS)
-                    self._look_at_others(tp)
+                    self._move_to_end(tp)
                     continue
             except (StorageError, CorruptDataError) as error:
                 self._failed(tp, future, str(error))
@@ -146,42 +153,42 @@ class ReplicaAlterLogDirsManager:
             if self._moving.get(tp) is future:
                 del self._moving[tp]
 
-    def _look_at_others(self, tp: TopicPartition) -> None:
+    def _move_to_end(self, tp: TopicPartition) -> None:
         future = self._moving.pop(tp, None)
         if future is not None:
             self._moving[tp] = future
 
     def _failed(self, tp: TopicPartition, future: UnifiedLog, reason: str) -> None:
-        """The directory where it is to lie; where it lies now fails by itself, when it is used."""
+        """Report a failure of the target directory; a failure of the source is detected by its own
+        use."""
         if self._current(tp, future) is not None:
             self._logs.handle_log_dir_failure(future.log_directory, reason)
 
     def _current(self, tp: TopicPartition, future: UnifiedLog) -> UnifiedLog | None:
-        """The log to copy; None once the move is no more."""
+        """Return the log to copy, or None if the move no longer exists."""
         partition = self._replicas.partitions.get(tp)
         is_wanted = self._moving.get(tp) is future and self._logs.futures.get(tp) is future
         return partition.log if partition is not None and is_wanted else None
 
     async def _move(self, tp: TopicPartition, future: UnifiedLog) -> bool:
-        """Whether there is nothing left to do."""
-        for _ in range(FLUSHES_BEFORE_ARRIVAL):
+        """Copy and switch; return False if the future log cannot catch up now."""
+        for _ in range(FLUSHES_BEFORE_SWITCH):
             await self._catch_up(tp, future)
             if self._current(tp, future) is not None:
                 await self._logs.flush_soon(future)
             if self._current(tp, future) is not None:
-                # Its directory's checkpoints must know of it before nobody else does.
+                # The checkpoints of its directory must include it before it becomes the only copy.
                 await self._logs.checkpoint_move(future)
         current = self._current(tp, future)
         if current is None:
             return True
         if not self._catch_up_now(current, future):
             return False
-        self._arrive(tp, future)
+        self._complete(tp, future)
         return True
 
     async def _catch_up(self, tp: TopicPartition, future: UnifiedLog) -> None:
-        """Until the future log has all that the current one had a moment ago: there may always
-        be more."""
+        """Copy until the future log has everything that the current log had a moment ago."""
         scheduler = self._runtime.scheduler
         while (current := self._current(tp, future)) is not None:
             if self.quota and self.quota.is_exceeded(self._runtime.clock.monotonic_ms()):
@@ -200,7 +207,7 @@ class ReplicaAlterLogDirsManager:
                     return
 
     def _catch_up_now(self, current: UnifiedLog, future: UnifiedLog) -> bool:
-        """Copy the last bit in one go; whether the future log has everything."""
+        """Copy the rest in one step; return whether the future log is complete."""
         while future.log_end_offset < current.log_end_offset:
             records = self._next_slice(current, future)
             if records is None:
@@ -225,7 +232,7 @@ class ReplicaAlterLogDirsManager:
         if self.quota:
             self.quota.record(len(data), self._runtime.clock.monotonic_ms())
 
-    def _arrive(self, tp: TopicPartition, future: UnifiedLog) -> None:
+    def _complete(self, tp: TopicPartition, future: UnifiedLog) -> None:
         partition = self._replicas.partitions[tp]
         left = partition.log
         assert left is not None
@@ -234,7 +241,7 @@ class ReplicaAlterLogDirsManager:
         self._runtime.trace.info(f"{tp}: moved from {left.log_directory} to {future.log_directory}")
         for listener in self._listeners:
             listener(partition)
-        # All that it has is durable now: somebody may have waited for just that.
+        # Everything in it is durable now, which an append may have been waiting for.
         partition.maybe_increment_high_watermark(self._runtime.clock.wall_ms())
         self._replicas.wake(tp)
 

@@ -1,4 +1,5 @@
-"""What waits for a partition to change: DelayedProduce, DelayedFetch, DelayedDeleteRecords.
+"""Operations that wait for a partition to change: DelayedProduce, DelayedFetch,
+DelayedDeleteRecords.
 
 The letters in the code are those of Kafka's comments.
 
@@ -15,31 +16,29 @@ from kctl.broker.replication.partition import Partition, Role
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 
-CONSUMER_REPLICA_ID = -1
-
 
 @dataclass(slots=True)
 class AppendResult:
-    """What became of one partition's records in a produce request."""
+    """The result of appending one partition's records of a produce request."""
 
     topic: str
     partition: int
     error_code: int = 0
     error_message: str | None = None
-    # Where the log begins, if the records reached it; else -1.
+    # The log start offset if the records reached the log, else -1.
     log_start_offset: int = -1
-    # Which records of the batch are to blame (KIP-467).
+    # The invalid records of the batch (KIP-467).
     record_errors: Sequence[RecordError] = ()
-    # None when nothing was appended.
+    # None if nothing was appended.
     info: LogAppendInfo | None = None
-    # What was appended is not yet where `acks` wants it.
+    # The records have not yet reached the replicas that `acks` requires.
     is_pending: bool = False
 
 
-# Not frozen, which would make it three times as expensive; one is made for every request.
+# Not frozen, which would triple the cost of creation; one is created per request.
 @dataclass(slots=True)
 class FetchParams:
-    """What a Fetch request asks for as a whole."""
+    """The parameters of a Fetch request that apply to all its partitions."""
 
     # CONSUMER_REPLICA_ID or a broker's id.
     replica_id: int
@@ -49,23 +48,23 @@ class FetchParams:
     isolation: FetchIsolation
     # Versions 0-2: no batch beyond a partition's limit, even as the first one.
     is_hard_limit: bool = False
-    # The consumer's rack, "" if it is in none; None: too old to be sent to a follower (KIP-392).
+    # The consumer's rack, "" for none; None: too old to be directed to a follower (KIP-392).
     client_rack: str | None = None
 
     @property
     def is_from_follower(self) -> bool:
-        """Whether a broker asks."""
+        """Return whether the request comes from a broker."""
         return self.replica_id >= 0
 
     @property
     def only_leader(self) -> bool:
-        """KIP-392 lets consumers read from followers; brokers, and old ones, read from leaders."""
+        """Return whether only the leader may serve it: brokers and old consumers (KIP-392)."""
         return self.replica_id >= 0 or self.client_rack is None
 
 
 @dataclass(slots=True)
 class FetchResult:
-    """What a fetch finds in one partition; `data` is None on an error."""
+    """The result of a fetch for one partition; `data` is None on an error."""
 
     topic: str
     request: FetchPartition
@@ -73,10 +72,10 @@ class FetchResult:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    # (epoch, end offset) up to where the reader's log may agree with this one; then no data.
+    # (epoch, end offset) up to which the reader's log may agree with this one; then no data.
     diverging_epoch: tuple[int, int] | None = None
     data: FetchDataInfo | None = None
-    # Who is nearer to the consumer than this broker; then no data (KIP-392).
+    # The replica that is nearer to the consumer than this broker; then no data (KIP-392).
     preferred_read_replica: int = -1
 
 
@@ -88,23 +87,25 @@ class PendingAppend:
     partition: Partition
     # The records are committed once the high watermark has reached this offset. Exclusive.
     required_offset: int
-    # acks=1 under flush.messages=1: waits for this broker's disk only.
+    # acks=1 with flush.messages=1: waits for this broker's disk only.
     only_flush: bool = False
     is_pending: bool = True
 
     def try_complete(self) -> None:
-        """Settle the partition's result if it can be settled now."""
+        """Settle the partition's result if possible."""
         partition = self.partition
-        ask = partition.has_flushed if self.only_flush else partition.has_enough_replicas_reached
-        is_done, error_code = ask(self.required_offset)
+        check = partition.has_flushed if self.only_flush else partition.has_enough_replicas_reached
+        is_done, error_code = check(self.required_offset)
         if is_done:
             self.is_pending = False
             self.result.error_code = error_code
 
 
 class DelayedProduce(DelayedOperation):
-    """acks=all: waits until every partition's records are committed, or answers what is not
-    with REQUEST_TIMED_OUT."""
+    """acks=all: waits until every partition's records are committed.
+
+    After the deadline the others get REQUEST_TIMED_OUT.
+    """
 
     __slots__ = ("_on_done", "_pending", "_results")
 
@@ -121,14 +122,15 @@ class DelayedProduce(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self) -> bool:
-        """A: no leader any more. B: committed, or too few replicas to say so."""
+        """Return whether all are settled. A: no longer the leader. B: committed, or too few
+        replicas."""
         for item in self._pending:
             if item.is_pending:
                 item.try_complete()
         return not any(item.is_pending for item in self._pending)
 
     def on_complete(self) -> None:
-        """Answer; what still waits has timed out."""
+        """Reply; partitions that still wait have timed out."""
         for item in self._pending:
             if item.is_pending:
                 item.result.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -136,7 +138,7 @@ class DelayedProduce(DelayedOperation):
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until `min_bytes` can be read or something is wrong, then reads again."""
+    """Waits until `min_bytes` can be read or an error occurs, then reads again."""
 
     __slots__ = ("_on_complete", "_params", "_partitions")
 
@@ -153,21 +155,21 @@ class DelayedFetch(DelayedOperation):
         self._on_complete = on_complete
 
     def try_complete(self) -> bool:
-        """Whether a read now would answer the request."""
+        """Return whether a read would complete the request now."""
         params = self._params
         total = 0
         for partition, request in self._partitions:
             if partition is None:
-                return True  # It went away while others were read.
+                return True  # it was removed while others were read
             try:
                 log = partition.readable_log(
                     request.current_leader_epoch, only_leader=params.only_leader
                 )
             except ApiError:
-                return True  # A, B, C, G: not the leader, gone, offline, or fenced.
+                return True  # A, B, C, G: not the leader, removed, offline, or fenced
             bound = readable_end(log, params.isolation)
             if request.fetch_offset > log.log_end_offset:
-                return True  # E: the log was cut below the offset asked for.
+                return True  # E: the log was truncated below the fetch offset
             if request.fetch_offset < bound:
                 if params.min_bytes <= 1:
                     return True
@@ -187,12 +189,12 @@ class DelayedFetch(DelayedOperation):
         return len(info.records) if info.records is not None else 0
 
     def on_complete(self) -> None:
-        """Read again and answer with what there is."""
+        """Read again and reply with the result."""
         self._on_complete()
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Waits until every replica's log starts where it was asked to."""
+    """Waits until every replica's log starts at the requested offset."""
 
     __slots__ = ("_on_done", "_waiting")
 
@@ -207,19 +209,20 @@ class DelayedDeleteRecords(DelayedOperation):
         self._on_done = on_done
 
     def try_complete(self) -> bool:
-        """Whether all low watermarks are there, or their partitions are not ours any more."""
+        """Return whether all low watermarks are reached or their partitions are no longer led
+        here."""
         return all(
             partition.role is not Role.LEADER or partition.low_watermark() >= wanted
             for partition, wanted in self._waiting
         )
 
     def on_complete(self) -> None:
-        """Answer with the low watermarks reached."""
+        """Reply with the current low watermarks."""
         self._on_done()
 
 
 def readable_end(log: UnifiedLog, isolation: FetchIsolation) -> int:
-    """Up to which offset (exclusive) a reader of `isolation` may read."""
+    """Return the end (exclusive) for a reader of `isolation`."""
     if isolation is FetchIsolation.HIGH_WATERMARK:
         return log.high_watermark
     if isolation is FetchIsolation.TXN_COMMITTED:

@@ -1,16 +1,17 @@
-"""FetchSessionHandler: the asking side of incremental fetch sessions (KIP-227). Pure.
+"""FetchSessionHandler: the fetcher's side of incremental fetch sessions (KIP-227). Pure.
 
-The first request names every partition; while the leader keeps the session, later ones name only
-what changed: new partitions, other offsets, partitions to forget. Any error of the session, or a
-lost answer, begins again with a full request.
+The first request names every partition. While the leader keeps the session, later requests name
+only changes: new partitions, other offsets, partitions to forget. After an error of the session or
+a lost response, the next request is a full one.
 
-Invariant: `_sent` is what the leader's session holds, if there is one.
+Invariant: `_sent` is the content of the leader's session, if it has one.
 
 Kafka 2.7: org.apache.kafka.clients.FetchSessionHandler.
 """
 
 from collections.abc import Iterable, Mapping
 
+from kctl.broker.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import (
@@ -20,10 +21,6 @@ from kctl.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-
-INVALID_SESSION_ID = 0
-INITIAL_EPOCH = 0
-_EPOCH_MAX = 2**31 - 1
 
 
 class FetchSessionHandler:
@@ -35,7 +32,7 @@ class FetchSessionHandler:
         self._sent: dict[TopicPartition, FetchPartition] = {}
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchPartition]) -> None:
-        """Have `request` ask for the `wanted` partitions."""
+        """Set the partitions of `request` so that it fetches the `wanted` ones."""
         request.session_id, request.session_epoch = self.session_id, self._epoch
         if self._epoch == INITIAL_EPOCH:
             named = wanted
@@ -46,17 +43,17 @@ class FetchSessionHandler:
                 ForgottenTopic(topic=topic, partitions=numbers)
                 for topic, numbers in _by_topic(forgotten).items()
             ]
-        topics: dict[str, FetchTopic] = {}
+        # Only adjacent partitions share an entry: the leader fills its response in request order.
+        topics: list[FetchTopic] = []
         for tp, partition in named.items():
-            topic = topics.get(tp.topic)
-            if topic is None:
-                topic = topics[tp.topic] = FetchTopic(topic=tp.topic)
-            topic.partitions.append(partition)
-        request.topics = list(topics.values())
+            if not topics or topics[-1].topic != tp.topic:
+                topics.append(FetchTopic(topic=tp.topic))
+            topics[-1].partitions.append(partition)
+        request.topics = topics
         self._sent = dict(wanted)
 
     def on_response(self, response: FetchResponse) -> bool:
-        """Whether the answer is good; if not, the next request begins a new session."""
+        """Return whether the response is valid; if not, the next request begins a new session."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = INVALID_SESSION_ID
@@ -66,11 +63,12 @@ class FetchSessionHandler:
         if response.session_id == INVALID_SESSION_ID:
             self._epoch = INITIAL_EPOCH
         else:
-            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+            self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
         return True
 
     def on_error(self) -> None:
-        """No answer came: what the leader knows of us is not known."""
+        """Begin a new session, because the state of the leader's session is unknown without a
+        response."""
         self._epoch = INITIAL_EPOCH
 
 

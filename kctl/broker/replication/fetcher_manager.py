@@ -1,11 +1,9 @@
-"""FetcherManager: keeps this broker's followers in step with their leaders.
+"""FetcherManager: replicates the partitions that this broker follows from their leaders.
 
-One loop per leader: ask what its ReplicaFetcher wants, wait for the answer, do to the logs what
-the answer means. Loops begin with the first partition of a leader and end with the last; a
-connection that breaks is opened again after replica.fetch.backoff.ms.
-
-What the controller says while an answer is under way counts at once: the fetcher drops answers to
-what is not so any more.
+There is one loop per leader: send the request of its ReplicaFetcher, wait for the response, apply
+it to the logs. A loop starts with the first partition of a leader and ends with the last; a broken
+connection is reopened after replica.fetch.backoff.ms. Changes by the controller take effect at
+once, even while a request is in flight: the fetcher drops responses that no longer apply.
 
 Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
 """
@@ -26,22 +24,25 @@ from kctl.broker.replication.replica_fetcher import (
     Truncate,
 )
 from kctl.broker.replication.replica_manager import ReplicaManager
-from kctl.client.broker_channel import BrokerChannel, ChannelState
+from kctl.client.broker_channel import BrokerChannel
+from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, StorageError, UnreachableError
 from kctl.model import Endpoint, TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import Future, Task
+from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 
-# A leader answers a fetch after its wait at the latest; beyond this it is gone.
+# A leader responds to a fetch after its maximum wait at the latest; after this much more it is
+# considered dead.
 EXTRA_WAIT_MS = 30_000
 
-# Where a broker listens for brokers; None while it is not known.
+# Returns where a broker listens for brokers, or None while this is unknown.
 EndpointOf = Callable[[int], Endpoint | None]
 
 
 class FetcherManager:
-    """The loops, by leader."""
+    """The fetcher loops, by leader."""
 
     def __init__(
         self,
@@ -50,8 +51,10 @@ class FetcherManager:
         options: FetcherOptions,
         endpoint_of: EndpointOf,
         quota: ReplicationQuota | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self._runtime = runtime
+        self._security = security
         self._replicas = replica_manager
         self._options = options
         self._endpoint_of = endpoint_of
@@ -60,7 +63,7 @@ class FetcherManager:
         self._leader_of: dict[TopicPartition, int] = {}
 
     def on_role_change(self, changes: Sequence[RoleChange]) -> None:
-        """Begin, move or stop following (a listener of Leadership)."""
+        """Start, move or stop following (a listener of Leadership)."""
         for change in changes:
             tp = change.topic_partition
             partition = self._replicas.partitions.get(tp)
@@ -91,6 +94,7 @@ class FetcherManager:
                 self._options,
                 self._endpoint_of,
                 self._quota,
+                self._security,
             )
         self._leader_of[tp] = partition.leader_id
         loop.add(partition)
@@ -99,13 +103,14 @@ class FetcherManager:
 
     def _stop(self, tp: TopicPartition) -> None:
         leader = self._leader_of.pop(tp, None)
-        # A loop that gave up its last partition itself (it was fenced) may be gone.
+        # A loop that dropped its last partition itself (it was fenced) may be gone.
         loop = None if leader is None else self._loops.get(leader)
         if loop is not None:
             loop.fetcher.remove(tp)
 
     def on_log_replaced(self, partition: Partition) -> None:
-        """The partition's log moved to another directory (a listener of the moves)."""
+        """Use the partition's new log after a move between directories (a listener of the
+        moves)."""
         leader = self._leader_of.get(partition.topic_partition)
         loop = None if leader is None else self._loops.get(leader)
         if loop is not None and partition.log is not None:
@@ -117,7 +122,7 @@ class FetcherManager:
 
 
 class FetcherLoop:
-    """Asks one leader, again and again."""
+    """Fetches from one leader continuously."""
 
     def __init__(
         self,
@@ -127,8 +132,10 @@ class FetcherLoop:
         options: FetcherOptions,
         endpoint_of: EndpointOf,
         quota: ReplicationQuota | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self.fetcher = ReplicaFetcher(options, quota)
+        self._security = security
         self._runtime = runtime
         self._replicas = replica_manager
         self._leader_id = leader_id
@@ -136,14 +143,13 @@ class FetcherLoop:
         self._endpoint_of = endpoint_of
         self._channel: BrokerChannel | None = None
         self._is_closed = False
-        # Set while there is nothing to ask.
+        # Set while no request is due.
         self._sleeping: Future[None] | None = None
-        # One warning per outage, not one per attempt.
-        self._is_unreachable = False
+        self._warnings = RecurringWarnings(runtime)
         self._task: Task[None] | None = None
 
     def add(self, partition: Partition) -> None:
-        """Follow this partition, from now on."""
+        """Start to follow this partition."""
         assert partition.log is not None
         self.fetcher.add(partition.topic_partition, partition.leader_epoch, partition.log)
         if self._task is None:
@@ -153,20 +159,20 @@ class FetcherLoop:
         self._wake()
 
     def hold_until_flushed(self, partition: Partition, log: UnifiedLog) -> None:
-        """flush.messages=1: a fetch tells the leader what is on our disk. What we appended when we
-        led, or found after a crash, may not be there yet."""
+        """Fetch only after a flush, with flush.messages=1, because a fetch reports the end of the
+        durable log. Records appended as leader, or found after a crash, may not be durable yet."""
         tp, leader_epoch = partition.topic_partition, partition.leader_epoch
         self.fetcher.hold(tp)
 
         def flushed(_: Future[None]) -> None:
-            # If it failed, the partition is offline and followed no more.
+            # If the flush failed, the partition is offline and no longer followed.
             self.fetcher.release(tp, leader_epoch)
             self._wake()
 
         self._replicas.log_manager.flush_soon(log).add_done_callback(flushed)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop the loop."""
         self._is_closed = True
         if self._channel is not None:
             self._channel.close()
@@ -193,8 +199,8 @@ class FetcherLoop:
             except KctlError as error:
                 self._failed(error)
                 continue
-            self._is_unreachable = False
-            # Partitions that were let go of in the meantime are not in the fetcher any more.
+            self._warnings.clear()
+            # Partitions released meanwhile are no longer in the fetcher.
             self._apply(self.fetcher.on_response(response, clock.monotonic_ms()))
 
     async def _sleep_until(self, due_ms: int | None) -> None:
@@ -209,7 +215,7 @@ class FetcherLoop:
 
     async def _ready_channel(self) -> BrokerChannel:
         channel = self._channel
-        if channel is not None and channel.state is ChannelState.READY:
+        if channel is not None and channel.is_usable:
             return channel
         endpoint = self._endpoint_of(self._leader_id)
         if endpoint is None:
@@ -221,17 +227,19 @@ class FetcherLoop:
             endpoint.port,
             client_id=f"broker-{options.broker_id}-fetcher-0",
             request_timeout_ms=options.wait_ms_max + EXTRA_WAIT_MS,
+            security=self._security,
         )
         await channel.connect()
         return channel
 
     def _failed(self, error: KctlError) -> None:
-        if not self._is_unreachable and not self._is_closed:
-            self._runtime.trace.warning(f"Cannot fetch from leader {self._leader_id}: {error}")
-        self._is_unreachable = True
+        if not self._is_closed:
+            self._warnings.warn(
+                self._leader_id, f"Cannot fetch from leader {self._leader_id}: {error}"
+            )
         self.fetcher.on_error(self._runtime.clock.monotonic_ms())
 
-    # --- what answers mean -------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------
 
     def _apply(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -246,7 +254,7 @@ class FetcherLoop:
                 self.fetcher.remove(tp)
                 self._replicas.handle_storage_failure(partition, error)
             except (ApiError, CorruptDataError) as error:
-                self._runtime.trace.warning(f"Records fetched for {tp} are refused: {error}")
+                self._runtime.trace.warning(f"Cannot append records fetched for {tp}: {error}")
                 self.fetcher.delay(tp, self._runtime.clock.monotonic_ms())
 
     def _carry_out(self, action: Action, partition: Partition) -> None:
@@ -263,10 +271,10 @@ class FetcherLoop:
             case Truncate():
                 if log.truncate_to(action.offset):
                     futures.current_truncated(tp, action.offset)
-                    trace.info(f"{tp}: cut to {action.offset} as leader {self._leader_id} has it")
+                    trace.info(f"{tp}: truncated to {action.offset} by leader {self._leader_id}")
             case StartOver():
                 log.truncate_fully_and_start_at(action.offset)
-                futures.current_started_over(tp, action.offset)
-                trace.info(f"{tp}: begins anew at {action.offset}, where the leader's log begins")
+                futures.current_restarted(tp, action.offset)
+                trace.info(f"{tp}: starts over at the leader's log start offset {action.offset}")
             case GiveUp():
-                trace.info(f"{tp}: not fetched from {self._leader_id} any more: {action.why}")
+                trace.info(f"{tp}: no longer fetched from {self._leader_id}: {action.why}")

@@ -1,14 +1,14 @@
-"""IsrState: the in-sync replicas a leader counts with, while the controller has not answered yet.
+"""IsrState: the in-sync replicas of a partition while a change awaits the controller's response.
 
-    Committed --- a follower caught up ---> PendingExpand --- the controller's word ---> Committed
-    Committed --- followers fell behind --> PendingShrink --- the controller's word ---> Committed
+    Committed --- a follower caught up ---> PendingExpand --- response ---> Committed
+    Committed --- followers fell behind --> PendingShrink --- response ---> Committed
 
-What was asked for may hold already without the leader knowing. So the high watermark waits for
-every replica that may be in the ISR (`maximal`), and `min.insync.replicas` counts only those that
-certainly are (`isr`).
+A proposed change may already be in effect without the leader knowing. The high watermark therefore
+waits for every replica that may be in the ISR (`maximal`), and `min.insync.replicas` counts these
+when an append is acknowledged, as all of them have it. Before an append it counts only those that
+certainly are in the ISR (`isr`).
 
-Invariants: at most one change is under way; `isr` is what the controller said last; `maximal`
-contains it.
+Invariants: at most one change is pending; `isr` is the controller's latest; `maximal` contains it.
 
 Kafka 2.7: kafka.cluster.{CommittedIsr, PendingExpandIsr, PendingShrinkIsr}; KIP-497.
 """
@@ -19,7 +19,7 @@ from enum import Enum
 
 
 class IsrChange(Enum):
-    """What is being asked of the controller."""
+    """The change that is proposed to the controller."""
 
     NONE = "none"
     EXPAND = "expand"
@@ -28,40 +28,40 @@ class IsrChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """One partition's in-sync replicas, in the order of the controller."""
+    """One partition's in-sync replicas, in the controller's order."""
 
-    # What the controller said last.
+    # The controller's latest ISR.
     isr: tuple[int, ...] = ()
     change: IsrChange = IsrChange.NONE
-    # What the leader asked for; `isr` if nothing is under way.
+    # The proposed ISR; `isr` if none is pending.
     wanted: tuple[int, ...] = ()
 
     @classmethod
     def committed(cls, isr: Collection[int]) -> "IsrState":
-        """The controller has spoken."""
+        """Return the state that the controller has confirmed."""
         return cls(tuple(isr), IsrChange.NONE, tuple(isr))
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether the controller owes an answer."""
+        """Return whether a change awaits the controller's response."""
         return self.change is not IsrChange.NONE
 
     @property
     def maximal(self) -> tuple[int, ...]:
-        """Every replica that may be in the ISR by now."""
+        """Return every replica that may be in the ISR."""
         return self.wanted if self.change is IsrChange.EXPAND else self.isr
 
     def expand(self, broker_id: int) -> "IsrState":
-        """Ask for one more; RuntimeError while something is under way."""
+        """Propose one more replica; raise RuntimeError while a change is pending."""
         self._check_idle()
         return IsrState(self.isr, IsrChange.EXPAND, (*self.isr, broker_id))
 
     def shrink(self, broker_ids: Collection[int]) -> "IsrState":
-        """Ask for fewer; RuntimeError while something is under way."""
+        """Propose fewer replicas; raise RuntimeError while a change is pending."""
         self._check_idle()
         kept = tuple(replica for replica in self.isr if replica not in broker_ids)
         return IsrState(self.isr, IsrChange.SHRINK, kept)
 
     def _check_idle(self) -> None:
         if self.is_in_flight:
-            raise RuntimeError(f"an ISR change is under way: {self}")
+            raise RuntimeError(f"an ISR change is already pending: {self}")

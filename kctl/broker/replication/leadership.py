@@ -1,22 +1,26 @@
-"""Leadership: carries out what the controller says about this broker's replicas.
+"""Leadership: applies the controller's requests to this broker's replicas.
 
-A LeaderAndIsr or StopReplica request is obeyed per partition and only if neither its controller
-epoch nor its leader epoch is older than what is known. Logs are made here, when the controller
-first names a replica; the listener hears of every role taken or lost, in the order of the request.
-Making logs takes time: a request with many replicas is obeyed in parts, with turns for others.
+A LeaderAndIsr or StopReplica request is applied per partition, and only if neither its controller
+epoch nor its leader epoch is older than the known one. A log is created when the controller first
+names a replica; listeners receive every role gained or lost, in the order of the request.
 
-Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`); KIP-380,
-KIP-570 (leader epoch in StopReplica).
+Creating and deleting logs takes time, so a request with many replicas is applied in parts, with
+turns of the loop for others between them. If a newer controller sends a request meanwhile, the rest
+is rejected.
+
+Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`); KIP-380, KIP-570
+(leader epoch in StopReplica).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.replication.partition import NO_EPOCH, Partition, Role
+from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.errors import StorageError
 from kctl.model import LEADER_DURING_DELETE, TopicPartition
+from kctl.protocol.constants import EPOCH_DURING_DELETE, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -31,18 +35,18 @@ from kctl.protocol.messages.stop_replica import (
 )
 from kctl.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kctl.runtime.clock import Clock
-from kctl.runtime.turns import Work
+from kctl.work import Work, parts
 
-# A StopReplica of a version without leader epochs, or of a topic's deletion: always newer.
-EPOCH_DURING_DELETE = -2
-# Partitions of a LeaderAndIsr request between two turns for others; 0.1 ms each if logs are made.
-PARTITIONS_PER_TURN = 250
+# Partitions of a request processed per turn of the loop; one whose log is created or deleted, which
+# takes about 0.8 ms, counts as UNITS_PER_LOG.
+PARTITIONS_PER_TURN = 500
+UNITS_PER_LOG = 80
 
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """A partition that this broker now leads, follows, no longer holds (NONE), or lost the files
-    of (OFFLINE)."""
+    """A partition that this broker now leads, follows, no longer holds (NONE), or whose files it
+    lost (OFFLINE)."""
 
     topic_partition: TopicPartition
     role: Role
@@ -62,7 +66,7 @@ RoleListener = Callable[[Sequence[RoleChange]], object]
 
 
 class Leadership:
-    """The controller's hand on a ReplicaManager."""
+    """Applies the controller's requests to a ReplicaManager."""
 
     def __init__(
         self,
@@ -76,33 +80,36 @@ class Leadership:
         # replica.lag.time.max.ms
         self._replica_lag_ms_max = replica_lag_ms_max
         self._clock = clock
-        # The settings of a topic, for logs that are made.
+        # Returns the configs of a topic, for logs that are created.
         self._log_config = log_config
         self._broker_epoch = broker_epoch
         self._listeners: list[RoleListener] = []
-        replica_manager.on_offline = self._went_offline
+        replica_manager.on_offline(self._went_offline)
 
     def on_role_change(self, listener: RoleListener) -> None:
-        """Call `listener` with the changes of each request, after all of them are made; and with
-        what a failed log directory took offline."""
+        """Call `listener` with the changes of each part of a request, after they are made, and with
+        the partitions that a failed log directory took offline."""
         self._listeners.append(listener)
 
     # --- LeaderAndIsr ------------------------------------------------------------------------
 
     def become_leader_or_follower(self, body: LeaderAndIsrRequest) -> Work[LeaderAndIsrResponse]:
-        """Obey a LeaderAndIsr request, or the beginning of one if another controller speaks up
-        in between."""
+        """Apply a LeaderAndIsr request; stop early if a newer controller sends one meanwhile."""
         refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return LeaderAndIsrResponse(error_code=refusal)
         errors, kept = [], []
         changes: list[RoleChange] = []
-        for number, (topic, state) in enumerate(leader_and_isr_states(body), 1):
-            if number % PARTITIONS_PER_TURN == 0:
+        units = 0
+        for topic, state in leader_and_isr_states(body):
+            if units >= PARTITIONS_PER_TURN:
+                self._announce(changes)
+                units, changes = 0, []
                 yield
                 if body.controller_epoch < self._replicas.controller_epoch:
-                    self._announce(changes)
                     return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            is_known = (topic, state.partition_index) in self._replicas.partitions
+            units += 1 if is_known else UNITS_PER_LOG
             code, change = self._apply(topic, state)
             errors.append(
                 LeaderAndIsrPartitionError(
@@ -114,9 +121,15 @@ class Leadership:
             elif code == ErrorCode.NONE:
                 kept.append((topic, state.partition_index))
         self._announce(changes)
-        for key in kept:
-            # Who leads on may have got a smaller ISR: acks=all waits for fewer now.
-            self._replicas.wake(key)
+        for part in parts(kept, PARTITIONS_PER_TURN):
+            units += len(part)
+            if units > PARTITIONS_PER_TURN:
+                units = len(part)
+                yield
+            for key in part:
+                # A continuing leader may have a smaller ISR now, so that acks=all waits for fewer
+                # replicas.
+                self._replicas.wake(key)
         return LeaderAndIsrResponse(partition_errors=errors)
 
     def _apply(
@@ -128,7 +141,7 @@ class Leadership:
             tp, replicas.broker_id, self._replica_lag_ms_max
         )
         if partition.role is Role.OFFLINE:
-            # However often the controller asks: that is how it learns of it.
+            # Report this to every request: it informs the controller.
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         if state.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH, None
@@ -154,13 +167,23 @@ class Leadership:
 
     # --- StopReplica -------------------------------------------------------------------------
 
-    def stop_replicas(self, body: StopReplicaRequest) -> StopReplicaResponse:
-        """Obey a StopReplica request: forget replicas, and delete the logs of those to delete."""
+    def stop_replicas(self, body: StopReplicaRequest) -> Work[StopReplicaResponse]:
+        """Apply a StopReplica request: remove replicas, and delete the logs of those marked for
+        deletion."""
         refusal = self.refusal(body.controller_epoch, body.broker_epoch)
         if refusal:
             return StopReplicaResponse(error_code=refusal)
-        errors, changes = [], []
+        errors: list[StopReplicaPartitionError] = []
+        changes: list[RoleChange] = []
+        units = 0
         for stop in stop_replica_states(body):
+            if units >= PARTITIONS_PER_TURN:
+                self._announce(changes)
+                units, changes = 0, []
+                yield
+                if body.controller_epoch < self._replicas.controller_epoch:
+                    return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            units += UNITS_PER_LOG if stop.delete else 1
             tp = stop.topic_partition
             code = self._stop(stop)
             if code == ErrorCode.NONE:
@@ -198,29 +221,41 @@ class Leadership:
 
     # --- UpdateMetadata ----------------------------------------------------------------------
 
-    def heed_metadata(
+    def apply_metadata(
         self,
         states: Iterable[tuple[str, UpdateMetadataPartitionState]],
         *,
         may_delete: bool = True,
-    ) -> None:
-        """Cease to lead what somebody else leads in a newer epoch, and delete what has replicas
-        elsewhere only; the latter if `may_delete`: these states were meant for this registration.
+    ) -> Work[None]:
+        """Apply received metadata: resign where another broker leads in a newer epoch, and delete
+        replicas that are only assigned elsewhere.
 
-        The request to stop may be lost with the controller that sent it, or with the process that
-        it was meant for; the next controller does not know of a replica that is in no assignment
-        any more. It would lead or follow for ever and let its clients wait, and its log would lie
-        there until a topic of the same name begins with it. (In Apache Kafka 2.7.2 it does.)
+        Replicas are deleted only if `may_delete`: the metadata was sent to this registration of the
+        broker. The request to stop a replica may be lost with the controller that sent it, or with
+        the process that it was sent to; the next controller does not know of a replica that is in
+        no assignment. Such a replica would lead or follow forever and keep its clients waiting, and
+        its log would remain until a topic of the same name begins with it. (In Apache Kafka 2.7.2
+        it does.)
         """
         broker_id = self._replicas.broker_id
+        controller_epoch = self._replicas.controller_epoch
         partitions = self._replicas.partitions
-        changes = []
+        changes: list[RoleChange] = []
+        units = 0
         for topic, state in states:
+            if units >= PARTITIONS_PER_TURN:
+                self._announce(changes)
+                units, changes = 0, []
+                yield
+                if self._replicas.controller_epoch != controller_epoch:
+                    # A newer controller may have created a topic of the same name since.
+                    return
+            units += 1
             is_elsewhere = broker_id not in state.replicas
             partition = partitions.get((topic, state.partition_index))
             if partition is None:
                 if is_elsewhere and may_delete:
-                    self._delete_stray(TopicPartition(topic, state.partition_index), state)
+                    units += self._delete_stray(TopicPartition(topic, state.partition_index), state)
                 continue
             if state.leader_epoch <= partition.leader_epoch:
                 continue
@@ -232,23 +267,26 @@ class Leadership:
                 )
             if is_elsewhere and may_delete and partition.role is Role.NONE:
                 del partitions[topic, state.partition_index]
-                self._delete_stray(partition.topic_partition, state)
+                units += self._delete_stray(partition.topic_partition, state)
         self._announce(changes)
 
-    def _delete_stray(self, tp: TopicPartition, state: UpdateMetadataPartitionState) -> None:
+    def _delete_stray(self, tp: TopicPartition, state: UpdateMetadataPartitionState) -> int:
+        """Delete the log, if any; return the units of work."""
         log_manager = self._replicas.log_manager
         log = log_manager.get_log(tp)
         if log is None:
-            return
+            return 0
         try:
-            log_manager.delete_log(tp, f"its replicas are on brokers {state.replicas} by now")
+            log_manager.delete_log(tp, f"its replicas are now on brokers {state.replicas}")
         except StorageError as error:
             log_manager.handle_log_dir_failure(log.log_directory, str(error))
+        return UNITS_PER_LOG
 
     # --- both --------------------------------------------------------------------------------
 
     def refusal(self, controller_epoch: int, broker_epoch: int) -> int:
-        """The error code for a whole request of the controller, or 0; remembers its epoch."""
+        """Return the error code of a stale controller's request, or record its epoch and
+        return 0."""
         if broker_epoch not in (-1, self._broker_epoch()) and broker_epoch < self._broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self._replicas.controller_epoch:
@@ -257,7 +295,7 @@ class Leadership:
         return ErrorCode.NONE
 
     def _went_offline(self, partitions: Sequence[Partition]) -> None:
-        """Whoever coordinates, follows or moves them must not go on as if nothing had happened."""
+        """Notify the listeners that coordinate, follow or move partitions that went offline."""
         self._announce(
             [RoleChange(it.topic_partition, it.role, it.leader_epoch) for it in partitions]
         )
@@ -274,7 +312,7 @@ class Leadership:
 def leader_and_isr_states(
     body: LeaderAndIsrRequest,
 ) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
-    """(topic, state) of a request of any version."""
+    """Yield (topic, state) of a request of any version."""
     for state in body.ungrouped_partition_states:
         yield state.topic_name, state
     for topic in body.topic_states:
@@ -283,7 +321,7 @@ def leader_and_isr_states(
 
 
 def stop_replica_states(body: StopReplicaRequest) -> Iterator[StopReplica]:
-    """The partitions of a request of any version."""
+    """Yield the partitions of a request of any version."""
     delete = body.delete_partitions
     for ungrouped in body.ungrouped_partitions:
         tp = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)

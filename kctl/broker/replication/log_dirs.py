@@ -1,4 +1,4 @@
-"""What lies in which log directory of a broker.
+"""The replicas in each log directory of a broker.
 
 Kafka 2.7: kafka.server.ReplicaManager (`describeLogDirs`); KIP-113.
 """
@@ -14,13 +14,13 @@ UNKNOWN_LAG = -1
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """One replica in a log directory; sizes in bytes, the lag in offsets."""
+    """One replica in a log directory; size in bytes, lag in offsets."""
 
     topic_partition: TopicPartition
     size: int
-    # Behind the high watermark; a future one: behind the current one.
+    # Lag behind the high watermark; of a future log, behind the current log.
     offset_lag: int
-    # It is on its way into this directory.
+    # Whether it is moving into this directory.
     is_future: bool = False
 
 
@@ -34,7 +34,7 @@ class LogDirDescription:
 
 
 def describe_log_dirs(manager: LogManager) -> list[LogDirDescription]:
-    """Each log directory with the replicas in it; the failed ones last."""
+    """Return each log directory with its replicas; the failed ones come last."""
     found = {path: LogDirDescription(path) for path in manager.live_log_dirs}
     for log in manager.all_logs():
         lag = max(0, log.high_watermark - log.log_end_offset)

@@ -1,13 +1,13 @@
-"""Partition: one partition on this broker, as its leader or as a follower.
+"""Partition: one partition on this broker, as leader or follower.
 
-A partition has a role only from a LeaderAndIsr request of the controller. The leader appends,
-answers reads, watches its followers and moves the high watermark: the smallest log end offset
-among the in-sync replicas, those about to be (KIP-497) and those that keep up. No I/O but its
-log's. Changes of the ISR are decided here and asked of the controller by `alter_isr`.
+A partition gets its role only from a LeaderAndIsr request of the controller. The leader appends,
+serves reads, tracks its followers and moves the high watermark: the smallest log end offset among
+the replicas that are in sync, about to be (KIP-497), or keep up. The only I/O is that of its log.
+Changes of the ISR are decided here and proposed to the controller by `alter_isr`.
 
-Invariants: the leader epoch never falls; only a leader appends for clients; the high watermark
-never passes the log end offset of an in-sync replica; a follower joins the ISR only with all that
-the leader had when its epoch began (KAFKA-7128).
+Invariants: the leader epoch never decreases; only a leader appends for clients; the high watermark
+never passes the log end offset of an in-sync replica; a follower joins the ISR only with all
+records that the leader had when its epoch began (KAFKA-7128).
 
 Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
 """
@@ -15,6 +15,7 @@ Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
 from collections.abc import Sequence
 from enum import Enum
 
+from kctl.broker.log.log_validator import CheckedRecords
 from kctl.broker.log.unified_log import (
     AppendOrigin,
     FetchDataInfo,
@@ -25,18 +26,16 @@ from kctl.broker.log.unified_log import (
 from kctl.broker.replication.isr_state import IsrState
 from kctl.broker.replication.replica import Replica
 from kctl.model import NO_LEADER, TopicPartition
+from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
-from kctl.runtime.disk import Buffer
+from kctl.protocol.primitives import Buffer
 from kctl.runtime.future import Future
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-NO_EPOCH = -1
+from kctl.work import ClaimingWork
 
 
 class Role(Enum):
-    """What this broker is to the partition."""
+    """The role of this broker for a partition."""
 
     NONE = "none"
     LEADER = "leader"
@@ -45,24 +44,24 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-# An Enum takes long to look its members up: here they are asked for with every request.
+# Looking up an Enum's member is slow, and every request needs these.
 _LEADER = Role.LEADER
 _FOLLOWER = Role.FOLLOWER
 
 
 class Partition:
-    """One partition; `log` is there from the first LeaderAndIsr on."""
+    """One partition; it has a `log` from the first LeaderAndIsr on."""
 
     def __init__(
         self, topic_partition: TopicPartition, broker_id: int, replica_lag_ms_max: int = 30_000
     ) -> None:
         self.topic_partition = topic_partition
         self.broker_id = broker_id
-        # replica.lag.time.max.ms: how long a replica in sync may be behind.
+        # replica.lag.time.max.ms: how long an in-sync replica may lag.
         self.replica_lag_ms_max = replica_lag_ms_max
         self.role = Role.NONE
         self.log: UnifiedLog | None = None
-        # The flush that the last append waits for, under flush.messages=1.
+        # The flush that the last append waits for, with flush.messages=1.
         self.next_flush: Future[None] | None = None
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -77,7 +76,7 @@ class Partition:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The in-sync replicas, as the controller said last."""
+        """Return the in-sync replicas as last confirmed by the controller."""
         return self.isr_state.isr
 
     # --- roles -------------------------------------------------------------------------------
@@ -85,16 +84,16 @@ class Partition:
     def become_leader(
         self, state: LeaderAndIsrPartitionState, log: UnifiedLog, now_ms: int
     ) -> bool:
-        """Lead from `state` on; whether this broker did not lead before."""
+        """Lead from `state` on; return whether this broker did not lead before."""
         is_new_leader = self.role is not Role.LEADER
         self._adopt(state, log)
         self.role = Role.LEADER
         self.leader_epoch_start_offset = log.log_end_offset
         # Kafka assigns the epoch before any append, so that followers find its start (KIP-101).
         log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
-        # What they told in an older epoch counts no more: in epochs that it did not hear of,
-        # others may have made them cut their logs. (Apache Kafka 2.7.2 forgets it only if it knows
-        # that it did not lead.)
+        # Progress reported in older epochs is discarded: in epochs that this broker missed, other
+        # leaders may have made the followers truncate. (Apache Kafka 2.7.2 discards it only if it
+        # knows that it did not lead.)
         self.followers = {
             broker_id: Replica(
                 broker_id,
@@ -109,7 +108,7 @@ class Partition:
         return is_new_leader
 
     def become_follower(self, state: LeaderAndIsrPartitionState, log: UnifiedLog) -> bool:
-        """Follow `state.leader`; whether there is something to fetch anew."""
+        """Follow `state.leader`; return whether fetching must restart."""
         is_new = (
             self.role is not Role.FOLLOWER
             or self.leader_id != state.leader
@@ -121,14 +120,14 @@ class Partition:
         return is_new
 
     def resign(self) -> None:
-        """Lead no more, and follow nobody yet."""
+        """Stop leading, without following another broker yet."""
         self.role = Role.NONE
         self.leader_id = NO_LEADER
         self.isr_state = IsrState.committed(self.isr)
         self.followers = {}
 
     def mark_offline(self) -> None:
-        """The log directory failed: answer KAFKA_STORAGE_ERROR from now on."""
+        """Report KAFKA_STORAGE_ERROR from now on, because the log directory failed."""
         self.role = Role.OFFLINE
         self.log = None
         self.followers = {}
@@ -145,21 +144,21 @@ class Partition:
     # --- checks ------------------------------------------------------------------------------
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: ApiError when the asker's idea of the leader epoch is not ours."""
+        """Raise ApiError if the client's leader epoch is not the current one (KIP-320)."""
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> UnifiedLog:
-        """The log, if this broker leads; otherwise an ApiError that sends the client away."""
+        """Return the log if this broker leads; otherwise raise the ApiError for clients."""
         self.check_epoch(current_leader_epoch)
         if self.role is not _LEADER or self.log is None:
             raise ApiError(self._lost_role())
         return self.log
 
     def readable_log(self, current_leader_epoch: int, *, only_leader: bool) -> UnifiedLog:
-        """The log for a read; followers answer too unless `only_leader` (KIP-392)."""
+        """Return the log for a read; followers serve it too unless `only_leader` (KIP-392)."""
         if only_leader or self.role is not _FOLLOWER or self.log is None:
             return self.leader_log(current_leader_epoch)
         self.check_epoch(current_leader_epoch)
@@ -169,12 +168,15 @@ class Partition:
 
     def append_as_leader(
         self,
-        records: bytearray | memoryview,
+        records: bytearray | memoryview | CheckedRecords,
         origin: AppendOrigin,
         required_acks: int,
         now_ms: int,
     ) -> LogAppendInfo:
-        """Append a produce request's records; ApiError if it cannot be."""
+        """Append a produce request's records.
+
+        Raise ApiError if they are rejected, or ValidationInTurns if the check takes several turns.
+        """
         log = self.log
         if self.role is not _LEADER or log is None:
             log = self.leader_log()
@@ -187,7 +189,7 @@ class Partition:
             )
         info = log.append_as_leader(records, self.leader_epoch, origin=origin, now_ms=now_ms)
         if not self.followers and not log.is_write_through:
-            # Alone: what is appended is committed.
+            # Without followers, appended records are committed.
             log.update_high_watermark(log.log_end_offset)
         else:
             self.maybe_increment_high_watermark(now_ms)
@@ -196,37 +198,40 @@ class Partition:
     def append_as_follower(
         self, records: Buffer | None, leader_high_watermark: int, leader_start_offset: int
     ) -> bool:
-        """Append what the leader sent and take over its high watermark and log start offset;
-        whether there is more to read here. ApiError, CorruptDataError, StorageError."""
+        """Append the leader's records and adopt its high watermark and log start offset.
+
+        Return whether more can be read here. Raise ApiError, CorruptDataError or StorageError.
+        """
         log = self.log
         assert log is not None
         before = log.high_watermark
         if records:
             log.append_as_follower(records)
-        # Either may be ahead of a log that is still catching up. A new leader may know less than
-        # its predecessor told: what was committed stays so.
+        # Either may be ahead of a log that is still catching up. A new leader may report less than
+        # its predecessor; committed records stay committed.
         log.maybe_increment_high_watermark(min(leader_high_watermark, log.log_end_offset))
         log.maybe_increment_log_start_offset(min(leader_start_offset, log.high_watermark))
         return log.high_watermark > before
 
     def has_enough_replicas_reached(self, required_offset: int) -> tuple[bool, int]:
-        """Whether records below `required_offset` are committed, and with which error code."""
+        """Return whether records below `required_offset` are settled, and with which error code."""
         if self.role is not Role.LEADER or self.log is None:
             return True, self._lost_role()
         if self.log.high_watermark < required_offset:
             return False, ErrorCode.NONE
-        if self.log.config.min_insync_replicas <= len(self.isr):
+        # A replica that is about to join has the records, too: the high watermark waited for it.
+        if self.log.config.min_insync_replicas <= len(self.isr_state.maximal):
             return True, ErrorCode.NONE
         return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def has_flushed(self, required_offset: int) -> tuple[bool, int]:
-        """Whether records below `required_offset` are on the disk, and with which error code."""
+        """Return whether records below `required_offset` are durable, and with which error code."""
         if self.role is not Role.LEADER or self.log is None:
             return True, self._lost_role()
         return self.log.recovery_point >= required_offset, ErrorCode.NONE
 
     def _lost_role(self) -> ErrorCode:
-        """What to tell a client that waits for a leader which this broker is no more."""
+        """Return the error for a client that waits for a leader which this broker no longer is."""
         if self.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -243,15 +248,15 @@ class Partition:
         only_leader: bool,
         min_one_message: bool,
     ) -> FetchDataInfo:
-        """Records from `fetch_offset` as a slice of the file; ApiError."""
+        """Return records from `fetch_offset` as a slice of the file. Raise ApiError."""
         log = self.readable_log(current_leader_epoch, only_leader=only_leader)
         if (
             self.role is _FOLLOWER
             and current_leader_epoch == NO_EPOCH
             and fetch_offset > log.log_end_offset
         ):
-            # Who does not say which epoch it knows of may take this broker for the leader still,
-            # and would begin anew if its offset were called out of range.
+            # A client without a leader epoch may still take this broker for the leader, and would
+            # reset its position on OFFSET_OUT_OF_RANGE.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log.read(
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
@@ -265,8 +270,11 @@ class Partition:
         *,
         only_leader: bool,
     ) -> tuple[int, int] | None:
-        """(epoch, end offset) up to where a reader may agree that read `last_fetched_epoch` last
-        and is at `fetch_offset`; None: this log goes on from there (KIP-595). ApiError."""
+        """Return (epoch, end offset) up to which a reader may agree with this log, or None if it
+        may continue at `fetch_offset` (KIP-595).
+
+        The reader last read `last_fetched_epoch`. Raise ApiError.
+        """
         log = self.readable_log(current_leader_epoch, only_leader=only_leader)
         found = log.end_offset_for_epoch(last_fetched_epoch)
         if found is None:
@@ -276,9 +284,13 @@ class Partition:
 
     def fetch_offset_for_timestamp(
         self, timestamp: int, isolation: FetchIsolation | None, current_leader_epoch: int
-    ) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp` that a
-        client of `isolation` may read (None: a replica, which may read all)."""
+    ) -> ClaimingWork[tuple[int, int, int] | None]:
+        """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`, or
+        None, in steps of bounded work.
+
+        Only records that a client of `isolation` may read count (None: a replica, which may read
+        all). Raise ApiError, CorruptDataError or StorageError.
+        """
         log = self.leader_log(current_leader_epoch)
         if isolation is FetchIsolation.TXN_COMMITTED:
             bound = log.last_stable_offset
@@ -287,18 +299,18 @@ class Partition:
         else:
             bound = log.log_end_offset
         if isolation is not None and log.high_watermark < self.leader_epoch_start_offset:
-            # KIP-207: a new leader must not tell an older end than its predecessor did.
+            # KIP-207: a new leader must not report an older end than its predecessor did.
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if timestamp == LATEST_TIMESTAMP:
             return -1, bound, self.leader_epoch
-        found = log.fetch_offset_by_timestamp(timestamp)
+        found = yield from log.fetch_offset_by_timestamp(timestamp)
         if found is not None and timestamp != EARLIEST_TIMESTAMP and found[1] >= bound:
             return None
         return found
 
     def segment_offsets_before(self, timestamp: int, count_max: int, now_ms: int) -> list[int]:
-        """ListOffsets v0: where segments begin whose files did not change after `timestamp`, and
-        the end of what may be read, newest first."""
+        """Handle ListOffsets v0: return the base offsets of segments whose files did not change
+        after `timestamp`, and the readable end, newest first."""
         log = self.leader_log()
         points = [
             (max(log.log_start_offset, segment.base_offset), segment.modified_ms)
@@ -320,7 +332,7 @@ class Partition:
     def end_offset_for_epoch(
         self, leader_epoch: int, current_leader_epoch: int
     ) -> tuple[int, int] | None:
-        """(epoch, end offset) of the largest epoch not beyond `leader_epoch` (KIP-279)."""
+        """Return (epoch, end offset) of the largest epoch not beyond `leader_epoch` (KIP-279)."""
         return self.leader_log(current_leader_epoch).end_offset_for_epoch(leader_epoch)
 
     # --- followers ---------------------------------------------------------------------------
@@ -328,7 +340,10 @@ class Partition:
     def update_follower(
         self, broker_id: int, fetch_offset: int, log_start_offset: int, now_ms: int
     ) -> bool:
-        """A follower fetched; whether the high watermark rose. ApiError for a stranger."""
+        """Record a follower's fetch; return whether the high watermark rose.
+
+        Raise ApiError if the broker is not a follower.
+        """
         log = self.leader_log()
         follower = self.followers.get(broker_id)
         if follower is None:
@@ -342,9 +357,11 @@ class Partition:
         return self.maybe_increment_high_watermark(now_ms)
 
     def maybe_increment_high_watermark(self, now_ms: int) -> bool:
-        """Move the high watermark to what every replica has that is in sync, may be by now, or
-        keeps up and so is about to be; whether it rose. Only a leader may: a flush that it waited
-        for may end when it follows another."""
+        """Raise the high watermark to the end that every replica has that is in sync, may be, or
+        keeps up and so is about to be; return whether it rose.
+
+        Only a leader may: a flush that it waited for may end after it has become a follower.
+        """
         log = self.log
         if log is None or self.role is not _LEADER:
             return False
@@ -365,7 +382,7 @@ class Partition:
     # --- in-sync replicas --------------------------------------------------------------------
 
     def wants_in_sync(self, broker_id: int) -> bool:
-        """Whether this follower caught up and may join the ISR."""
+        """Return whether this follower has caught up and may join the ISR."""
         log, follower = self.log, self.followers.get(broker_id)
         return (
             self.role is _LEADER
@@ -378,7 +395,8 @@ class Partition:
         )
 
     def out_of_sync(self, now_ms: int) -> list[int]:
-        """Replicas of the ISR that fell behind for longer than `replica.lag.time.max.ms`."""
+        """Return the replicas of the ISR that have lagged for more than
+        `replica.lag.time.max.ms`."""
         log = self.log
         if self.role is not _LEADER or log is None or self.isr_state.is_in_flight:
             return []
@@ -394,20 +412,22 @@ class Partition:
         ]
 
     def expand_isr(self, broker_id: int) -> IsrState:
-        """Ask for `broker_id` to join; what is to be sent to the controller."""
+        """Propose that `broker_id` joins; return the state to send to the controller."""
         self.isr_state = self.isr_state.expand(broker_id)
         return self.isr_state
 
     def shrink_isr(self, broker_ids: Sequence[int]) -> IsrState:
-        """Ask for `broker_ids` to leave; what is to be sent to the controller."""
+        """Propose that `broker_ids` leave; return the state to send to the controller."""
         self.isr_state = self.isr_state.shrink(broker_ids)
         return self.isr_state
 
     def isr_altered(
         self, isr: Sequence[int], leader_epoch: int, zk_version: int, now_ms: int
     ) -> bool:
-        """The controller agreed to an ISR; whether the high watermark rose. Answers about older
-        states change nothing."""
+        """Apply an ISR that the controller confirmed; return whether the high watermark rose.
+
+        Responses for older states are ignored.
+        """
         if leader_epoch != self.leader_epoch or zk_version <= self.zk_version:
             return False
         self.isr_state = IsrState.committed(isr)
@@ -417,7 +437,7 @@ class Partition:
     # --- deletion of records -----------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
-        """Raise the log start offset to `offset` (-1: the high watermark); the offset asked."""
+        """Raise the log start offset to `offset` (-1: the high watermark) and return it."""
         log = self.leader_log()
         if "delete" not in log.config.cleanup_policy:
             raise ApiError(
@@ -435,6 +455,6 @@ class Partition:
         return wanted
 
     def low_watermark(self) -> int:
-        """The smallest log start offset among the in-sync and other live replicas."""
+        """Return the smallest log start offset among the in-sync and other live replicas."""
         log = self.leader_log()
         return min([log.log_start_offset, *(f.log_start_offset for f in self.followers.values())])

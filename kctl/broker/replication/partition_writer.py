@@ -1,4 +1,4 @@
-"""The coordinators' door to the log: appends that are answered once committed, and reads.
+"""The coordinators' access to the log: appends that report when they are committed, and reads.
 
 Implements `kctl.broker.coordinator.runtime.PartitionWriter` without importing it, as replication
 and coordinators are siblings.
@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 
 from kctl.broker.log.unified_log import AppendOrigin, FetchIsolation
 from kctl.broker.replication.delayed import AppendResult
-from kctl.broker.replication.replica_manager import ACKS_ALL, ReplicaManager
+from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.model import TopicPartition
+from kctl.protocol.constants import ACKS_ALL
 
 
 class ReplicatedPartitionWriter:
-    """Writes to partitions that this broker leads; waits for their in-sync replicas."""
+    """Writes to partitions that this broker leads and waits for their in-sync replicas."""
 
     def __init__(self, replica_manager: ReplicaManager, timeout_ms: int) -> None:
         self._replicas = replica_manager
@@ -25,7 +26,7 @@ class ReplicatedPartitionWriter:
         records: bytearray,
         on_committed: Callable[[int, int], object],
     ) -> None:
-        """Append with acks=all; `on_committed(error code, base offset)` once it is settled."""
+        """Append with acks=all; call `on_committed(error code, base offset)` once it is settled."""
 
         def settle(results: Sequence[AppendResult]) -> None:
             info = results[0].info
@@ -41,7 +42,8 @@ class ReplicatedPartitionWriter:
         )
 
     def append_now(self, topic_partition: TopicPartition, records: bytearray) -> int:
-        """Append if that commits it: the base offset; -1: nothing was appended."""
+        """Append if this commits the records at once; return the base offset, or -1 if nothing was
+        done."""
         replicas = self._replicas
         info = replicas.append_plain(
             topic_partition, records, ACKS_ALL, origin=AppendOrigin.COORDINATOR
@@ -52,7 +54,8 @@ class ReplicatedPartitionWriter:
         return info.first_offset
 
     def read(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes | None:
-        """Whole batches from `offset` on, at least one if there is any; None at the log's end."""
+        """Return whole batches from `offset` on, at least one if there is any; None at the log's
+        end."""
         log = self._replicas.partition(*topic_partition).leader_log()
         if offset >= log.log_end_offset:
             return None
@@ -63,13 +66,13 @@ class ReplicatedPartitionWriter:
         return records.file.pread(records.length, records.position)
 
     def log_start_offset(self, topic_partition: TopicPartition) -> int:
-        """The first offset there is."""
+        """Return the log start offset."""
         return self._replicas.partition(*topic_partition).leader_log().log_start_offset
 
     def log_end_offset(self, topic_partition: TopicPartition) -> int:
-        """The offset that the next record gets."""
+        """Return the offset that the next record gets."""
         return self._replicas.partition(*topic_partition).leader_log().log_end_offset
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """Up to where (exclusive) all is committed."""
+        """Return the end (exclusive) of the committed records."""
         return self._replicas.partition(*topic_partition).leader_log().high_watermark

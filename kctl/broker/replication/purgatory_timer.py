@@ -1,4 +1,4 @@
-"""PurgatoryTimer: gives a Purgatory its clock, with one timer for all that waits."""
+"""PurgatoryTimer: a Purgatory with a clock and a single timer for all its operations."""
 
 from collections.abc import Hashable, Iterable
 
@@ -7,18 +7,18 @@ from kctl.runtime.runtime import Runtime
 
 
 class PurgatoryTimer(Purgatory):
-    """A Purgatory whose deadlines ring; the timer is set for the earliest of them."""
+    """A Purgatory that expires its operations; its timer is set for the earliest deadline."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
-        # When the timer that is set will ring; None: none is set. It may ring for nothing,
-        # which is cheaper than taking it back whenever an operation completes early.
+        # When the timer fires; None: it is not set. It may fire without an expired operation, which
+        # is cheaper than cancelling it whenever an operation completes early.
         self._rings_at_ms: int | None = None
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
-        """See `Purgatory.watch`."""
+        """Watch `operation`; see `Purgatory.watch`."""
         super().watch(operation, keys)
         if self._rings_at_ms is None or operation.deadline_ms < self._rings_at_ms:
             self._set(operation.deadline_ms)
@@ -29,7 +29,7 @@ class PurgatoryTimer(Purgatory):
 
     def _ring(self, deadline_ms: int) -> None:
         if deadline_ms != self._rings_at_ms:
-            return  # An earlier deadline came in between and has set its own timer.
+            return  # an earlier deadline was added meanwhile and has its own timer
         self._rings_at_ms = None
         self.expire(self._clock.monotonic_ms())
         following = self.next_deadline_ms()

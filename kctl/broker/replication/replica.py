@@ -1,4 +1,4 @@
-"""Replica: how far a follower has fetched and when it last had everything. Pure.
+"""Replica: how far a follower has fetched and when it last was caught up. Pure.
 
 Kafka 2.7: kafka.cluster.Replica; KIP-107 (log start offset), KAFKA-7128 (epoch start).
 """
@@ -13,16 +13,15 @@ class Replica:
     """A follower as its leader sees it."""
 
     broker_id: int
-    # The offset that the follower fetched from last; its log ends there. Exclusive.
+    # The offset of the follower's last fetch, where its log ends. Exclusive.
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    # The leader's log end offset and the time at the follower's last fetch, or since the leader
-    # watches it.
+    # The leader's log end offset and the time at the follower's last fetch, or when the leader
+    # began to track it.
     leader_end_offset_at_last_fetch: int = 0
     last_fetch_ms: int = 0
-    # The last time at which the follower had all that the leader had: it is caught up with
-    # time t if it has reached the offset at which the leader's log ended at t. Those in the ISR
-    # count as caught up when a leader begins.
+    # The last time t for which the follower has reached the end that the leader's log had at t.
+    # Members of the ISR count as caught up when a leader begins.
     last_caught_up_ms: int = 0
 
     def update_fetch_state(
@@ -33,7 +32,7 @@ class Replica:
         leader_end_offset: int,
         now_ms: int,
     ) -> None:
-        """The follower asked for `fetch_offset`: it has everything below it."""
+        """Record a fetch from `fetch_offset`, below which the follower has everything."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif fetch_offset >= self.leader_end_offset_at_last_fetch:
@@ -44,7 +43,7 @@ class Replica:
         self.last_fetch_ms = now_ms
 
     def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the follower may stay in the ISR (`replica.lag.time.max.ms`)."""
+        """Return whether the follower may stay in the ISR (`replica.lag.time.max.ms`)."""
         return (
             self.log_end_offset == leader_end_offset
             or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,20 +1,21 @@
-"""ReplicaFetcher: what a follower asks one leader next, and what the answers mean. Pure.
+"""ReplicaFetcher: a follower's requests to one leader, and the actions that responses require.
+Pure.
 
-A partition is fetched from the end of its log: the log is the only memory of how far it got.
+A partition is fetched from the end of its log: the log is the only record of its progress.
 
     TRUNCATING ----- logs agree ----> FETCHING -- offset out of range --> FINDING_END
         ^ |                             ^   ^                               |     |
-        +-+ cut, look again             |   +--- leader is behind: cut -----+     |
-                                        +--- begin at leader's start --- FINDING_START
+        +-+ truncate, check again       |   +- leader is behind: truncate --+     |
+                                        +-- start at leader's start ---- FINDING_START
 
 Logs agree when the leader has the follower's last epoch up to the follower's end. With inter-broker
-protocol 2.7-IV1 every fetch carries that epoch and the leader says where the logs part (KIP-595);
-before it, OffsetForLeaderEpoch is asked first (KIP-101, KIP-279). A log without epochs has only its
-high watermark to go by.
+protocol 2.7-IV1 every fetch carries that epoch and the leader returns where the logs diverge
+(KIP-595); before it, OffsetForLeaderEpoch is sent first (KIP-101, KIP-279). Without epochs, the
+high watermark decides.
 
-Invariants: an answer counts only if the partition is as it was when asked (same leader epoch, same
-end); the high watermark never moves by an answer that cuts the log (KAFKA-14704); what is fenced is
-dropped until the controller speaks (KIP-320).
+Invariants: a response applies only if the partition is as it was at the request (same leader epoch,
+same end); the high watermark never moves by a response that truncates the log (KAFKA-14704); a
+fenced partition is dropped until the controller's next request (KIP-320).
 
 Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
@@ -27,6 +28,7 @@ from typing import Any, Protocol
 from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
 from kctl.model import TopicPartition
+from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import (
     FetchablePartitionResponse,
@@ -48,16 +50,13 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
 )
 from kctl.protocol.schema import Message
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-NO_EPOCH = -1
-# How long a throttled partition is left alone before the rate is looked at again.
+# How long a throttled partition pauses before the rate is checked again.
 THROTTLED_PAUSE_MS = 100
 UNDEFINED_OFFSET = -1
 
 
 class FollowerLog(Protocol):
-    """What is asked of a follower's log; nothing here changes it."""
+    """The view of a follower's log; nothing here changes it."""
 
     log_start_offset: int
     log_end_offset: int
@@ -65,16 +64,17 @@ class FollowerLog(Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch that the log knows, or -1."""
+        """Return the newest leader epoch in the log, or -1."""
         ...
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
-        """(the largest epoch not beyond `leader_epoch`, its end offset); None: unknown."""
+        """Return (the largest epoch not beyond `leader_epoch`, its end offset), or None if
+        unknown."""
         ...
 
 
 class Phase(Enum):
-    """How far a partition is in agreeing with its leader."""
+    """The progress of a partition towards agreement with its leader."""
 
     TRUNCATING = "truncating"
     FETCHING = "fetching"
@@ -90,12 +90,13 @@ NEXT_PHASES = {
 }
 
 
-# --- what is to be done to a log -----------------------------------------------------------------
+# --- actions on a log
+# ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append these batches, then take over the leader's high watermark and log start offset."""
+    """Append these batches, then adopt the leader's high watermark and log start offset."""
 
     topic_partition: TopicPartition
     records: Any
@@ -105,7 +106,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log at `offset`."""
+    """Truncate the log to `offset`."""
 
     topic_partition: TopicPartition
     offset: int
@@ -113,7 +114,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """Drop the whole log and go on at `offset`: the leader has nothing older."""
+    """Delete all records and continue at `offset`, the leader's log start offset."""
 
     topic_partition: TopicPartition
     offset: int
@@ -121,7 +122,7 @@ class StartOver:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Stop fetching the partition until the controller says more."""
+    """Stop fetching the partition until the controller's next request."""
 
     topic_partition: TopicPartition
     why: str
@@ -149,33 +150,33 @@ class _Followed:
     log: FollowerLog
     leader_epoch: int
     phase: Phase
-    # Monotonic milliseconds before which the leader is not asked.
+    # Monotonic milliseconds before which the partition is not fetched.
     wait_until_ms: int = 0
-    # Not asked for until it is released.
+    # Not fetched until it is released.
     is_held: bool = False
-    # Has all that the leader had committed when it answered last.
+    # Has everything that was committed on the leader at its last response.
     is_in_sync: bool = False
 
     def move_to(self, phase: Phase) -> None:
         if phase not in NEXT_PHASES[self.phase]:
-            raise RuntimeError(f"a follower cannot go from {self.phase.name} to {phase.name}")
+            raise RuntimeError(f"a follower cannot move from {self.phase.name} to {phase.name}")
         self.phase = phase
 
 
 class ReplicaFetcher:
-    """The partitions that this broker follows at one leader."""
+    """The partitions that this broker follows on one leader."""
 
     def __init__(self, options: FetcherOptions, quota: ReplicationQuota | None = None) -> None:
         self._options = options
-        # What may be fetched of throttled partitions that catch up; None: as much as there is.
+        # Limits throttled partitions that catch up; None: unlimited.
         self._quota = quota
         self._partitions: dict[TopicPartition, _Followed] = {}
         self._session = FetchSessionHandler()
-        # What the request under way asked: partition -> (leader epoch, log end) as they were.
-        self._asked: dict[TopicPartition, tuple[int, int]] = {}
+        # The request in flight: partition -> (leader epoch, log end offset) at that time.
+        self._requested: dict[TopicPartition, tuple[int, int]] = {}
 
     def __len__(self) -> int:
-        """How many partitions are followed."""
+        """Return the number of partitions."""
         return len(self._partitions)
 
     # --- which partitions --------------------------------------------------------------------
@@ -187,43 +188,43 @@ class ReplicaFetcher:
         self._partitions[tp] = _Followed(log, leader_epoch, phase)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Follow no more; an answer under way will not count."""
+        """Stop following; responses in flight are ignored."""
         self._partitions.pop(tp, None)
 
     def replace_log(self, tp: TopicPartition, log: FollowerLog) -> None:
-        """The same records are in another log now."""
+        """Use another log that holds the same records."""
         followed = self._partitions.get(tp)
         if followed is not None:
             followed.log = log
 
     def delay(self, tp: TopicPartition, now_ms: int) -> None:
-        """Leave the partition alone for replica.fetch.backoff.ms."""
+        """Do not fetch the partition for replica.fetch.backoff.ms."""
         followed = self._partitions.get(tp)
         if followed is not None:
             followed.wait_until_ms = now_ms + self._options.backoff_ms
 
     def hold(self, tp: TopicPartition) -> None:
-        """Leave the partition alone until `release`."""
+        """Do not fetch the partition until `release`."""
         self._partitions[tp].is_held = True
 
     def release(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """Go on with a partition that was held when it began to follow this leader."""
+        """Resume a partition that was held when it began to follow this leader."""
         followed = self._partitions.get(tp)
         if followed is not None and followed.leader_epoch == leader_epoch:
             followed.is_held = False
 
     def next_due_ms(self) -> int | None:
-        """When the next partition may be asked for; None: there is none."""
+        """Return when the next partition may be fetched, or None if there is none."""
         return min(
             (p.wait_until_ms for p in self._partitions.values() if not p.is_held), default=None
         )
 
-    # --- asking ------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------
 
     def next_request(self, now_ms: int) -> tuple[Message | None, list[Action]]:
-        """What to ask now (None: nothing is due) and what to do to logs before it."""
+        """Return the next request (None: nothing is due) and the actions to apply before it."""
         actions = self._truncate_without_epochs()
-        self._asked = {}
+        self._requested = {}
         due: dict[Phase, list[tuple[TopicPartition, _Followed]]] = {}
         for tp, followed in self._partitions.items():
             if followed.wait_until_ms <= now_ms and not followed.is_held:
@@ -233,13 +234,14 @@ class ReplicaFetcher:
         for phase, timestamp in _LOOKED_UP.items():
             if phase in due:
                 return self._offsets_request(due[phase], timestamp), actions
-        fetching = self._not_held_back(due.get(Phase.FETCHING, []), now_ms)
+        fetching = self._without_throttled(due.get(Phase.FETCHING, []), now_ms)
         return (self._fetch_request(fetching) if fetching else None), actions
 
-    def _not_held_back(
+    def _without_throttled(
         self, due: list[tuple[TopicPartition, _Followed]], now_ms: int
     ) -> list[tuple[TopicPartition, _Followed]]:
-        """Without the throttled ones, if follower.replication.throttled.rate is exceeded."""
+        """Return `due` without throttled partitions if follower.replication.throttled.rate is
+        exceeded."""
         quota = self._quota
         if quota is None or not quota.is_exceeded(now_ms):
             return due
@@ -252,7 +254,7 @@ class ReplicaFetcher:
         return kept
 
     def _truncate_without_epochs(self) -> list[Action]:
-        """A log without epochs is cut to its high watermark: all that is known to be agreed."""
+        """Truncate logs without epochs to their high watermark, the only point known to agree."""
         actions: list[Action] = []
         for tp, followed in self._partitions.items():
             if followed.phase is Phase.TRUNCATING and followed.log.latest_epoch == NO_EPOCH:
@@ -261,13 +263,13 @@ class ReplicaFetcher:
                 followed.move_to(Phase.FETCHING)
         return actions
 
-    def _note_asked(self, tp: TopicPartition, followed: _Followed) -> None:
-        self._asked[tp] = (followed.leader_epoch, followed.log.log_end_offset)
+    def _record_request(self, tp: TopicPartition, followed: _Followed) -> None:
+        self._requested[tp] = (followed.leader_epoch, followed.log.log_end_offset)
 
     def _epochs_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Message:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for tp, followed in due:
-            self._note_asked(tp, followed)
+            self._record_request(tp, followed)
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
             topic.partitions.append(
                 OffsetForLeaderPartition(
@@ -285,7 +287,7 @@ class ReplicaFetcher:
     ) -> Message:
         topics: dict[str, ListOffsetTopic] = {}
         for tp, followed in due:
-            self._note_asked(tp, followed)
+            self._record_request(tp, followed)
             topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
             topic.partitions.append(
                 ListOffsetPartition(
@@ -300,7 +302,7 @@ class ReplicaFetcher:
         options = self._options
         wanted = {}
         for tp, followed in due:
-            self._note_asked(tp, followed)
+            self._record_request(tp, followed)
             log = followed.log
             wanted[tp] = FetchPartition(
                 partition=tp.partition,
@@ -319,16 +321,16 @@ class ReplicaFetcher:
         self._session.fill(request, wanted)
         return request
 
-    # --- answers -----------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------
 
     def on_error(self, now_ms: int) -> None:
-        """No answer came: leave all that was asked for alone for a while."""
+        """Delay all requested partitions, because no response arrived."""
         self._session.on_error()
-        for tp in self._asked:
+        for tp in self._requested:
             self.delay(tp, now_ms)
 
     def on_response(self, response: Message, now_ms: int) -> list[Action]:
-        """What the leader's answer asks for, partition by partition."""
+        """Return the actions that the leader's response requires, per partition."""
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
         if isinstance(response, OffsetForLeaderEpochResponse):
@@ -337,12 +339,12 @@ class ReplicaFetcher:
         return self._on_offsets(response, now_ms)
 
     def _current(self, tp: TopicPartition) -> _Followed | None:
-        """The partition, if it is as it was when it was asked for."""
+        """Return the partition, or None if it has changed since the request."""
         followed = self._partitions.get(tp)
         if followed is None:
             return None
         now = (followed.leader_epoch, followed.log.log_end_offset)
-        return followed if self._asked.get(tp) == now else None
+        return followed if self._requested.get(tp) == now else None
 
     def _on_fetch(self, response: FetchResponse, now_ms: int) -> list[Action]:
         if not self._session.on_response(response):
@@ -377,7 +379,7 @@ class ReplicaFetcher:
             records, high_watermark = answer.record_set, answer.high_watermark
             if self._quota is not None and self._quota.is_throttled(tp):
                 self._quota.record(len(records or b""), now_ms)
-            # What comes may end the lag, which the next answer tells.
+            # The records may end the lag, which the next response shows.
             followed.is_in_sync = high_watermark <= followed.log.log_end_offset
             yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
 
@@ -418,7 +420,7 @@ class ReplicaFetcher:
             if offset > own_end:
                 yield StartOver(tp, offset)
         elif offset < own_end:
-            # The leader came to be by an unclean election: it does not have what we have.
+            # The leader was elected uncleanly and lacks records of this log.
             followed.move_to(Phase.FETCHING)
             yield Truncate(tp, offset)
         else:
@@ -429,26 +431,31 @@ class ReplicaFetcher:
             self.remove(tp)
             yield GiveUp(tp, "there is a newer leader")
         else:
-            # The leader does not know of it yet, or knows less than we: it will be told, or we.
+            # The leader does not know the epoch yet, or has a newer one: the controller informs one
+            # of us.
             self.delay(tp, now_ms)
 
 
 _LOOKED_UP = {Phase.FINDING_END: LATEST_TIMESTAMP, Phase.FINDING_START: EARLIEST_TIMESTAMP}
-# The next full request heals these at once.
+# The next full request resolves these at once.
 _SESSION_ERRORS = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
 
 
 def common_end(log: FollowerLog, epoch: int, end_offset: int) -> tuple[int, bool]:
-    """Where to cut `log`, whose leader says that `epoch` is the newest they may share and ends at
-    `end_offset` there; and whether the logs agree then (else: ask again, KIP-279)."""
+    """Return where to truncate `log`, and whether the logs agree then (else request again,
+    KIP-279).
+
+    `epoch` is the newest epoch that the logs may share, according to the leader, and `end_offset`
+    its end there.
+    """
     own_end = log.log_end_offset
     if end_offset == UNDEFINED_OFFSET:
-        # The leader knows no epochs: all that is known to be agreed is what was committed.
+        # The leader has no epochs: only committed records are known to agree.
         return min(log.high_watermark, own_end), True
     if epoch == NO_EPOCH:
-        # An answer of version 0.
+        # A response of version 0.
         return min(end_offset, own_end), True
     found = log.end_offset_for_epoch(epoch)
     if found is None:

@@ -1,29 +1,28 @@
 """ReplicaManager: owns the Partitions of this broker; appends to them and reads from them.
 
-Handlers reach logs only through here. Appends are answered at once or, with acks=all, when the
-high watermark has passed them; reads at once or when enough bytes have come. Both wait in a
-purgatory under the partition's key, which is checked after every append and every move of a high
-watermark. What the controller says about roles is carried out in `leadership`.
+Handlers access logs only through this class. Appends complete at once or, with acks=all, when the
+high watermark has passed them; reads, at once or when enough bytes are available. Both wait in a
+purgatory, checked after every append and move of a high watermark. `leadership` changes roles,
+`fetch_reader` reads.
 
 Kafka 2.7: kafka.server.ReplicaManager.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from kctl.broker.config import BrokerConfig
+from kctl.broker.complaints import Complaints
 from kctl.broker.log.log_manager import LogManager
+from kctl.broker.log.log_validator import CheckedRecords, ValidationInTurns
 from kctl.broker.log.unified_log import (
     AppendOrigin,
     FetchDataInfo,
     FetchIsolation,
     LogAppendInfo,
-    UnifiedLog,
 )
-from kctl.broker.log.validation_rules import RecordValidationError
 from kctl.broker.quotas import ReplicationQuota
+from kctl.broker.replication.append_turns import Append, AppendTurns, Records, set_error
 from kctl.broker.replication.delayed import (
-    CONSUMER_REPLICA_ID,
     AppendResult,
     DelayedDeleteRecords,
     DelayedFetch,
@@ -33,37 +32,22 @@ from kctl.broker.replication.delayed import (
     PendingAppend,
     readable_end,
 )
+from kctl.broker.replication.fetch_reader import READS_PER_TURN, FetchReader
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.purgatory_timer import PurgatoryTimer
 from kctl.broker.replication.replica_selector import ReplicaSelector
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import CorruptDataError, KctlError, StorageError
-from kctl.model import TopicPartition
+from kctl.protocol.constants import ACKS_ALL, INTERNAL_TOPICS
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
-from kctl.runtime.turns import Work, in_turns
+from kctl.runtime.turns import in_turns
+from kctl.runtime.work_queue import WorkQueue
 
-ACKS_ALL = -1
-# Partitions of one fetch that are read between two turns for others, about 5 ms.
-READS_PER_TURN = 1_000
-# Topics that clients must not write to.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-# An Enum takes long to look its members up.
+# Looking up an Enum's member is slow.
 _CLIENT = AppendOrigin.CLIENT
-# Errors of a produce request that say nothing about the log; any other tells where it begins.
-_ERRORS_BEFORE_THE_LOG = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-
-Records = bytearray | memoryview
 AppendEntry = tuple[str, int, Records]
 
 
@@ -71,57 +55,72 @@ class ReplicaManager:
     """The partitions of one broker."""
 
     def __init__(
-        self, runtime: Runtime, config: BrokerConfig, broker_id: int, log_manager: LogManager
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        broker_id: int,
+        log_manager: LogManager,
+        *,
+        leader_quota: ReplicationQuota | None = None,
+        select_replica: ReplicaSelector | None = None,
     ) -> None:
+        """Create a manager; `leader_quota` limits what followers that catch up are sent."""
         self.config = config
         self.broker_id = broker_id
         self.log_manager = log_manager
         self.partitions: dict[tuple[str, int], Partition] = {}
-        # The highest controller epoch heard of; older controllers are not obeyed.
+        # The highest controller epoch seen; requests of older controllers are rejected.
         self.controller_epoch = 0
-        # A follower fetched from a partition led here: perhaps it has caught up.
-        self.on_follower_fetch: Callable[[Partition, int], object] = _nobody_asks
-        # Partitions lost their log directory.
-        self.on_offline: Callable[[Sequence[Partition]], object] = _nobody_minds
-        # What followers that catch up may be sent; None: as much as they ask for.
-        self.leader_quota: ReplicationQuota | None = None
-        # replica.selector.class; None: this broker serves whoever asks it.
-        self.select_replica: ReplicaSelector | None = None
+        self._on_follower_fetch: Callable[[Partition, int], object] = _ignore_fetch
+        self._on_offline: Callable[[Sequence[Partition]], object] = _ignore_offline
+        self.leader_quota = leader_quota
+        self.reader = FetchReader(
+            runtime.clock, broker_id, self.partitions, self.handle_storage_failure,
+            leader_quota=leader_quota, select_replica=select_replica,
+        )  # fmt: skip
+        # Long work of requests, which iterates over records.
+        self.work_queue = WorkQueue(runtime.scheduler)
+        self._append_turns = AppendTurns(runtime.scheduler, self.work_queue)
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._trace = runtime.trace
+        self._failed_appends = Complaints()
         self._produces = PurgatoryTimer(runtime)
         self._fetches = PurgatoryTimer(runtime)
         self._deletes = PurgatoryTimer(runtime)
         log_manager.failure_channel.on_failure(self._log_dir_failed)
 
+    def on_follower_fetch(self, listener: Callable[[Partition, int], object]) -> None:
+        """Call `listener` with the partition and the broker id after each fetch of a follower from
+        a partition led here: the follower may have caught up."""
+        self._on_follower_fetch = listener
+
+    def on_offline(self, listener: Callable[[Sequence[Partition]], object]) -> None:
+        """Call `listener` with the partitions that lost their log directory."""
+        self._on_offline = listener
+
     # --- partitions --------------------------------------------------------------------------
 
     def partition(self, topic: str, number: int) -> Partition:
-        """The partition; ApiError if this broker has no replica of it."""
+        """Return the partition; raise ApiError if this broker has no replica of it."""
         partition = self.partitions.get((topic, number))
         if partition is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
-    def leader_logs(self) -> Iterator[tuple[TopicPartition, UnifiedLog]]:
-        """The logs that this broker leads."""
-        for partition in self.partitions.values():
-            if partition.role is Role.LEADER and partition.log is not None:
-                yield partition.topic_partition, partition.log
-
     def wake(self, key: tuple[str, int]) -> None:
-        """The partition's role or high watermark changed: ask all that waits for it."""
+        """Check all operations that wait for the partition, whose role or high watermark
+        changed."""
         self._produces.check(key)
         self._fetches.check(key)
         self._deletes.check(key)
 
     def wake_produces(self, key: tuple[str, int]) -> None:
-        """The partition's ISR changed: acks=all may have waited for that."""
+        """Check produce requests that wait for the partition, whose ISR changed."""
         self._produces.check(key)
 
     def wake_fetches(self, key: tuple[str, int]) -> None:
-        """A follower got more to read: consumers near it may wait for that (KIP-392)."""
+        """Check fetches from consumers near this follower, which has more to read (KIP-392)."""
         self._fetches.check(key)
 
     # --- appends -----------------------------------------------------------------------------
@@ -135,20 +134,40 @@ class ReplicaManager:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> None:
-        """Append to each partition; `on_done` gets a result per entry, in order, once
-        `required_acks` (-1, 0, 1) is met or `timeout_ms` is over."""
+        """Append to each partition. `on_done` takes a result per entry, in order, once
+        `required_acks` (-1, 0, 1) is met or after `timeout_ms`."""
         now_ms = self._clock.wall_ms()
-        results = [
-            self._append(topic, number, records, required_acks, origin, now_ms)
-            for topic, number, records in entries
-        ]
+        results = [AppendResult(topic, number) for topic, number, _ in entries]
+        # One more than the entries, so that the request completes after all of them were started.
+        left = len(entries) + 1
+
+        def settled() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self._appended(results, required_acks, timeout_ms, on_done)
+
+        for result, (topic, number, records) in zip(results, entries, strict=True):
+            append = partial(self._append, result, required_acks, origin, now_ms)
+            self._append_turns.start(
+                (topic, number), Append(records, append, settled), may_wait=origin is _CLIENT
+            )
+        settled()
+
+    def _appended(
+        self,
+        results: list[AppendResult],
+        required_acks: int,
+        timeout_ms: int,
+        on_done: Callable[[list[AppendResult]], object],
+    ) -> None:
         for result in results:
             if result.is_pending:
                 self._park(results, required_acks, timeout_ms, on_done)
                 break
         else:
             on_done(results)
-        # The producer has its answer; now those who wait for its records.
+        # The producer has its response; now check the operations that wait for its records.
         for result in results:
             if result.info is not None:
                 key = (result.topic, result.partition)
@@ -164,10 +183,13 @@ class ReplicaManager:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo | None:
-        """`append_records` for an only partition if what comes of it is known at once and
-        needs no words; follow it with `wake_readers`. None: nothing was appended."""
+        """Append to a single partition on the fast path, or return None if nothing was appended.
+        The fast path covers appends that complete at once without an error; call `wake_readers`
+        after it."""
         partition = self.partitions.get(key)
         if partition is None or (key[0] in INTERNAL_TOPICS and origin is _CLIENT):
+            return None
+        if key in self._append_turns.waiting:
             return None
         log = partition.log
         if (
@@ -180,12 +202,12 @@ class ReplicaManager:
             return partition.append_as_leader(records, origin, required_acks, self._clock.wall_ms())
         except StorageError as error:
             self.handle_storage_failure(partition, error)
-        except (ApiError, CorruptDataError):
-            pass  # Whoever tries again, at length, gets the same error and finds the words.
+        except (ApiError, CorruptDataError, ValidationInTurns):
+            pass  # the regular path gets the same error and reports it
         return None
 
     def wake_readers(self, key: tuple[str, int]) -> None:
-        """What `append_plain` appended may be what somebody waits for."""
+        """Check the operations that may wait for the records of `append_plain`."""
         if key in self._fetches.watched:
             self._fetches.check(key)
         if key in self._produces.watched:
@@ -193,27 +215,31 @@ class ReplicaManager:
 
     def _append(
         self,
-        topic: str,
-        number: int,
-        records: Records,
+        result: AppendResult,
         required_acks: int,
         origin: AppendOrigin,
         now_ms: int,
-    ) -> AppendResult:
-        result = AppendResult(topic, number)
-        partition = self.partitions.get((topic, number))
+        records: Records | CheckedRecords | KctlError,
+    ) -> None:
+        topic = result.topic
+        partition = self.partitions.get((topic, result.partition))
         if partition is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return result
+            return
         if topic in INTERNAL_TOPICS and origin is AppendOrigin.CLIENT:
             result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             result.error_message = f"Cannot append to internal topic {topic}"
-            return result
+            return
         try:
+            if isinstance(records, KctlError):
+                raise records
             info = partition.append_as_leader(records, origin, required_acks, now_ms)
         except (ApiError, CorruptDataError, StorageError) as error:
-            self._append_failed(partition, result, error)
-            return result
+            if isinstance(error, StorageError):
+                self.handle_storage_failure(partition, error)
+            if set_error(result, error, partition.log):
+                self._log_failed_append(partition, result)
+            return
         result.info = info
         log = partition.log
         assert log is not None
@@ -223,26 +249,21 @@ class ReplicaManager:
             result.is_pending = log.high_watermark <= info.last_offset
         elif log.is_write_through and required_acks:
             result.is_pending = log.recovery_point <= info.last_offset
-        return result
 
-    def _append_failed(self, partition: Partition, result: AppendResult, error: KctlError) -> None:
-        if isinstance(error, ApiError):
-            result.error_code = error.code
-            result.error_message = error.reason
-            if isinstance(error, RecordValidationError):
-                result.record_errors = error.record_errors
-        elif isinstance(error, StorageError):
-            self.handle_storage_failure(partition, error)
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        else:
-            result.error_code = ErrorCode.CORRUPT_MESSAGE
-            result.error_message = str(error)
-        if result.error_code not in _ERRORS_BEFORE_THE_LOG and partition.log is not None:
-            result.log_start_offset = partition.log.log_start_offset
+    def _log_failed_append(self, partition: Partition, result: AppendResult) -> None:
+        def message() -> str:
+            code = ErrorCode(result.error_code)
+            reason = f": {result.error_message}" if result.error_message else ""
+            return f"Error processing append operation on partition {name}: {code.name}{reason}"
+
+        name = str(partition.topic_partition)
+        line = self._failed_appends.line(name, message, self._clock.monotonic_ms())
+        if line is not None:
+            self._trace.warning(line)
 
     def flush_soon(self, partition: Partition) -> None:
-        """flush.messages=1: have the disk take what the partition has; the same flush serves all
-        who wait for one (group commit). What it makes durable may then be committed."""
+        """Flush the partition, with flush.messages=1; all who wait for a flush share it (group
+        commit). Records that it makes durable may then be committed."""
         log = partition.log
         if log is None or log.recovery_point >= log.log_end_offset:
             return
@@ -253,7 +274,7 @@ class ReplicaManager:
 
         flush = self.log_manager.flush_soon(log)
         if flush is not partition.next_flush:
-            # Once for all who share it: each call asks everybody who waits.
+            # Only once per shared flush: each call checks all waiting operations.
             partition.next_flush = flush
             flush.add_done_callback(flushed)
 
@@ -264,7 +285,7 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: Callable[[list[AppendResult]], object],
     ) -> None:
-        """Have the request wait for replicas, or for the disk."""
+        """Make the request wait for replicas, or for the disk."""
         pending = []
         keys = []
         for result in results:
@@ -286,25 +307,30 @@ class ReplicaManager:
         params: FetchParams,
         partitions: Sequence[tuple[str, FetchPartition]],
         on_done: Callable[[list[FetchResult]], object],
+        on_error: Callable[[Exception], object],
     ) -> None:
-        """Read from each partition; `on_done` gets a result per partition, in order, once
-        there are `min_bytes`, something is wrong, or `max_wait_ms` is over."""
+        """Read from each partition. `on_done` receives a result per partition, in order, once
+        there are `min_bytes`, a partition has an error, or `max_wait_ms` expires; `on_error`
+        receives an unexpected error of a later turn."""
         if len(partitions) < READS_PER_TURN:
-            self._fetched(params, partitions, on_done, self.read(params, partitions))
+            self._fetched(
+                params, partitions, on_done, on_error, self.reader.read(params, partitions)
+            )
         else:
-            done = partial(self._fetched, params, partitions, on_done)
-            in_turns(self._scheduler, self._read_in_parts(params, partitions), done)
+            done = partial(self._fetched, params, partitions, on_done, on_error)
+            in_turns(self._scheduler, self.reader.read_in_parts(params, partitions), done, on_error)
 
     def _fetched(
         self,
         params: FetchParams,
         partitions: Sequence[tuple[str, FetchPartition]],
         on_done: Callable[[list[FetchResult]], object],
+        on_error: Callable[[Exception], object],
         results: list[FetchResult],
     ) -> None:
-        """Answer with the results of the first read, or wait for more."""
+        """Reply with the results of the first read, or wait for more."""
         if params.is_from_follower:
-            self._note_follower(params.replica_id, results)
+            self._record_follower_fetches(params.replica_id, results)
         if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
             on_done(results)
             return
@@ -313,151 +339,27 @@ class ReplicaManager:
         watched = list(zip(map(self.partitions.get, keys), requests, strict=True))
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
         if len(partitions) < READS_PER_TURN:
-            # Nothing has happened since the read: there is no need to try again.
-            self._fetches.watch(
-                DelayedFetch(
-                    deadline_ms,
-                    params,
-                    watched,
-                    lambda: on_done(self.read(params, partitions)),
-                ),
-                keys,
-            )
+
+            def read_again() -> None:
+                on_done(self.reader.read(params, partitions))
+
+            # Nothing has changed since the read, so no second attempt is needed.
+            self._fetches.watch(DelayedFetch(deadline_ms, params, watched, read_again), keys)
         else:
-            again = self._read_in_parts(params, partitions)
-            self._fetches.try_complete_else_watch(
-                DelayedFetch(
-                    deadline_ms,
-                    params,
-                    watched,
-                    lambda: in_turns(self._scheduler, again, on_done),
-                ),
-                keys,
-            )
 
-    def read(
-        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
-    ) -> list[FetchResult]:
-        """One pass over the partitions: slices of files, within the limits of the request."""
-        results: list[FetchResult] = []
-        # KIP-74: the first batch found is given whole, even beyond the limits.
-        self._read_part(results, params, partitions, params.max_bytes, not params.is_hard_limit)
-        return results
+            def read_again() -> None:
+                again = self.reader.read_in_parts(params, partitions)
+                in_turns(self._scheduler, again, on_done, on_error)
 
-    def _read_in_parts(
-        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
-    ) -> Work[list[FetchResult]]:
-        """`read`, with turns of the loop for others."""
-        results: list[FetchResult] = []
-        limits = params.max_bytes, not params.is_hard_limit
-        for start in range(0, len(partitions), READS_PER_TURN):
-            if start:
-                yield
-            part = partitions[start : start + READS_PER_TURN]
-            limits = self._read_part(results, params, part, *limits)
-        return results
+            delayed = DelayedFetch(deadline_ms, params, watched, read_again)
+            self._fetches.try_complete_else_watch(delayed, keys)
 
-    def _read_part(
-        self,
-        results: list[FetchResult],
-        params: FetchParams,
-        partitions: Sequence[tuple[str, FetchPartition]],
-        bytes_left: int,
-        min_one_message: bool,
-    ) -> tuple[int, bool]:
-        """Add the results of some partitions; the limits for those that follow."""
-        for topic, request in partitions:
-            result = self._read_one(params, topic, request, bytes_left, min_one_message)
-            size = len(result.data.records) if result.data and result.data.records else 0
-            if size:
-                min_one_message = False
-                bytes_left = max(0, bytes_left - size)
-            results.append(result)
-        return bytes_left, min_one_message
-
-    def _read_one(
-        self,
-        params: FetchParams,
-        topic: str,
-        request: FetchPartition,
-        bytes_left: int,
-        min_one_message: bool,
-    ) -> FetchResult:
-        result = FetchResult(topic, request)
-        partition = self.partitions.get((topic, request.partition))
-        if partition is None:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return result
-        try:
-            if params.client_rack and self._is_nearer_elsewhere(params, partition, result):
-                pass
-            elif request.last_fetched_epoch >= 0:
-                result.diverging_epoch = partition.find_divergence(
-                    request.fetch_offset,
-                    request.last_fetched_epoch,
-                    request.current_leader_epoch,
-                    only_leader=params.only_leader,
-                )
-            if result.diverging_epoch is None and result.preferred_read_replica < 0:
-                is_held_back = params.replica_id >= 0 and self._holds_back(params, partition)
-                data = partition.read(
-                    request.fetch_offset,
-                    0 if is_held_back else min(request.partition_max_bytes, bytes_left),
-                    params.isolation,
-                    current_leader_epoch=request.current_leader_epoch,
-                    only_leader=params.only_leader,
-                    min_one_message=min_one_message and not is_held_back,
-                )
-                if data.first_entry_incomplete and not params.is_hard_limit:
-                    # KIP-74: no use to a client that knows it gets whole batches.
-                    data.records = data.aborted_transactions = None
-                result.data = data
-        except ApiError as error:
-            result.error_code = error.code
-            return result
-        except StorageError as error:
-            self.handle_storage_failure(partition, error)
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            return result
-        log = partition.log
-        if log is not None:
-            result.high_watermark = log.high_watermark
-            result.last_stable_offset = log.last_stable_offset
-            result.log_start_offset = log.log_start_offset
-        return result
-
-    def _holds_back(self, params: FetchParams, partition: Partition) -> bool:
-        """Whether a follower that catches up has to wait for leader.replication.throttled.rate."""
-        quota = self.leader_quota
-        return (
-            quota is not None
-            and quota.is_throttled(partition.topic_partition)
-            and params.replica_id not in partition.isr
-            and quota.is_exceeded(self._clock.monotonic_ms())
-        )
-
-    def _is_nearer_elsewhere(
-        self, params: FetchParams, partition: Partition, result: FetchResult
-    ) -> bool:
-        """Whether a follower in the consumer's rack serves it better; then the result says so."""
-        select, rack = self.select_replica, params.client_rack
-        if select is None or not rack or params.is_from_follower:
-            return False
-        if partition.role is not Role.LEADER:
-            return False
-        request = result.request
-        partition.check_epoch(request.current_leader_epoch)
-        chosen = select(partition, rack, request.fetch_offset)
-        if chosen == self.broker_id:
-            return False
-        result.preferred_read_replica = chosen
-        return True
-
-    def _note_follower(self, broker_id: int, results: Sequence[FetchResult]) -> None:
-        """A broker fetched: its progress may commit records, which frees who waits for them."""
+    def _record_follower_fetches(self, broker_id: int, results: Sequence[FetchResult]) -> None:
+        """Record a broker's fetches; its progress may commit records and complete waiting
+        requests."""
         now_ms = self._clock.wall_ms()
         for result in results:
-            # Whoever is told to cut its log has not what it asked to go on from.
+            # A follower that must truncate has diverged before its fetch offset.
             if result.error_code != 0 or result.diverging_epoch is not None:
                 continue
             partition = self.partitions[result.topic, result.request.partition]
@@ -472,7 +374,7 @@ class ReplicaManager:
                     self.wake((result.topic, request.partition))
                 elif len(self._deletes):
                     self._deletes.check((result.topic, request.partition))
-                self.on_follower_fetch(partition, broker_id)
+                self._on_follower_fetch(partition, broker_id)
             except ApiError as error:
                 result.error_code = error.code
                 result.data = None
@@ -485,8 +387,8 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: Callable[[list[tuple[str, int, int, int]]], object],
     ) -> None:
-        """Raise log start offsets; `on_done` gets (topic, partition, low watermark, error code)
-        for each once all replicas followed or `timeout_ms` is over."""
+        """Raise log start offsets. `on_done` takes (topic, partition, low watermark, error code)
+        for each, once all replicas followed or after `timeout_ms`."""
         waiting: list[tuple[Partition, int]] = []
         failed: dict[tuple[str, int], int] = {}
         for topic, number, offset in offsets:
@@ -516,8 +418,8 @@ class ReplicaManager:
     # --- failures ----------------------------------------------------------------------------
 
     def handle_storage_failure(self, partition: Partition, error: StorageError) -> None:
-        """A file operation failed: the partition's directory is offline from now on. A partition
-        without a log (its files are damaged) is offline alone."""
+        """Take the partition's directory offline after a failed file operation. A partition without
+        a log (its files are damaged) goes offline alone."""
         if partition.log is not None:
             self.log_manager.handle_log_dir_failure(partition.log.log_directory, str(error))
         else:
@@ -526,7 +428,7 @@ class ReplicaManager:
             self._go_offline([partition])
 
     def _log_dir_failed(self, log_dir: str, _reason: str) -> None:
-        """KIP-112: what lies in the directory is offline; the rest is served on."""
+        """Take the partitions in a failed directory offline; others are unaffected (KIP-112)."""
         self._go_offline(
             [
                 partition
@@ -538,22 +440,22 @@ class ReplicaManager:
     def _go_offline(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
             partition.mark_offline()
-        # Not now: whoever is told may be in the middle of the very append that failed.
-        self._scheduler.call_soon(self.on_offline, partitions)
+        # Later, because a listener's caller may be inside the append that failed.
+        self._scheduler.call_soon(self._on_offline, partitions)
         for partition in partitions:
             self.wake(partition.topic_partition)
 
 
-def _nobody_asks(_partition: Partition, _broker_id: int) -> None:
-    """A broker on its own has no ISR to care for."""
+def _ignore_fetch(_partition: Partition, _broker_id: int) -> None:
+    """Ignore a follower's fetch: a broker without a controller has no ISR."""
 
 
-def _nobody_minds(_partitions: Sequence[Partition]) -> None:
-    """Nothing goes on that would have to end."""
+def _ignore_offline(_partitions: Sequence[Partition]) -> None:
+    """Ignore partitions that went offline."""
 
 
 def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
-    """Whether a fetch is to be answered at once: enough bytes, or anything wrong."""
+    """Return whether a fetch completes at once: enough bytes, or an error."""
     total = 0
     for result in results:
         data = result.data
@@ -565,9 +467,6 @@ def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
 
 
 __all__ = [
-    "ACKS_ALL",
-    "CONSUMER_REPLICA_ID",
-    "INTERNAL_TOPICS",
     "AppendEntry",
     "AppendOrigin",
     "AppendResult",

@@ -1,8 +1,8 @@
-"""rack_aware_replica: which replica a consumer of a rack is best served by (KIP-392). Pure.
+"""rack_aware_replica: selects the replica that serves a consumer of a rack (KIP-392). No I/O.
 
-Only followers that have the offset asked for are candidates. Among those in the consumer's rack the
-leader is best, then whoever is furthest; in no rack of its own, or with nobody there, the leader
-serves it.
+Candidates are followers that have the requested offset. Among the replicas in the consumer's rack
+the leader is preferred, then the follower with the most records. A consumer without a rack, or
+without a replica in it, is served by the leader.
 
 Kafka 2.7: org.apache.kafka.common.replica.{RackAwareReplicaSelector, LeaderSelector},
 kafka.server.ReplicaManager.findPreferredReadReplica.
@@ -17,24 +17,25 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER = "org.apache.kafka.common.replica.LeaderSelector"
 
 RackOf = Callable[[int], str | None]
-# (partition, the consumer's rack, offset asked for) -> broker id.
+# (partition, the consumer's rack, requested offset) -> broker id.
 ReplicaSelector = Callable[[Partition, str, int], int]
 
 
 def replica_selector(class_name: str | None, rack_of: RackOf) -> ReplicaSelector | None:
-    """What `replica.selector.class` asks for (None: leaders serve everybody); UsageError."""
+    """Return the selector for `replica.selector.class` (None: only leaders serve); raise
+    UsageError."""
     if not class_name or class_name == LEADER:
         return None
     if class_name == RACK_AWARE:
         return lambda partition, rack, offset: rack_aware_replica(partition, rack, offset, rack_of)
     raise UsageError(
         f"replica.selector.class={class_name} is not supported",
-        hint=f"leave it out, or set it to {RACK_AWARE}",
+        hint=f"omit it, or set it to {RACK_AWARE}",
     )
 
 
 def rack_aware_replica(partition: Partition, rack: str, offset: int, rack_of: RackOf) -> int:
-    """The broker that the consumer should fetch from; asked of a partition's leader."""
+    """Return the broker that the consumer should fetch from; called on a partition's leader."""
     if rack_of(partition.broker_id) == rack:
         return partition.broker_id
     nearby = [

@@ -1,1 +1,2 @@
-"""Spark as the scheduler of exports, and the data source `kctl`. Only here is pyspark imported."""
+"""Runs exports on Spark, and provides the data source `kctl`. The only package that imports
+pyspark."""

@@ -1,8 +1,9 @@
-"""Admission: how far the next batch of a stream goes, within the limits that its options set.
+"""Admission: decides where the next batch of a stream ends, within the limits of its options.
 
-A batch takes about `offsets_max` offsets, shared among partitions by what they have; one in which
-something is new gets an offset at least, so that none starves. It waits until `offsets_min` are
-there, or until `delay_ms_max` have gone by since the last one; the first does not wait.
+A batch takes about `offsets_max` offsets, shared among the partitions in proportion to what they
+have; each partition with new records gets at least one offset, so that none starves. A batch waits
+until `offsets_min` are available, or until `delay_ms_max` have passed since the last one; the first
+does not wait.
 
 Spark: org.apache.spark.sql.kafka010.KafkaMicroBatchStream
 """
@@ -12,13 +13,13 @@ from dataclasses import dataclass
 from kctl.export.live_plan import Ranges
 from kctl.model import TopicPartition
 
-# topic -> partition (as text) -> offset: what a streaming checkpoint holds.
+# topic -> partition (as text) -> offset: the form of a streaming checkpoint.
 Offsets = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay."""
+    """The options maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay."""
 
     offsets_max: int | None = None
     offsets_min: int | None = None
@@ -26,20 +27,23 @@ class Limits:
 
 
 class Admission:
-    """Decides for one query, from its start to its end."""
+    """The decisions for one query, from its start to its end."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._last_ms: int | None = None
 
     def admit(self, start: Offsets, ranges: Ranges, now_ms: int, *, waits: bool) -> Offsets:
-        """Where a batch ends that begins at `start`, if `ranges` are there; `start` itself while
-        it `waits` for more. A partition that is new begins at its begin."""
-        begins = {
+        """Return where the batch that starts at `start` ends, if logs hold `ranges`.
+
+        Return `start` itself while the batch `waits` for more. A new partition starts at its first
+        offset.
+        """
+        starts = {
             it: max(start.get(it.topic, {}).get(str(it.partition), first), first)
             for it, (first, _end) in ranges.items()
         }
-        sizes = {it: max(0, end - begins[it]) for it, (_first, end) in ranges.items()}
+        sizes = {it: max(0, end - starts[it]) for it, (_first, end) in ranges.items()}
         total = sum(sizes.values())
         if waits and self._must_wait(total, now_ms):
             return start
@@ -49,9 +53,9 @@ class Admission:
         if most is None or total <= most:
             return offsets_of({it: end for it, (_first, end) in ranges.items()})
         shares = {it: max(1, most * size // total) for it, size in sizes.items() if size}
-        # Where nothing is new, the end: it says so if a log ends before it was read.
+        # A partition without new records gets its end, which shows a log that became shorter.
         return offsets_of(
-            {it: begins[it] + shares[it] if it in shares else end
+            {it: starts[it] + shares[it] if it in shares else end
              for it, (_first, end) in ranges.items()}
         )  # fmt: skip
 
@@ -63,7 +67,7 @@ class Admission:
 
 
 def offsets_of(found: dict[TopicPartition, int]) -> Offsets:
-    """As a checkpoint holds them."""
+    """Return offsets in the form of a streaming checkpoint."""
     offsets: Offsets = {}
     for (topic, partition), offset in found.items():
         offsets.setdefault(topic, {})[str(partition)] = offset

@@ -1,7 +1,7 @@
-"""Connection: live brokers as an executor's task, or the driver's planner, reaches them.
+"""Connection: how an executor's task, or the driver's planner, connects to live brokers.
 
-A task is a process of its own, so it makes its runtime itself, for as long as it reads. What is
-needed for that is a plain value which pickles.
+A task runs in a separate process, so it creates its own runtime for the time it reads. The
+connection's settings are a plain value that can be pickled.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -9,29 +9,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.export.export import Task
-from kctl.export.live import LiveReader, write_live_split
+from kctl.export.live import LiveReader, RecordsGoneError, write_live_split
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import ManifestRow
 from kctl.export.options import ExportOptions
+from kctl.export.spark.bounds import SKIP_HINT, DataLossError
 from kctl.records.columnar import RecordColumns
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.runtime.real import RealRuntime
 
+__all__ = ["Connection", "WorkOnBrokers"]
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where brokers are, and Apache's client settings, as `AdminClient.connect` takes them."""
+    """The brokers' addresses and Apache Kafka's client settings, as `AdminClient.connect` takes
+    them."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     timeout_ms: int
     properties: tuple[tuple[str, str], ...] = ()
 
     def open(self) -> "OpenConnection":
-        """Nothing is sent yet; it must be closed."""
+        """Create a client, which connects on first use and must be closed."""
         from kctl.admin.admin_client import AdminClient
         from kctl.runtime.real import make_runtime
         from kctl.runtime.trace import NullTrace
@@ -57,24 +61,25 @@ class OpenConnection:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Drive `work` to its end."""
+        """Run `work` to completion and return its result."""
         scheduler = self._runtime.scheduler
         return scheduler.run_until(scheduler.spawn(work))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the client's connections and the loop."""
         self.admin.close()
         self._runtime.scheduler.close()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkOnBrokers:
-    """What `spark_runner` gives to executors: fetch a split and write its files."""
+    """The function that `spark_runner` sends to executors: it fetches a split and writes its
+    files."""
 
     connection: Connection
 
     def __call__(self, task: Task, item: tuple[int, LiveSplit]) -> list[ManifestRow]:
-        """The rows of one split."""
+        """Return the rows of one split."""
         number, split = item
 
         async def write(admin: "AdminClient") -> list[ManifestRow]:
@@ -87,13 +92,16 @@ class WorkOnBrokers:
 
 
 def fetched(
-    connection: Connection, split: LiveSplit, options: ExportOptions
+    connection: Connection, split: LiveSplit, options: ExportOptions, *, skips_deleted: bool
 ) -> Iterator[RecordColumns]:
-    """The records of a split."""
+    """Yield the records of a split; DataLossError if some no longer exist, unless it
+    `skips_deleted`."""
     with connection.open() as opened:
-        reader = LiveReader(opened.admin.router, split, options)
+        reader = LiveReader(opened.admin.router, split, options, skips_deleted=skips_deleted)
         try:
             while reader.position < reader.end:
                 yield from opened.run(reader.next())
+        except RecordsGoneError as error:
+            raise DataLossError(str(error), hint=SKIP_HINT) from None
         finally:
             reader.close()

@@ -1,25 +1,26 @@
-"""Checks and statistics of log directories as tasks on a cluster, one a partition or a file.
+"""Verification and statistics of log directories as Spark tasks, one per partition or file.
 
-Executors read the files by their paths, so these must be the same on all machines.
+Executors read the files by path, so the paths must be valid on all machines.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kctl.dump.file_stats import add_file
 from kctl.dump.stats import LogStats
-from kctl.dump.verify import VerifyUnit, verify_unit
-from kctl.dump.verify_partition import VerifiedPartition
 from kctl.export.spark.runner import spark_map
+from kctl.verify.partition_checks import VerifiedPartition
+from kctl.verify.verification import VerifyUnit, verify_unit
 
 
 def verify_on_spark(session: Any, units: Sequence[VerifyUnit]) -> list[VerifiedPartition]:
-    """What `verify_unit` says of each."""
+    """Return what `verify_unit` returns for each unit."""
     found: list[VerifiedPartition] = spark_map(session, _verify, units)
     return found
 
 
 def stats_on_spark(session: Any, files: Iterable[tuple[str, int]]) -> LogStats:
-    """The statistics of .log files (path, base offset) together."""
+    """Return the combined statistics of .log files, given as (path, base offset)."""
     stats = LogStats()
     for each in spark_map(session, _stats, list(files)):
         stats.add(each)
@@ -36,5 +37,5 @@ def _stats(file: tuple[str, int], _progress: Callable[[int], object]) -> LogStat
     from kctl.runtime.real.disk import RealDisk
 
     stats = LogStats()
-    stats.add_file(RealDisk(), *file)
+    add_file(stats, RealDisk(), *file)
     return stats

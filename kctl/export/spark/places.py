@@ -1,66 +1,148 @@
-"""Places: where the data source finds records, be it files or brokers; the same questions to both.
+"""Places: the same interface to log directories and live brokers, for the data source.
 
-An instance lives for one question of Spark's planner, or one task.
+A place exists for one call of Spark's planner. `bounds` decides which offsets are read.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol
 
-from kctl.errors import UsageError
-from kctl.export.live_plan import (
-    LiveSplit,
-    Ranges,
-    cut_evenly,
-    live_partitions,
-    live_ranges,
-    plan_ranges,
-)
+from kctl.admin.topics import TopicDescription
+from kctl.arrow_files.files import Files
+from kctl.arrow_files.log_discovery import TOPICS_NAMED_MAX, find_logs
+from kctl.arrow_files.partition_log import PartitionLog
+from kctl.client.offsets import NO_OFFSET
+from kctl.errors import NotFoundError
+from kctl.export.live_plan import LiveSplit, Ranges, cut_evenly, live_ranges, plan_ranges
 from kctl.export.options import ExportOptions, Isolation
-from kctl.export.partition_log import PartitionLog
 from kctl.export.rows import SplitReader
-from kctl.export.source import find_logs
 from kctl.export.spark.admission import Offsets, offsets_of
+from kctl.export.spark.bounds import (
+    SKIP_HINT,
+    Bound,
+    BoundKind,
+    DataLossError,
+    NoMatch,
+    batch_ranges,
+    stream_ranges,
+)
 from kctl.export.spark.brokers import OpenConnection, fetched
 from kctl.export.spark.options import SourceOptions
 from kctl.export.splits import Split, plan_log
 from kctl.model import Position, PositionKind, TopicPartition
+from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.records.columnar import RecordColumns
 
-# Splits of less than this cost more than they bring.
+# Smaller splits cost more than they save.
 _SPLIT_BYTES_MIN = 64 * 1024
+Times = Mapping[TopicPartition, int]
 
 
 class Place(Protocol):
-    """What `Files` and `Brokers` answer."""
+    """The interface that `_Files` and `_Brokers` share."""
 
-    def splits(self, options: ExportOptions) -> Sequence[Any]:
-        """Those of the range that the options name; at least `minPartitions` if they can be."""
+    def available(self, isolation: Isolation) -> Ranges:
+        """Return the offsets that each partition of the query holds now.
 
-    def first_offsets(self) -> Offsets:
-        """Where a stream without a checkpoint begins: startingOffsets, by default the ends."""
+        With read_committed they end at the first open transaction. NotFoundError if a named topic
+        or partition does not exist.
+        """
 
-    def ranges(self, options: ExportOptions) -> Ranges:
-        """What logs hold now; to an open transaction if only committed records count."""
+    def offsets_for_times(
+        self, times: Times, isolation: Isolation
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset at or after each time, in milliseconds; None if there is none."""
 
-    def splits_between(self, start: Offsets, end: Offsets, options: ExportOptions) -> Sequence[Any]:
-        """Those of a batch; a partition that is new begins at its begin. UsageError if records
-        are gone and that is failure."""
+    def splits(self, ranges: Ranges, options: ExportOptions) -> Sequence[Any]:
+        """Return splits of the offset ranges, in the number and size that the options request."""
+
+    def close(self) -> None:
+        """Release connections."""
 
 
 def place_of(options: SourceOptions) -> Place:
-    """Where the options say."""
+    """Return the source that the options name; it must be closed."""
     return _Files(options) if options.path is not None else _Brokers(options)
+
+
+def batch_splits(options: SourceOptions, reading: ExportOptions) -> Sequence[Any]:
+    """Return the splits of a batch.
+
+    UsageError for options that do not match the logs, DataLossError if records no longer exist and
+    the query fails on data loss.
+    """
+    with closing(place_of(options)) as place:
+        available = place.available(reading.isolation)
+        start, end = options.start(BoundKind.EARLIEST), options.end
+        starts = _resolved(place, start, available, reading.isolation, options.on_no_match)
+        ends = _resolved(place, end, available, reading.isolation, NoMatch.LATEST)
+        ranges = batch_ranges(starts, ends, available, fails=options.fails_on_data_loss)
+        return place.splits(ranges, reading)
+
+
+def first_offsets(options: SourceOptions, isolation: Isolation) -> Offsets:
+    """Return where a stream without a checkpoint begins; by default at the ends of the logs."""
+    with closing(place_of(options)) as place:
+        available = place.available(isolation)
+        start = options.start(BoundKind.LATEST)
+        return offsets_of(_resolved(place, start, available, isolation, options.on_no_match))
+
+
+def available_ranges(options: SourceOptions, isolation: Isolation) -> Ranges:
+    """Return the offsets that each partition of the query holds now."""
+    with closing(place_of(options)) as place:
+        return place.available(isolation)
+
+
+def stream_splits(
+    options: SourceOptions, start: Offsets, end: Offsets, reading: ExportOptions
+) -> Sequence[Any]:
+    """Return the splits of a stream's batch.
+
+    DataLossError if records no longer exist and the query fails on data loss.
+    """
+    with closing(place_of(options)) as place:
+        available = place.available(reading.isolation)
+        ranges = stream_ranges(start, end, available, fails=options.fails_on_data_loss)
+        return place.splits(ranges, reading)
 
 
 def chunks_of(
     options: SourceOptions, split: Split | LiveSplit, reading: ExportOptions
 ) -> Iterator[RecordColumns]:
-    """The records of a split."""
+    """Yield the records of a split; DataLossError if some no longer exist and the query fails on
+    it."""
+    fails = options.fails_on_data_loss
     if isinstance(split, LiveSplit):
-        return fetched(options.connection, split, reading)
-    return SplitReader(split, reading).chunks()
+        return fetched(options.connection, split, reading, skips_deleted=not fails)
+    return _existing_chunks(split, reading, fails=fails)
+
+
+def _existing_chunks(
+    split: Split, reading: ExportOptions, *, fails: bool
+) -> Iterator[RecordColumns]:
+    """Yield the records of a split's files, without those deleted since the split was made."""
+    pieces = []
+    for piece in split.pieces:
+        files, path = Files.of(piece.url)
+        if files.find(path) is not None:
+            pieces.append(piece)
+        elif fails:
+            raise DataLossError(
+                f"{split.topic}-{split.partition}: {piece.url} was deleted before it was read",
+                hint=SKIP_HINT,
+            )
+    return SplitReader(replace(split, pieces=tuple(pieces)), reading).chunks()
+
+
+def _resolved(
+    place: Place, bound: Bound, available: Ranges, isolation: Isolation, on_no_match: NoMatch
+) -> dict[TopicPartition, int]:
+    times = bound.times(available)
+    found = place.offsets_for_times(times, isolation) if times else {}
+    return bound.offsets(available, found, on_no_match)
 
 
 class _Files:
@@ -68,55 +150,40 @@ class _Files:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._logs = list(_wanted_logs(options))
+        self._logs = _wanted_logs(options)
 
-    def splits(self, options: ExportOptions) -> list[Split]:
+    def available(self, isolation: Isolation) -> Ranges:
+        """See Place."""
+        return {it: (log.start_offset, _end(log, isolation)) for it, log in self._logs.items()}
+
+    def offsets_for_times(
+        self, times: Times, isolation: Isolation
+    ) -> dict[TopicPartition, int | None]:
+        """See Place."""
+        found: dict[TopicPartition, int | None] = {}
+        for partition, time_ms in times.items():
+            log = self._logs[partition]
+            offset = log.offset_for_time(time_ms)
+            found[partition] = offset if offset < _end(log, isolation) else None
+        return found
+
+    def splits(self, ranges: Ranges, options: ExportOptions) -> list[Split]:
         """See Place."""
         wanted = self._options.min_partitions
         if wanted:
-            size = sum(segment.size for log in self._logs for segment in log.segments)
+            logs = [self._logs[it] for it in ranges]
+            size = sum(segment.size for log in logs for segment in log.segments)
             options = replace(options, file_bytes=max(_SPLIT_BYTES_MIN, size // wanted))
-        bound = self._options.bound
+        most = self._options.max_records_per_partition
         return [
             split
-            for log in self._logs
-            for split in plan_log(
-                log, options,
-                (bound("starting", log.topic_partition), bound("ending", log.topic_partition)),
-            )
-        ]  # fmt: skip
+            for partition, (first, end) in ranges.items()
+            for low, high in _cut_to(first, end, most)
+            for split in plan_log(self._logs[partition], options, (_at(low), _at(high)))
+        ]
 
-    def first_offsets(self) -> Offsets:
+    def close(self) -> None:
         """See Place."""
-        offsets = {}
-        for log in self._logs:
-            at = self._options.bound("starting", log.topic_partition)
-            start = log.resolve(at) if self._options.is_start_given else log.end_offset
-            offsets[log.topic_partition] = max(start, log.start_offset)
-        return offsets_of(offsets)
-
-    def ranges(self, options: ExportOptions) -> Ranges:
-        """See Place."""
-        ranges = {}
-        for log in self._logs:
-            end = log.end_offset
-            if options.isolation is Isolation.READ_COMMITTED:
-                first_unstable = log.transactions()[1]
-                end = end if first_unstable is None else min(end, first_unstable)
-            ranges[log.topic_partition] = (log.start_offset, end)
-        return ranges
-
-    def splits_between(self, start: Offsets, end: Offsets, options: ExportOptions) -> list[Split]:
-        """See Place."""
-        starts = {log.topic_partition: log.start_offset for log in self._logs}
-        ranges = _ranges_between(start, end, starts, fails=options.fails_on_damage)
-        splits: list[Split] = []
-        for log in self._logs:
-            if log.topic_partition in ranges:
-                first, stop = ranges[log.topic_partition]
-                bounds = _at(first), _at(stop)
-                splits += plan_log(log, options, bounds)
-        return splits
 
 
 class _Brokers:
@@ -124,67 +191,64 @@ class _Brokers:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._connection: OpenConnection = options.connection.open()
 
-    def splits(self, options: ExportOptions) -> list[LiveSplit]:
+    def available(self, isolation: Isolation) -> Ranges:
         """See Place."""
-        with self._options.connection.open() as opened:
-            ranges = self._ranges(opened, self._bound("starting"), self._bound("ending"), options)
-        return self._cut(ranges, options)
+        admin = self._connection.admin
 
-    def first_offsets(self) -> Offsets:
+        async def list_ranges() -> Ranges:
+            topics = await admin.topics.list_topics()
+            partitions = _live_partitions(self._options, topics)
+            return await live_ranges(admin, partitions, _earliest, _latest, isolation)
+
+        return self._connection.run(list_ranges())
+
+    def offsets_for_times(
+        self, times: Times, isolation: Isolation
+    ) -> dict[TopicPartition, int | None]:
         """See Place."""
-        start = self._bound("starting") if self._options.is_start_given else _latest
-        options = self._options.export_options(())
-        with self._options.connection.open() as opened:
-            ranges = self._ranges(opened, start, _latest, options)
-        return offsets_of({it: first for it, (first, _end) in ranges.items()})
+        level = int(isolation is Isolation.READ_COMMITTED)
+        listing = self._connection.admin.offsets.list_offsets(times, isolation_level=level)
+        found: dict[TopicPartition, int | None] = {}
+        for partition, listed in self._connection.run(listing).items():
+            if listed.error is not None:
+                raise listed.error
+            found[partition] = listed.offset if listed.offset != NO_OFFSET else None
+        return found
 
-    def ranges(self, options: ExportOptions) -> Ranges:
+    def splits(self, ranges: Ranges, options: ExportOptions) -> list[LiveSplit]:
         """See Place."""
-        with self._options.connection.open() as opened:
-            return self._ranges(opened, _earliest, _latest, options)
-
-    def splits_between(
-        self, start: Offsets, end: Offsets, options: ExportOptions
-    ) -> list[LiveSplit]:
-        """See Place."""
-        starts = {it: first for it, (first, _end) in self.ranges(options).items()}
-        ranges = _ranges_between(start, end, starts, fails=options.fails_on_damage)
-        return self._cut(ranges, options)
-
-    def _bound(self, which: str) -> Callable[[TopicPartition], Position]:
-        return lambda topic_partition: self._options.bound(which, topic_partition)
-
-    def _ranges(
-        self,
-        opened: OpenConnection,
-        start: Callable[[TopicPartition], Position],
-        end: Callable[[TopicPartition], Position],
-        options: ExportOptions,
-    ) -> Ranges:
-        async def ask() -> Ranges:
-            pattern = self._options.get("subscribePattern")
-            topics = ["*"] if pattern is not None else self._options.subscribed()
-            found = _chosen(self._options, await live_partitions(opened.admin, topics))
-            return await live_ranges(opened.admin, found, start, end, options.isolation)
-
-        return opened.run(ask())
-
-    def _cut(self, ranges: Ranges, options: ExportOptions) -> list[LiveSplit]:
-        """One split a partition, or parts of about the same length if there should be more."""
         splits = plan_ranges(ranges, options)
         total = sum(split.end_offset - split.first_offset for split in splits)
         wanted = self._options.min_partitions
-        if wanted <= len(splits):
-            return splits
+        most = self._options.max_records_per_partition
         return [
-            replace(split, first_offset=first, end_offset=end)
+            replace(split, first_offset=low, end_offset=high)
             for split in splits
             for first, end in cut_evenly(
                 split.first_offset, split.end_offset,
-                max(1, -(-wanted * (split.end_offset - split.first_offset) // total)),
+                1 if wanted <= len(splits)
+                else max(1, -(-wanted * (split.end_offset - split.first_offset) // total)),
             )
+            for low, high in _cut_to(first, end, most)
         ]  # fmt: skip
+
+    def close(self) -> None:
+        """See Place."""
+        self._connection.close()
+
+
+def _cut_to(first: int, end: int, most: int | None) -> list[tuple[int, int]]:
+    """Divide [first, end) into ranges of at most `most` offsets."""
+    return cut_evenly(first, end, 1 if most is None else -(-(end - first) // most))
+
+
+def _end(log: PartitionLog, isolation: Isolation) -> int:
+    if isolation is not Isolation.READ_COMMITTED:
+        return log.end_offset
+    first_unstable = log.transactions()[1]
+    return log.end_offset if first_unstable is None else min(log.end_offset, first_unstable)
 
 
 def _latest(_topic_partition: TopicPartition) -> Position:
@@ -199,52 +263,47 @@ def _at(offset: int) -> Position:
     return Position(PositionKind.OFFSET, offset)
 
 
-def _wanted_logs(options: SourceOptions) -> list[PartitionLog]:
+def _wanted_logs(options: SourceOptions) -> dict[TopicPartition, PartitionLog]:
     path = options.path
     assert path is not None
-    patterns = ["*"] if options.get("subscribePattern") is not None else options.subscribed()
-    logs = {log.topic_partition: log for log in find_logs([path], patterns)}
-    return [logs[it] for it in _chosen(options, logs)]
+    is_everything = options.topics() is None and options.get("subscribePattern") is None
+    logs = find_logs([path], [] if is_everything else ["*"])
+    known = {log.topic_partition: log for log in logs}
+    return {it: known[it] for it in _chosen(options, known)}
+
+
+def _live_partitions(
+    options: SourceOptions, topics: Sequence[TopicDescription]
+) -> list[TopicPartition]:
+    known = [TopicPartition(it.name, each.partition) for it in topics for each in it.partitions]
+    return _chosen(options, known)
 
 
 def _chosen(options: SourceOptions, known: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those that `subscribePattern` and `assign` mean."""
+    """Return the partitions that the query reads; NotFoundError if one that it names does not
+    exist."""
     found = sorted(known)
-    pattern = options.get("subscribePattern")
-    if pattern is not None:
-        matches = re.compile(pattern).fullmatch
-        found = [it for it in found if matches(it.topic)]
+    named = options.topics()
+    if named is None:
+        if options.get("subscribePattern") is None:
+            return found
+        names = {it.topic for it in found}.difference(INTERNAL_TOPICS)
+        chosen = {name for name in names if options.chooses(name)}
+        return [it for it in found if it.topic in chosen]
+    _expect_topics(named, {it.topic for it in found})
     assigned = options.assigned()
-    if not assigned:
-        return found
-    wanted = {TopicPartition(topic, it) for topic, numbers in assigned.items() for it in numbers}
-    missing = sorted(wanted.difference(found))
+    if options.get("assign") is None:
+        return [it for it in found if it.topic in named]
+    missing = sorted(set(assigned).difference(found))
     if missing:
-        raise UsageError(f"assign: there is no {missing[0]}")
-    return [it for it in found if it in wanted]
+        raise NotFoundError(f"assign: {missing[0]} does not exist")
+    return [it for it in found if it in assigned]
 
 
-def _ranges_between(
-    start: Offsets, end: Offsets, starts: dict[TopicPartition, int], *, fails: bool
-) -> dict[TopicPartition, tuple[int, int]]:
-    """What lies between two offsets of a stream, where `starts` says what is still there."""
-    ranges: dict[TopicPartition, tuple[int, int]] = {}
-    for topic_partition, earliest in starts.items():
-        topic, number = topic_partition
-        stop = end.get(topic, {}).get(str(number))
-        if stop is None:
-            continue
-        first = start.get(topic, {}).get(str(number), earliest)
-        if first < earliest and first < stop and fails:
-            raise UsageError(
-                f"{topic_partition} begins at {earliest} now: the records from {first} on are gone",
-                hint="failOnDataLoss=false goes on at the first that is there",
-            )
-        if stop < first and fails:
-            raise UsageError(
-                f"{topic_partition} ends at {stop} now, before {first}, which was read: it was "
-                "made anew",
-                hint="begin with a new checkpoint, or failOnDataLoss=false",
-            )
-        ranges[topic_partition] = (max(first, earliest), stop)
-    return ranges
+def _expect_topics(named: Iterable[str], known: set[str]) -> None:
+    for name in named:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+            listed = ", ".join(sorted(known)[:TOPICS_NAMED_MAX]) or "none"
+            hint = f"did you mean {near[0]}?" if near else f"topics: {listed}"
+            raise NotFoundError(f"No topic {name}", hint=hint)

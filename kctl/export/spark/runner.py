@@ -1,10 +1,11 @@
-"""Runs the tasks of an export on Spark: a partition a split, the row of the manifest comes back.
+"""Runs the tasks of an export on Spark: one task per split, which returns the split's manifest row.
 
-The executors decode and write the files themselves; no record enters the JVM, Spark only finds
-them something to do and does it again where one dies. They need kctl: on a cluster it is sent to
-them, but numpy, pyarrow and the codecs must be there.
+Executors decode records and write files themselves; no record enters the JVM. Spark only schedules
+tasks and retries them where an executor dies. Executors need kctl: on a cluster it is sent to them,
+but numpy, pyarrow and the codecs must be installed there.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,16 +13,50 @@ from kctl.errors import CorruptDataError, KctlError
 from kctl.export.export import Plan, Runner, Task, work
 from kctl.export.manifest import ManifestRow
 
+__all__ = ["make_session", "spark_runner"]
+
 _APP_NAME = "kctl export"
-# More items than that share tasks: each costs the driver some memory and a few milliseconds.
+# Beyond this number items share tasks: each costs the driver some memory and a few milliseconds.
 _TASKS_MAX = 10_000
+# What Java's classes raise under a Spark release that does not support their version.
+_WRONG_JAVA = (
+    "UnsupportedClassVersionError", "UnsupportedOperationException", "IllegalAccessError",
+    "InaccessibleObjectException", "ExceptionInInitializerError", "NoClassDefFoundError",
+)  # fmt: skip
+_JAVA_HINT = (
+    "Spark 4.0 runs on Java 17 and 21, later releases also on newer ones; JAVA_HOME selects one"
+)
+_PYTHON_HINT = (
+    "install kctl there, or send an environment packed with venv-pack: --conf "
+    "spark.archives=env.tar.gz#env --conf spark.pyspark.python=env/bin/python"
+)
 _DAMAGE = "kctl.errors.CorruptDataError: "
+
+_NO_PYTHON = re.compile(r'Cannot run program "[^"]*".*')
+_NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
+_OTHER_PYTHON = re.compile(
+    r"worker has (?:a )?different version:? (\S+) than that in driver:? (\d[\d.]*)"
+)
+_ABORTED = re.compile(r"(?:Application has been killed|Master removed our application).*")
+
+
+def executor_count(session: Any) -> int | None:
+    """Return how many executors the session has, besides its driver; None if it has ended."""
+    from py4j.protocol import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        Py4JError,
+    )
+
+    try:
+        context = session.sparkContext._jsc.sc()  # noqa: SLF001 pyspark has no public API for it
+        return len(context.statusTracker().getExecutorInfos()) - 1
+    except (Py4JError, OSError, AttributeError):
+        return None
 
 
 def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) -> Any:
-    """A session in the JVM that the environment names, or that pyspark starts.
+    """Return a session in the JVM that the environment names, or that pyspark starts.
 
-    KctlError in Java's words if it cannot be, e.g. on a Java that this Spark does not know.
+    KctlError with Spark's reason if it does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -34,26 +69,26 @@ def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) 
             session.sparkContext.addPyFile(path)
     except Exception as error:
         lines = str(error).splitlines()
-        said = [line.lstrip(": ") for line in lines if line.startswith(": ")]
+        reason = [line.lstrip(": ") for line in lines if line.startswith(": ")]
+        is_java_error = any(name in str(error) for name in _WRONG_JAVA)
         raise KctlError(
-            f"Spark did not start: {[*said, *lines, type(error).__name__][0]}",
-            hint="Spark 4.0 runs on Java 17 and 21, later ones on newer Java too; JAVA_HOME says "
-            "which is used",
+            f"Spark did not start: {[*reason, *lines, type(error).__name__][0]}",
+            hint=_JAVA_HINT if is_java_error else None,
         ) from error
     return session
 
 
-# What a task does with a split: (what all know, (its number, the split)) to rows.
+# Exports a split: (task, (number, split)) to rows.
 Work = Callable[[Task, tuple[int, Any]], Iterable[ManifestRow]]
 
 
 def work_on_files(task: Task, item: tuple[int, Any]) -> Iterator[ManifestRow]:
-    """A split of files is one row."""
+    """Export a split of segment files, which yields one row."""
     yield work(task, item)
 
 
 def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
-    """A Runner that gives the plan's splits to the session's executors."""
+    """Return a Runner that exports the plan's splits on the session's executors."""
 
     def run(plan: Plan) -> Iterator[ManifestRow]:
         items = plan.items()
@@ -63,7 +98,7 @@ def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
         try:
             lines = given.mapPartitionsWithIndex(_Worker(plan.task(), work)).collect()
         except Exception as error:
-            raise _as_ours(error) from error
+            raise task_error(error) from error
         for line in lines:
             yield ManifestRow.from_json(line)
 
@@ -73,20 +108,20 @@ def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
 def spark_map(
     session: Any, work: Callable[[Any, Callable[[int], object]], Any], items: Sequence[Any]
 ) -> list[Any]:
-    """What `work` returns for each of the items, a task each; it is told a function for progress
-    that goes nowhere."""
+    """Return `work(item, progress)` for each item, each computed by one task; `progress` does
+    nothing."""
     if not items:
         return []
     given = session.sparkContext.parallelize(list(items), min(len(items), _TASKS_MAX))
     try:
         found: list[Any] = given.map(_Call(work)).collect()
     except Exception as error:
-        raise _as_ours(error) from error
+        raise task_error(error) from error
     return found
 
 
 def completed_tasks(session: Any) -> int | None:
-    """How many of the job that runs now are done, None if none runs; another thread may ask."""
+    """Return how many tasks of the running job are done, or None if no job runs. Thread-safe."""
     from py4j.protocol import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
         Py4JError,
     )
@@ -95,14 +130,14 @@ def completed_tasks(session: Any) -> int | None:
     try:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except Py4JError:
-        # For a bar this is no reason to fail.
+        # A missing progress figure is not a failure.
         return None
     done = [stage.numCompletedTasks for stage in stages if stage is not None]
     return sum(done) if done else None
 
 
 class _Call:
-    """Pickled to the executors."""
+    """Applies a function to an item; pickled to the executors."""
 
     def __init__(self, work: Callable[[Any, Callable[[int], object]], Any]) -> None:
         self._work = work
@@ -112,7 +147,10 @@ class _Call:
 
 
 class _Worker:
-    """Pickled to the executors; an attempt of Spark's gets a name of its own."""
+    """Exports items and returns their rows as JSON; pickled to the executors.
+
+    Each attempt of Spark's writes under a unique name.
+    """
 
     def __init__(self, task: Task, work: Work) -> None:
         self._task = task
@@ -128,20 +166,25 @@ class _Worker:
             yield from (row.to_json() for row in self._work(task, item))
 
 
-def _as_ours(error: Exception) -> Exception:
-    """What went wrong in a task, without the JVM's stack around it."""
+def task_error(error: Exception) -> Exception:
+    """Return the error that a task raised, without the JVM's stack around it."""
     text = str(error)
     if _DAMAGE in text:
-        said = text.split(_DAMAGE, 1)[1].splitlines()[0]
-        return CorruptDataError(said, hint="--on-damage skip exports all that can be read")
-    if "ModuleNotFoundError" in text:
-        said = text.split("ModuleNotFoundError: ", 1)[-1].splitlines()[0]
+        reason = text.split(_DAMAGE, 1)[1].splitlines()[0]
+        return CorruptDataError(reason, hint="--on-damage skip exports all readable records")
+    if (found := _NO_PYTHON.search(text)) is not None:
+        return KctlError(f"An executor cannot start Python: {found[0]}", hint=_PYTHON_HINT)
+    if (found := _NO_MODULE.search(text)) is not None:
+        return KctlError(f"An executor lacks a package: {found[0]}", hint=_PYTHON_HINT)
+    if (found := _OTHER_PYTHON.search(text)) is not None:
         return KctlError(
-            f"An executor lacks a package: {said}",
-            hint="install kctl there, or send an environment packed by venv-pack: "
-            "--conf spark.archives=env.tar.gz#env --conf spark.pyspark.python=env/bin/python",
+            f"The executors' Python is {found[1]}, but this command's is {found[2]}",
+            hint="--conf spark.pyspark.python=PATH names one of the same version",
         )
+    if (found := _ABORTED.search(text)) is not None:
+        return KctlError(f"Spark: {found[0]}", hint="see the logs of the cluster's workers")
     for name in ("StorageError: ", "UsageError: ", "KctlError: "):
         if f"kctl.errors.{name}" in text:
             return KctlError(text.split(f"kctl.errors.{name}", 1)[1].splitlines()[0])
-    return KctlError(f"Spark: {text.splitlines()[0] if text else type(error).__name__}")
+    causes = [line.lstrip(": ") for line in text.splitlines() if line.startswith(": ")]
+    return KctlError(f"Spark: {[*causes, *text.splitlines(), type(error).__name__][0]}")

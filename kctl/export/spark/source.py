@@ -5,14 +5,14 @@
     spark.readStream.format("kctl").option("kafka.bootstrap.servers", "broker1:9092") \
         .option("subscribe", "orders").load()
 
-The rows are those of Spark's own Kafka source, and so are the options: see `options`. A schema
-with fewer columns reads fewer; besides the Kafka source's there are leaderEpoch, producerId,
-producerEpoch and position.
+Rows and options are those of Spark's Kafka source: see `options`. A schema with fewer columns reads
+only these; leaderEpoch, producerId, producerEpoch and position are available in addition.
 
-Ranges come from options alone: filters that Spark pushes down are cached with the relation, and
-give wrong results when one DataFrame is used twice (Spark 4.1 to 4.3), so none are taken.
+Filters are not pushed down, so ranges come from options alone: Spark 4.1 to 4.3 cache pushed
+filters with the relation, which gives wrong results if one DataFrame is used twice.
 
-Since Spark 4.2 a stream's reader is told where a batch begins, and so can limit it.
+Since Spark 4.2 a stream's reader receives the offset at which a batch begins, and so can limit the
+batch.
 
 Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider
 """
@@ -36,9 +36,17 @@ from kctl.export.options import COLUMNS, EXTRA_COLUMNS, ExportOptions
 from kctl.export.rows import raw_table
 from kctl.export.spark.admission import Admission, Limits, Offsets
 from kctl.export.spark.options import SourceOptions
-from kctl.export.spark.places import chunks_of, place_of
+from kctl.export.spark.places import (
+    available_ranges,
+    batch_splits,
+    chunks_of,
+    first_offsets,
+    stream_splits,
+)
 from kctl.export.splits import Split
 from kctl.runtime.real.clock import RealClock
+
+__all__ = ["KctlDataSource"]
 
 _TYPES = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int",
@@ -46,43 +54,47 @@ _TYPES = {
     "headers": "array<struct<key: string, value: binary>>", "leaderEpoch": "int",
     "producerId": "bigint", "producerEpoch": "smallint", "position": "bigint",
 }  # fmt: skip
-# Spark 4.2 brought it.
+# Added in Spark 4.2.
 _LIMITS = "pyspark.sql.streaming.datasource"
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 class KctlDataSource(DataSource):
-    """See the module."""
+    """The data source; register it with `spark.dataSource.register(KctlDataSource)`."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is told."""
+        """Return the name for `format`."""
         return "kctl"
 
     def schema(self) -> str:
-        """All columns of Spark's Kafka source; headers if they are asked for."""
+        """Return the columns of Spark's Kafka source, with headers if `includeHeaders` is set."""
         options = SourceOptions(self.options)
         names = [name for name in COLUMNS if name != "headers" or options.flag("includeHeaders")]
         return ", ".join(f"{name} {_TYPES[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a range once."""
-        return KctlReader(SourceOptions(self.options), _names(schema))
+        """Return a reader for a batch query; UsageError for invalid options."""
+        options = SourceOptions(self.options)
+        options.check_batch()
+        return KctlReader(options, _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Follows the logs."""
-        return KctlStreamReader(SourceOptions(self.options), _names(schema))
+        """Return a reader for a streaming query; UsageError for invalid options."""
+        options = SourceOptions(self.options)
+        options.check_stream()
+        return KctlStreamReader(options, _names(schema))
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
     for name in schema.fieldNames():
         if name not in COLUMNS + EXTRA_COLUMNS:
-            raise UsageError(f"No column {name}", hint=f"there are {', '.join(_TYPES)}")
+            raise UsageError(f"No column {name}", hint=f"columns: {', '.join(_TYPES)}")
     return tuple(schema.fieldNames())
 
 
 class _Piece(InputPartition):
-    """A split on its way to an executor."""
+    """A split, as it is sent to an executor."""
 
     def __init__(self, split: Split | LiveSplit) -> None:
         super().__init__(split)
@@ -90,24 +102,26 @@ class _Piece(InputPartition):
 
 
 class KctlReader(DataSourceReader):
-    """A batch query."""
+    """The reader of a batch query."""
 
     def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
         self._reading = options.export_options(names)
 
     def partitions(self) -> list[InputPartition]:
-        """The splits of the range, at least `minPartitions` if there is enough to split."""
-        return [_Piece(split) for split in place_of(self._options).splits(self._reading)]
+        """Return the splits of the range, at least `minPartitions` if there are enough records."""
+        return [_Piece(split) for split in batch_splits(self._options, self._reading)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
+        """Yield the rows of one split."""
         return _rows(self._options, self._reading, partition)
 
 
 class KctlStreamReader(DataSourceStreamReader):
-    """A streaming query, from its start to its end; its offsets are those of the logs' ends, or of
-    what is stable, or as far as limits let it go."""
+    """The reader of a streaming query, for its whole life.
+
+    Its batches end at the logs' ends, at the last stable offset, or as far as the limits allow.
+    """
 
     def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
@@ -117,26 +131,26 @@ class KctlStreamReader(DataSourceStreamReader):
             raise UsageError("Spark cannot limit the batches of a Python source before 4.2")
         self._admission = Admission(self._limits or Limits())
         self._clock = RealClock()
-        # Where a query that takes what is available now ends.
+        # The end of a query with the trigger availableNow.
         self._target: Ranges | None = None
 
     def initialOffset(self) -> Offsets:
-        """Where a query without a checkpoint begins."""
-        return place_of(self._options).first_offsets()
+        """Return where a query without a checkpoint begins."""
+        return first_offsets(self._options, self._reading.isolation)
 
-    # Spark before 4.2 tells neither.
+    # Spark before 4.2 passes neither argument.
     def latestOffset(  # type: ignore[override, unused-ignore]
         self, start: Offsets | None = None, limit: Any = None
     ) -> Offsets:
-        """Where the next batch ends; Spark may forbid limits."""
-        ranges = self._target or place_of(self._options).ranges(self._reading)
+        """Return where the next batch ends. Spark may disable limits with ReadAllAvailable."""
+        ranges = self._available() if self._target is None else self._target
         is_limited = type(limit).__name__ != "ReadAllAvailable"
         admission = self._admission if is_limited else Admission(Limits())
         waits = self._target is None
         return admission.admit(start or {}, ranges, self._clock.monotonic_ms(), waits=waits)
 
     def getDefaultReadLimit(self) -> Any:
-        """Whether there are any; Spark only says whether they count."""
+        """Return whether the query has limits; their values are applied by `latestOffset`."""
         from pyspark.sql.streaming import datasource  # type: ignore[attr-defined, unused-ignore]
 
         if self._limits is None:
@@ -144,23 +158,28 @@ class KctlStreamReader(DataSourceStreamReader):
         return datasource.ReadMaxRows(self._limits.offsets_max or 1)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the logs end now."""
-        self._target = place_of(self._options).ranges(self._reading)
+        """Make the query end where the logs end now."""
+        self._target = self._available()
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """The splits between two offsets."""
-        place = place_of(self._options)
-        return [_Piece(split) for split in place.splits_between(start, end, self._reading)]
+        """Return the splits between two offsets."""
+        splits = stream_splits(self._options, start, end, self._reading)
+        return [_Piece(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
+        """Yield the rows of one split."""
         return _rows(self._options, self._reading, partition)
+
+    def _available(self) -> Ranges:
+        return available_ranges(self._options, self._reading.isolation)
 
 
 def _rows(
     options: SourceOptions, reading: ExportOptions, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, _Piece)
+    if not isinstance(partition, _Piece):
+        # For a batch without splits, pyspark reads a partition that it creates itself.
+        return
     split = partition.split
     for columns in chunks_of(options, split, reading):
         if not len(columns):

@@ -1,8 +1,8 @@
 """Keys and values of the topic __consumer_offsets.
 
 A record is a committed offset (key v0 or v1, value OffsetCommitValue) or a group's metadata
-(key v2, value GroupMetadataValue); a null value forgets it. Kafka 2.7 writes offset keys v1;
-offset values v3, or v1 where an expiry was asked for; group values v3.
+(key v2, value GroupMetadataValue); a null value deletes it. Kafka 2.7 writes offset keys v1;
+offset values v3, or v1 with an expiry; group values v3.
 Kafka 2.7: GroupMetadataManager; KIP-211, KIP-320, KIP-345.
 """
 
@@ -19,7 +19,7 @@ GROUP_VALUE_VERSION = 3
 
 
 class OffsetCommitKey(Message, versions="0-1"):
-    """Whose offset of which partition."""
+    """The group and partition of a committed offset."""
 
     group: str = string()
     topic: str = string()
@@ -27,7 +27,7 @@ class OffsetCommitKey(Message, versions="0-1"):
 
 
 class OffsetCommitValue(Message, versions="0-3"):
-    """A committed offset; timestamps in milliseconds, expire_timestamp -1: by retention."""
+    """A committed offset; timestamps in milliseconds, expire_timestamp -1: expires by retention."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
@@ -37,7 +37,7 @@ class OffsetCommitValue(Message, versions="0-3"):
 
 
 class GroupMetadataKey(Message, versions="2"):
-    """Which group."""
+    """The id of a group."""
 
     group: str = string()
 
@@ -67,7 +67,7 @@ class GroupMetadataValue(Message, versions="0-3"):
 
 
 def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
-    """The key of a record; CorruptDataError for a version of a newer Kafka."""
+    """Return the key of a record; CorruptDataError for a version of a newer Kafka."""
     version = stored_version(data)
     if version <= OFFSET_KEY_VERSION:
         return decode_versioned(OffsetCommitKey, data)
@@ -77,6 +77,6 @@ def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
 
 
 def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
-    """The key as Kafka 2.7 writes it."""
+    """Return the key as Kafka 2.7 writes it."""
     is_offset = isinstance(key, OffsetCommitKey)
     return encode_versioned(key, OFFSET_KEY_VERSION if is_offset else GROUP_KEY_VERSION)

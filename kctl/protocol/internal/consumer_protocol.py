@@ -1,7 +1,7 @@
-"""Subscription and assignment: the blobs that consumers of a group send each other.
+"""Subscription and assignment: the blobs that consumers of a group exchange.
 
-A newer version than ours begins with what ours holds, so it is read as the newest one we know
-(as Kafka does). Kafka 2.7: ConsumerProtocol; KIP-429 (v1, owned partitions).
+A blob of a newer version begins with the fields known here, so it is read as the newest known
+version (as in Kafka). Kafka 2.7: ConsumerProtocol; KIP-429 (v1, owned partitions).
 """
 
 from typing import TypeVar
@@ -25,7 +25,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-1"):
-    """What a member wants to read, and what it reads now."""
+    """The topics that a member subscribes to, and the partitions that it owns now."""
 
     topics: list[str] = string_array()
     user_data: bytes | None = bytes_(nullable="0+", default=None)
@@ -33,7 +33,7 @@ class ConsumerProtocolSubscription(Message, versions="0-1"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-1"):
-    """What a member is to read."""
+    """The partitions that a member is assigned."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: bytes | None = bytes_(nullable="0+", default=None)
@@ -43,12 +43,12 @@ BlobT = TypeVar("BlobT", ConsumerProtocolSubscription, ConsumerProtocolAssignmen
 
 
 def encode_blob(blob: BlobT) -> bytes:
-    """The version and the blob."""
+    """Return the version and the blob."""
     return encode_versioned(blob, VERSION)
 
 
 def decode_blob(cls: type[BlobT], data: Buffer) -> BlobT:
-    """A subscription or an assignment of any version."""
+    """Return a subscription or an assignment of any version."""
     version = stored_version(data)
     if version < 0:
         raise CorruptDataError(f"{cls.__name__} of version {version}")

@@ -1,6 +1,6 @@
 """Keys and values of the topic __transaction_state.
 
-A null value forgets a transactional id. Kafka 2.7: TransactionLog; KIP-98.
+A null value deletes a transactional id. Kafka 2.7: TransactionLog; KIP-98.
 """
 
 from enum import IntEnum
@@ -22,7 +22,7 @@ VALUE_VERSION = 0
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands; the value is the number in the log."""
+    """State of a transactional id; the value is the number in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,12 +35,12 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """Kafka's spelling: "PrepareCommit"."""
+        """Return Kafka's spelling, such as "PrepareCommit"."""
         return self.name.title().replace("_", "")
 
 
 class TransactionLogKey(Message, versions="0"):
-    """Which transactional id."""
+    """The transactional id."""
 
     transactional_id: str = string()
 

@@ -17,7 +17,7 @@ class AddOffsetsToTxnRequest(Message, api=ApiKey.ADD_OFFSETS_TO_TXN):
 
 
 class AddOffsetsToTxnResponse(Message, api=ApiKey.ADD_OFFSETS_TO_TXN):
-    """Whether it was added."""
+    """The outcome."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -15,7 +15,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """All configs that one resource is to have."""
+    """The new configs of one resource, which replace all others."""
 
     resource_type: int = int8()
     resource_name: str = string()

@@ -1,4 +1,4 @@
-"""AlterIsr: a leader asks the controller to change in-sync replicas (KIP-497).
+"""AlterIsr: change in-sync replicas; a leader sends it to the controller (KIP-497).
 
 API 56, v0.
 """
@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_arr
 
 
 class PartitionData(Struct):
-    """The in-sync replicas that one partition is to have."""
+    """The proposed in-sync replicas of one partition."""
 
     partition_index: int = int32()
     leader_epoch: int = int32()
@@ -24,7 +24,7 @@ class TopicData(Struct):
 
 
 class AlterIsrRequest(Message, api=ApiKey.ALTER_ISR):
-    """Changes that a leader asks for."""
+    """The proposals of a leader."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -32,7 +32,7 @@ class AlterIsrRequest(Message, api=ApiKey.ALTER_ISR):
 
 
 class PartitionDataResponse(Struct):
-    """The state of one partition that now holds."""
+    """The current state of one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -43,14 +43,14 @@ class PartitionDataResponse(Struct):
 
 
 class TopicDataResponse(Struct):
-    """Answers of one topic."""
+    """Results of one topic."""
 
     name: str = string()
     partitions: list[PartitionDataResponse] = array(PartitionDataResponse)
 
 
 class AlterIsrResponse(Message, api=ApiKey.ALTER_ISR):
-    """Answers by partition."""
+    """Results by partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

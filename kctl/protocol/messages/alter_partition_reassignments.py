@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, Struct, array, int16, int32, int32_arr
 
 
 class ReassignablePartition(Struct):
-    """The replicas that one partition is to have; null cancels."""
+    """The target replicas of one partition; null cancels."""
 
     partition_index: int = int32()
     replicas: list[int] | None = int32_array(nullable="0+", default=None)

@@ -15,14 +15,14 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """What is to live in one directory."""
+    """The replicas to move to one directory."""
 
     path: str = string()
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
 class AlterReplicaLogDirsRequest(Message, api=ApiKey.ALTER_REPLICA_LOG_DIRS):
-    """Where replicas are to live."""
+    """The target directories of replicas."""
 
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 

@@ -1,4 +1,4 @@
-"""ApiVersions: ask which APIs and versions the broker speaks (KIP-35).
+"""ApiVersions: list the APIs and versions that the broker supports (KIP-35).
 
 API 18, v0-3. v3: the client's name and version (KIP-511), features (KIP-584). The response header
 is always v0.
@@ -9,7 +9,7 @@ from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, st
 
 
 class ApiVersionsRequest(Message, api=ApiKey.API_VERSIONS):
-    """What software the client is."""
+    """The client's software name and version."""
 
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
@@ -24,7 +24,7 @@ class ApiVersionsResponseKey(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """Versions of a feature that the broker can work with."""
+    """Versions of a feature that the broker supports."""
 
     name: str = string("3+")
     min_version: int = int16("3+")
@@ -40,7 +40,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, api=ApiKey.API_VERSIONS):
-    """What the broker speaks."""
+    """The APIs and features of the broker."""
 
     error_code: int = int16()
     api_keys: list[ApiVersionsResponseKey] = array(ApiVersionsResponseKey)

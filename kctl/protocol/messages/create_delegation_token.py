@@ -15,7 +15,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Message, api=ApiKey.CREATE_DELEGATION_TOKEN):
-    """Who may renew, and the longest life in milliseconds (-1: the broker's)."""
+    """The renewers, and the maximum lifetime in milliseconds (-1: the broker's)."""
 
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
     max_lifetime_ms: int = int64()

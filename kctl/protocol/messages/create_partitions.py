@@ -14,7 +14,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """How many partitions one topic is to have in all."""
+    """The new total number of partitions of one topic."""
 
     name: str = string()
     count: int = int32()

@@ -1,7 +1,7 @@
 """CreateTopics: create topics (KIP-4).
 
-API 19, v0-6. v1: validate only; v4: the broker's defaults by -1 (KIP-464); v5: what was created
-(KIP-525); v6: throttling by quota (KIP-599).
+API 19, v0-6. v1: validate only; v4: the broker's defaults by -1 (KIP-464); v5: details of the
+created topic (KIP-525); v6: throttling by quota (KIP-599).
 """
 
 from kctl.protocol.api_keys import ApiKey
@@ -19,7 +19,7 @@ from kctl.protocol.schema import (
 
 
 class CreatableReplicaAssignment(Struct):
-    """The replicas that one partition is to have."""
+    """The replicas of one partition."""
 
     partition_index: int = int32()
     broker_ids: list[int] = int32_array()
@@ -51,7 +51,7 @@ class CreateTopicsRequest(Message, api=ApiKey.CREATE_TOPICS):
 
 
 class CreatableTopicConfigs(Struct):
-    """One config that the topic now has."""
+    """One config of the created topic."""
 
     name: str = string("5+")
     value: str | None = string("5+", nullable="5+")

@@ -20,7 +20,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS):
-    """Filters of what to remove."""
+    """The filters of the entries to remove."""
 
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
@@ -40,7 +40,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What one filter removed."""
+    """The entries that one filter removed."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

@@ -29,7 +29,7 @@ class DeleteRecordsRequest(Message, api=ApiKey.DELETE_RECORDS):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """Where one partition's log starts now."""
+    """The new start of one partition's log."""
 
     partition_index: int = int32()
     low_watermark: int = int64()

@@ -18,7 +18,7 @@ from kctl.protocol.schema import (
 
 
 class ComponentData(Struct):
-    """What one part of the entity must be: match type 0 exactly, 1 the default, 2 any."""
+    """The filter of one part of the entity: match type 0 exactly, 1 the default, 2 any."""
 
     entity_type: str = string()
     match_type: int = int8()

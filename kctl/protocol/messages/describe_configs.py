@@ -35,7 +35,7 @@ class DescribeConfigsRequest(Message, api=ApiKey.DESCRIBE_CONFIGS):
 
 
 class DescribeConfigsSynonym(Struct):
-    """Another place where the value could have come from."""
+    """Another source of the value, with lower precedence."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")

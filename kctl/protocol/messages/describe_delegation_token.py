@@ -8,14 +8,14 @@ from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, i
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """A principal whose tokens are asked for."""
+    """An owner of tokens to describe."""
 
     principal_type: str = string()
     principal_name: str = string()
 
 
 class DescribeDelegationTokenRequest(Message, api=ApiKey.DESCRIBE_DELEGATION_TOKEN):
-    """Whose tokens; null: everybody's."""
+    """The owners of the tokens; null: all."""
 
     owners: list[DescribeDelegationTokenOwner] | None = array(
         DescribeDelegationTokenOwner, nullable="0+"

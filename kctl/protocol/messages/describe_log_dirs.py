@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in a broker's log directories (KIP-113).
+"""DescribeLogDirs: describe the contents of a broker's log directories (KIP-113).
 
 API 35, v0-2. v2: flexible.
 """

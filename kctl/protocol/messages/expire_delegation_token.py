@@ -15,7 +15,7 @@ class ExpireDelegationTokenRequest(Message, api=ApiKey.EXPIRE_DELEGATION_TOKEN):
 
 
 class ExpireDelegationTokenResponse(Message, api=ApiKey.EXPIRE_DELEGATION_TOKEN):
-    """When it now expires."""
+    """The new expiry time."""
 
     error_code: int = int16()
     expiry_timestamp_ms: int = int64()

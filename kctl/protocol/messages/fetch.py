@@ -23,7 +23,7 @@ from kctl.protocol.schema import (
 
 
 class FetchPartition(Struct):
-    """From where to read one partition, and how much at most."""
+    """The fetch position in one partition, and the largest size of the result."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -48,7 +48,8 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message, api=ApiKey.FETCH):
-    """What to read; replica_id -1 is a consumer, session epoch -1 a fetch without session."""
+    """The partitions to fetch; replica_id -1 is a consumer, session epoch -1 a fetch without
+    session."""
 
     cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None)
     replica_id: int = int32()
@@ -64,14 +65,14 @@ class FetchRequest(Message, api=ApiKey.FETCH):
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch not above the fetcher's, and where it ended."""
+    """The largest epoch not above the fetcher's, and its end offset."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads now."""
+    """The current leader."""
 
     leader_id: int = int32("12+", default=-1)
     leader_epoch: int = int32("12+", default=-1)
@@ -85,7 +86,7 @@ class AbortedTransaction(Struct):
 
 
 class FetchablePartitionResponse(Struct):
-    """Batches of one partition, whole but perhaps the last, or an error."""
+    """Batches of one partition, whole except perhaps the last, or an error."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -109,7 +110,7 @@ class FetchableTopicResponse(Struct):
 
 
 class FetchResponse(Message, api=ApiKey.FETCH):
-    """What was read; session id 0 is no session."""
+    """The fetched data; session id 0 is no session."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)

@@ -1,4 +1,4 @@
-"""FindCoordinator: ask which broker coordinates a group or a transactional id.
+"""FindCoordinator: find the broker that coordinates a group or a transactional id.
 
 API 10, v0-3. v1: transactional ids (KIP-98).
 """

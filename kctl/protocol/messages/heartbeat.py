@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT):
-    """Who is alive."""
+    """A member that is alive."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -17,7 +17,7 @@ class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT):
 
 
 class HeartbeatResponse(Message, api=ApiKey.HEARTBEAT):
-    """Whether to carry on."""
+    """The result: NONE, or why the member must rejoin the group."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, api=ApiKey.INIT_PRODUCER_ID):
-    """Who asks; a null transactional id: an idempotent producer only."""
+    """The producer; a null transactional id: an idempotent producer only."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

@@ -16,7 +16,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP):
-    """Who wants to join; an empty member id: a new member."""
+    """A member that joins; an empty member id: a new member."""
 
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -36,7 +36,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Message, api=ApiKey.JOIN_GROUP):
-    """The new generation; members are told to the leader alone."""
+    """The new generation; only the leader receives the members."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker which partitions it leads and follows.
+"""LeaderAndIsr: the controller assigns the partitions that a broker leads and follows.
 
 API 4, v0-4. v2: broker epochs, partitions grouped by topic (KIP-380); v3: adding and removing
 replicas (KIP-455).
@@ -19,7 +19,7 @@ from kctl.protocol.schema import (
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """What one partition is to be."""
+    """The new state of one partition."""
 
     topic_name: str = string("0-1", ignorable=True)
     partition_index: int = int32()

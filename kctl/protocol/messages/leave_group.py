@@ -15,7 +15,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message, api=ApiKey.LEAVE_GROUP):
-    """Who leaves; until v2 one member."""
+    """The members that leave; one member until v2."""
 
     group_id: str = string()
     member_id: str = string("0-2")

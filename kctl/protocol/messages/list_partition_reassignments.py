@@ -40,7 +40,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Message, api=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """What is on the move."""
+    """The reassignments in progress."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

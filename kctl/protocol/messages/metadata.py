@@ -1,4 +1,4 @@
-"""Metadata: ask which brokers, topics and partitions there are, and who leads.
+"""Metadata: describe brokers, topics, partitions and their leaders.
 
 API 3, v0-9. v1: racks, controller (KIP-4); v4: auto-creation by choice; v5: offline replicas
 (KIP-112); v7: leader epochs (KIP-320); v8: authorized operations (KIP-430).
@@ -24,7 +24,7 @@ class MetadataRequest(Message, api=ApiKey.METADATA):
 
 
 class MetadataResponseBroker(Struct):
-    """A live broker, at the listener that was asked."""
+    """A live broker, at the listener that received the request."""
 
     node_id: int = int32()
     host: str = string()

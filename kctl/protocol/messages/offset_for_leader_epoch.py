@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch's last offset ended (KIP-101).
+"""OffsetForLeaderEpoch: find the end offset of a leader epoch (KIP-101).
 
 API 23, v0-3. v1: the epoch too (KIP-279); v2: fencing (KIP-320); v3: replica id, for followers.
 """
@@ -23,14 +23,14 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Message, api=ApiKey.OFFSET_FOR_LEADER_EPOCH):
-    """Epochs to look up; replica_id -2: not told."""
+    """Epochs to look up; replica_id -2: unknown."""
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 
 class OffsetForLeaderPartitionResult(Struct):
-    """Where the epoch, or the largest below it, ended."""
+    """The end offset of the epoch, or of the largest one below it."""
 
     error_code: int = int16()
     partition_index: int = int32()

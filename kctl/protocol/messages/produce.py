@@ -33,7 +33,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message, api=ApiKey.PRODUCE):
-    """Batches by topic and partition; acks -1: all in-sync replicas, 1: the leader, 0: nobody."""
+    """Batches by topic and partition; acks -1: all in-sync replicas, 1: the leader, 0: none."""
 
     transactional_id: str | None = string("3+", nullable="0+")
     acks: int = int16()
@@ -42,14 +42,14 @@ class ProduceRequest(Message, api=ApiKey.PRODUCE):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record that was refused, by its place in the batch."""
+    """A rejected record, by its index in the batch."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
 
 class PartitionProduceResponse(Struct):
-    """Where the batch landed, or why it did not."""
+    """The offset of the appended batch, or an error."""
 
     partition_index: int = int32()
     error_code: int = int16()

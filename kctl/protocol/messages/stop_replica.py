@@ -1,4 +1,4 @@
-"""StopReplica: the controller tells a broker to stop replicas, perhaps to delete them.
+"""StopReplica: the controller stops replicas of a broker, and may delete them.
 
 API 5, v0-3. v1: broker epochs (KIP-380); v3: leader epochs and deletion per partition (KIP-570).
 """

@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, Struct, array, bytes_, int16, int32, s
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What one member is to read."""
+    """The assignment of one member."""
 
     member_id: str = string()
     assignment: bytes = bytes_()
@@ -27,7 +27,7 @@ class SyncGroupRequest(Message, api=ApiKey.SYNC_GROUP):
 
 
 class SyncGroupResponse(Message, api=ApiKey.SYNC_GROUP):
-    """What this member is to read."""
+    """The assignment of this member."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, Struct, array, int16, int32, int64, st
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """The offset of one partition that is to be read next."""
+    """The offset that is read next, for one partition."""
 
     partition_index: int = int32()
     committed_offset: int = int64()

@@ -8,7 +8,7 @@ from kctl.protocol.schema import Message, Struct, array, boolean, int16, int32, 
 
 
 class FeatureUpdateKey(Struct):
-    """The level that one feature is to have; below 1 removes it."""
+    """The new level of one feature; below 1 removes it."""
 
     feature: str = string()
     max_version_level: int = int16()

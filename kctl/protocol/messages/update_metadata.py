@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells a broker the state of the whole cluster.
+"""UpdateMetadata: the controller sends a broker the state of the whole cluster.
 
 API 6, v0-6. v1-3: endpoints, racks, listener names (KIP-103); v4: offline replicas (KIP-112); v5:
 broker epochs (KIP-380).
@@ -30,7 +30,7 @@ class UpdateMetadataTopicState(Struct):
 
 
 class UpdateMetadataEndpoint(Struct):
-    """Where one listener of a broker is."""
+    """The address of one listener of a broker."""
 
     port: int = int32("1+")
     host: str = string("1+")

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: ask partition leaders to write COMMIT or ABORT markers (KIP-98).
+"""WriteTxnMarkers: write COMMIT or ABORT markers into partition logs (KIP-98).
 
 API 27, v0.
 """

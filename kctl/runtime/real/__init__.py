@@ -1,4 +1,4 @@
-"""The doors opened on the operating system: the only code that touches it."""
+"""The runtime on the operating system: the only code that accesses it."""
 
 import sys
 from dataclasses import dataclass
@@ -10,21 +10,25 @@ from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.network import RealNetwork
 from kctl.runtime.real.poller import Poller
 from kctl.runtime.real.trace import LineTrace
+from kctl.runtime.real.web import RealWeb
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class RealRuntime(Runtime):
-    """This machine; its scheduler can be run."""
+    """A runtime of this machine; its scheduler can be run."""
 
     scheduler: RealScheduler
 
 
 def make_runtime(trace: Trace | None = None, poller: Poller | None = None) -> RealRuntime:
-    """A Runtime on this machine that logs to `trace` (default: standard error) and waits with
-    `poller` (default: the fastest there is). Its owner runs `scheduler.run_until(...)` or
-    `run_forever()`, and `scheduler.close()` at the end."""
+    """Return a Runtime on this machine.
+
+    It logs to `trace` (default: standard error) and waits with `poller` (default: the fastest
+    available). Its owner runs `scheduler.run_until(...)` or `run_forever()`, and
+    `scheduler.close()` at the end.
+    """
     clock = RealClock()
     trace = trace or LineTrace(sys.stderr)
     scheduler = RealScheduler(clock, trace, poller)
@@ -35,4 +39,5 @@ def make_runtime(trace: Trace | None = None, poller: Poller | None = None) -> Re
         disk=RealDisk(),
         entropy=RealEntropy(),
         trace=trace,
+        web=RealWeb(scheduler),
     )

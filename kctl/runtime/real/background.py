@@ -1,28 +1,31 @@
-"""BackgroundThread: runs jobs off the loop, one after the other, in the order given.
+"""BackgroundThread: runs jobs off the loop, one at a time, in the order given.
 
-A job may be many that wait for the disk side by side, with threads of their own: what is fsynced
-together shares the flushes of the disk's cache, of which each takes as long as all of them.
+A job may consist of many jobs that wait for the disk in parallel, on their own threads: concurrent
+fsyncs share the flushes of the disk's cache, each of which takes as long as all of them together.
 
-The thread starts with the first job and is a daemon: a process that must end does not wait for
-a job, a process that ends in good order calls `close`, which does.
+The thread starts with the first job and is a daemon: a process that must end does not wait for a
+job; a process that ends cleanly calls `close`, which does.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 
-# A job that runs Python code must not hold the interpreter from the loop for the usual 5 ms.
+# A job that runs Python code must not block the loop for the interpreter's usual 5 ms.
 SWITCH_INTERVAL_SECONDS = 0.0005
-# Jobs that wait for the disk at the same time.
+# Jobs that wait for the disk in parallel.
 SIDE_BY_SIDE_MAX = 8
+# Threads that compute: one core is left to the loop.
+COMPUTE_THREADS_MAX = max(1, min(4, (os.cpu_count() or 1) - 1))
 
 Job = Callable[[], object]
 
 
 class BackgroundThread:
-    """A queue of jobs and the thread that empties it."""
+    """A queue of jobs and the thread that runs them."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -46,7 +49,7 @@ class BackgroundThread:
             self._pool.close()
 
     def run_side_by_side(self, jobs: Sequence[Job]) -> None:
-        """Run `jobs`, which catch their own errors, and wait for all; part of a submitted job."""
+        """Run `jobs`, which catch their own errors, and wait for all; called by a submitted job."""
         self._pool.run(jobs)
 
     def _run(self) -> None:
@@ -55,7 +58,7 @@ class BackgroundThread:
 
 
 class JobPool:
-    """Threads for jobs side by side; they start when there are jobs for them."""
+    """Threads for parallel jobs; they start when there are jobs for them."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -63,7 +66,7 @@ class JobPool:
         self._threads: list[threading.Thread] = []
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run `jobs` and wait for all; one thread may call it, and takes its part."""
+        """Run `jobs` and wait for all; only one thread calls it, and also runs jobs."""
         own, others = jobs[:1], jobs[1:]
         while len(self._threads) < min(len(others), SIDE_BY_SIDE_MAX - 1):
             thread = threading.Thread(target=self._work, name="background", daemon=True)
@@ -77,7 +80,7 @@ class JobPool:
             self._done.get()
 
     def close(self) -> None:
-        """End the threads; nothing runs any more."""
+        """End the threads; no job runs afterwards."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -90,14 +93,43 @@ class JobPool:
             self._done.put(None)
 
 
+class ComputeThreads:
+    """Threads for jobs that compute without the interpreter's lock, in any order."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, job: Job) -> None:
+        """Run `job`, which catches its own errors, on one of the threads."""
+        if len(self._threads) < COMPUTE_THREADS_MAX:
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
+            thread = threading.Thread(target=self._work, name="compute", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        self._jobs.put(job)
+
+    def close(self) -> None:
+        """Wait until all jobs are done and end the threads."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
 def run_aside(job: Job, name: str) -> None:
-    """Run one job that may block for long (a name look-up) on a thread of its own."""
+    """Run one job that may block for long (a name look-up) on a separate thread."""
     threading.Thread(target=job, name=name, daemon=True).start()
 
 
 @contextmanager
 def repeated(job: Job, seconds: float) -> Iterator[None]:
-    """Run `job` every so often on a thread of its own while the block goes on, which may wait."""
+    """Run `job` at intervals on a separate thread while the block runs, which may wait."""
     ended = threading.Event()
 
     def run() -> None:

@@ -1,9 +1,9 @@
-"""Children: processes forked from this one, each with a line to its parent.
+"""Children: processes forked from this one, each with a line (a socket) to its parent.
 
-A child is born with all modules loaded, in memory that it shares with its parent until one of them
-writes. It closes what it inherited, but the line; it has a process group of its own, so that a
-terminal's Ctrl-C reaches the parent only, which knows the order in which to stop. Who loses the
-line knows that the other is gone, even after kill -9.
+A child starts with all modules loaded, in memory that it shares with its parent until one of them
+writes. It closes all inherited descriptors except the line. It has its own process group, so that a
+terminal's Ctrl-C reaches only the parent, which knows the order in which to stop. When the line
+breaks, each side knows that the other is gone, even after kill -9.
 
 Fork only from a process with one thread.
 """
@@ -27,7 +27,7 @@ _COMM = "/proc/self/comm"
 
 
 class Line:
-    """One end of the line between parent and child: words, one message a line."""
+    """One end of the line between parent and child: text, one message per line."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -70,7 +70,7 @@ class Line:
             self._on_end()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the line."""
         if self._scheduler is not None:
             self._scheduler.unwatch(self._socket.fileno())
             self._scheduler = None
@@ -85,13 +85,13 @@ class ChildProcess:
         self.line = line
 
     def signal(self, number: int) -> None:
-        """Send a signal; fine if it is gone."""
+        """Send a signal; a process that has ended is no error."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
 
 class Children:
-    """Forks processes and tells when they end."""
+    """Forks processes and reports when they end."""
 
     def __init__(self, scheduler: RealScheduler) -> None:
         self._scheduler = scheduler
@@ -103,8 +103,10 @@ class Children:
         on_message: Callable[[str], object],
         on_exit: Callable[[int], object],
     ) -> ChildProcess:
-        """Run `body(line)` in a child that ends with the status it returns; `on_exit` is given
-        that status, or minus the number of the signal that ended it."""
+        """Run `body(line)` in a child, whose exit status is the result.
+
+        `on_exit` gets that status, or minus the number of the signal that ended the child.
+        """
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -112,7 +114,7 @@ class Children:
         if pid == 0:
             _be_child(name, body, theirs)
         theirs.close()
-        # Its own group from here on too, whoever of us is first.
+        # Set in both processes, so that the order does not matter.
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         child = ChildProcess(pid, Line(ours))
@@ -135,16 +137,16 @@ class _Prefixed:
         self._prefix = f"{name}: "
 
     def write(self, text: str) -> int:
-        """`text` is whole lines."""
+        """Write `text`, which consists of whole lines."""
         return self._stream.write(self._prefix + text)
 
     def flush(self) -> None:
-        """Pass on."""
+        """Flush the stream."""
         self._stream.flush()
 
 
 def _be_child(name: str, body: Callable[[Line], int], sock: socket.socket) -> None:
-    """Never returns: what is on the stack below is the parent's."""
+    """Run the child; never return, as the stack below is the parent's."""
     status = 1
     try:
         with contextlib.suppress(OSError):
@@ -159,7 +161,7 @@ def _be_child(name: str, body: Callable[[Line], int], sock: socket.socket) -> No
             comm.write(f"kctl {name}")
         sys.stderr = _Prefixed(sys.stderr, name)
         status = body(Line(sock))
-    except BaseException as error:  # noqa: BLE001 - nobody below may see it
+    except BaseException as error:  # noqa: BLE001 - no caller below may see it
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""RealClock: the machine's own clocks."""
+"""RealClock: the machine's clocks."""
 
 import time
 
@@ -7,9 +7,9 @@ class RealClock:
     """Wall time may jump; monotonic time never does."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed point."""
+        """Return milliseconds since a fixed point."""
         return time.monotonic_ns() // 1_000_000

@@ -1,9 +1,9 @@
-"""RealDisk: the disk door opened on the operating system's files.
+"""RealDisk: the Disk of the operating system.
 
-Writes go straight to the system (`pwrite`, never a buffered file object), so what was written
-survives `kill -9`. A descriptor is closed when nobody refers to its RealDiskFile any more: the
-interpreter's own reference count is the count of owner plus FileSlices in flight. `close` only
-says that the owner is done, so an owner also drops its reference.
+Writes go directly to the system (`pwrite`, never a buffered file object), so written data survives
+`kill -9`. A descriptor is closed when its RealDiskFile is no longer referenced: the interpreter's
+reference count covers the owner and the FileSlices in flight. `close` only says that the owner is
+done, so an owner also drops its reference.
 """
 
 import errno
@@ -13,8 +13,11 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from kctl.errors import StorageError
-from kctl.runtime.disk import Buffer, DiskFile, DiskLock
+from kctl.errors import LockedError, StorageError
+from kctl.protocol.primitives import Buffer
+from kctl.runtime.disk import DiskFile, DiskLock
+from kctl.runtime.real.mounts import other_paths
+from kctl.runtime.real.open_files import writers_of
 
 # Linux takes at most this many buffers in one writev.
 _IOV_MAX = 1024
@@ -40,11 +43,11 @@ class RealDiskFile:
         self._size = size
 
     def size(self) -> int:
-        """Bytes in the file, as this object knows it."""
+        """Return the size in bytes, as this object knows it."""
         return self._size
 
     def append(self, parts: Sequence[Buffer]) -> int:
-        """Write `parts` at the end; on an error the file is cut back to its old size."""
+        """Write `parts` at the end; after an error the file is truncated to its old size."""
         position = self._size
         try:
             if len(parts) == 1:
@@ -63,7 +66,7 @@ class RealDiskFile:
         return position
 
     def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
-        """Go on after a short write; an error comes to light here at the latest."""
+        """Continue after a short write; a persistent error is raised here."""
         start = 0
         for part in parts:
             end = start + len(part)
@@ -92,11 +95,11 @@ class RealDiskFile:
         self._size = max(self._size, position + len(data))
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes; shorter only at the end of the file."""
+        """Return up to `length` bytes; fewer only at the end of the file."""
         try:
             data = os.pread(self._fd, length, position)
             if len(data) < length:
-                # Short before the end: only for more than 2 GiB, or on odd file systems.
+                # Short before the end: only above 2 GiB, or on unusual file systems.
                 while data and len(data) < length:
                     more = os.pread(self._fd, length - len(data), position + len(data))
                     if not more:
@@ -107,7 +110,7 @@ class RealDiskFile:
         return data
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer`; how many bytes there were."""
+        """Fill `buffer`; return the number of bytes read."""
         done = 0
         try:
             while done < len(buffer):
@@ -120,7 +123,7 @@ class RealDiskFile:
         return done
 
     def map(self) -> memoryview:
-        """A read-only view of the whole file as it is now."""
+        """Return a read-only view of the whole current file."""
         try:
             size = os.fstat(self._fd).st_size
             if size == 0:
@@ -130,7 +133,7 @@ class RealDiskFile:
             raise _refused(self.path, error) from error
 
     def truncate(self, size: int) -> None:
-        """Cut or extend with NULs."""
+        """Truncate, or extend with NULs."""
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
@@ -145,24 +148,24 @@ class RealDiskFile:
             raise _refused(self.path, error) from error
 
     def fileno(self) -> int:
-        """The descriptor; valid as long as somebody refers to this object."""
+        """Return the descriptor; valid as long as this object is referenced."""
         return self._fd
 
     def close(self) -> None:
-        """The owner is done; the descriptor goes when the last reference does."""
+        """Do nothing: the descriptor is closed with the last reference."""
 
     def __del__(self) -> None:
-        # The one finalizer of kctl: descriptors are not state, and slices in flight need it.
+        # The only finalizer of kctl: descriptors are not state, and slices in flight need it.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 class RealDiskLock:
-    """A lock file held by flock(2) and fcntl(2): gone with the process, however it ends.
+    """A lock file held by flock(2) and fcntl(2), which end with the process.
 
-    Java's FileLock is the fcntl one, so Apache Kafka and kctl keep each other out; flock also
-    keeps out a second holder in this very process.
+    Java's FileLock is the fcntl one, so Apache Kafka and kctl exclude each other; flock also
+    excludes a second holder in this process.
     """
 
     __slots__ = ("_fd",)
@@ -171,7 +174,7 @@ class RealDiskLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let go of the lock; the file stays, as Kafka's does."""
+        """Release the lock; the file stays, as Kafka's does."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -183,7 +186,7 @@ class RealDisk:
     __slots__ = ()
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> DiskFile:
-        """Open `path`; with `create`, make it if it is not there."""
+        """Open `path`; with `create`, create it if it does not exist."""
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
         if create:
             flags |= os.O_CREAT
@@ -199,7 +202,7 @@ class RealDisk:
         return RealDiskFile(path, fd, size)
 
     def exists(self, path: str) -> bool:
-        """Whether `path` is there."""
+        """Return whether `path` exists."""
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -209,11 +212,11 @@ class RealDisk:
         return True
 
     def is_directory(self, path: str) -> bool:
-        """Whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         return os.path.isdir(path)
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         try:
             return sorted(os.listdir(path))
         except OSError as error:
@@ -227,14 +230,14 @@ class RealDisk:
             raise _refused(path, error) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Atomically replace `new` by `old`."""
+        """Replace `new` by `old` atomically."""
         try:
             os.replace(old, new)
         except OSError as error:
             raise _refused(old, error) from error
 
     def remove(self, path: str) -> None:
-        """Unlink a file; fine if it is gone."""
+        """Unlink a file; a missing file is no error."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -243,7 +246,7 @@ class RealDisk:
             raise _refused(path, error) from error
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all below it; fine if it is gone."""
+        """Remove a directory and everything below it; a missing directory is no error."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -252,7 +255,7 @@ class RealDisk:
             raise _refused(path, error) from error
 
     def read_file(self, path: str) -> bytes:
-        """The whole file."""
+        """Return the whole file."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -268,12 +271,16 @@ class RealDisk:
         except OSError as error:
             raise _refused(path, error) from error
 
-    def write_file(self, path: str, data: bytes) -> None:
+    def write_file(self, path: str, data: bytes, *, is_private: bool = False) -> None:
         """Replace `path` durably."""
         beside = path + ".tmp"
+        mode = 0o600 if is_private else 0o644
         try:
-            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
             try:
+                if is_private:
+                    # A file that an earlier run left keeps its mode.
+                    os.fchmod(fd, mode)
                 view = memoryview(data)
                 while view:
                     view = view[os.write(fd, view) :]
@@ -297,33 +304,60 @@ class RealDisk:
             raise _refused(path, error) from error
 
     def modified_ms(self, path: str) -> int:
-        """Last modification in wall milliseconds."""
+        """Return the time of the last modification, in wall milliseconds."""
         try:
             return os.stat(path).st_mtime_ns // 1_000_000
         except OSError as error:
             raise _refused(path, error) from error
 
     def set_modified_ms(self, path: str, when_ms: int) -> None:
-        """Set the last modification, in wall milliseconds."""
+        """Set the time of the last modification, in wall milliseconds."""
         try:
             os.utime(path, ns=(when_ms * 1_000_000, when_ms * 1_000_000))
         except OSError as error:
             raise _refused(path, error) from error
 
     def size(self, path: str) -> int:
-        """Bytes in the file now."""
+        """Return the size of a file in bytes."""
         try:
             return os.stat(path).st_size
         except OSError as error:
             raise _refused(path, error) from error
 
     def free_bytes(self, path: str) -> int:
-        """What an ordinary process may still write on that file system."""
+        """Return the bytes that an unprivileged process may still write on that file system."""
         try:
             facts = os.statvfs(path)
         except OSError as error:
             raise _refused(path, error) from error
         return facts.f_bavail * facts.f_frsize
+
+    def make_private(self, path: str) -> None:
+        """Let only the owner read or write `path`."""
+        try:
+            os.chmod(path, 0o600)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def real_path(self, path: str) -> str:
+        """Return the absolute path without symbolic links."""
+        return os.path.realpath(path)
+
+    def other_paths(self, path: str) -> Sequence[str]:
+        """Return the other paths of `path` due to mounts."""
+        return other_paths(path)
+
+    def identity(self, path: str) -> tuple[int, int]:
+        """Return the device and the inode number."""
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise _refused(path, error) from error
+        return found.st_dev, found.st_ino
+
+    def writers(self, directories: Sequence[str]) -> Sequence[int]:
+        """Return the ids of other processes that have files there open for writing."""
+        return writers_of(directories)
 
     def lock(self, path: str) -> DiskLock:
         """Take the lock file `path` for this process."""
@@ -337,7 +371,7 @@ class RealDisk:
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise StorageError(
+                raise LockedError(
                     f"{path} is locked by another process",
                     hint="another broker uses this directory; stop it or choose another one",
                 ) from error

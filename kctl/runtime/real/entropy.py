@@ -4,16 +4,16 @@ import os
 
 
 class RealEntropy:
-    """Not seeded, not repeatable, good enough for nonces."""
+    """Not seeded and not repeatable; suitable for nonces."""
 
     def random_bytes(self, count: int) -> bytes:
-        """`count` random bytes."""
+        """Return `count` random bytes."""
         return os.urandom(count)
 
     def random_below(self, bound: int) -> int:
-        """A whole number in [0, bound), each as likely as the others."""
+        """Return a whole number in [0, bound), uniformly distributed."""
         if bound <= 0:
-            raise ValueError("random_below of nothing")
+            raise ValueError("random_below needs a positive bound")
         bits = bound.bit_length()
         size = (bits + 7) // 8
         while True:

@@ -1,25 +1,29 @@
-"""RealScheduler: the one event loop of a process, on epoll.
+"""RealScheduler: the event loop of a process, on epoll.
 
-One turn: wait for input (not at all if something is due), serve every descriptor that is ready,
-send the small answers that came of it, move one quantum of one bulk transfer, run the timers that
-are due, run the callbacks that were asked for before this point. Bulk transfers (big frames, big
-FileSlices) queue up and get one quantum per turn between them, so a small request waits for at
-most one quantum.
+One turn: wait for input (not at all if something is due), serve every ready descriptor, send the
+small responses that result, move one quantum of one bulk transfer, run the timers that are due, run
+the callbacks that were scheduled before this point. Bulk transfers (large frames, large FileSlices)
+queue up and share one quantum per turn, so a small request waits for at most one quantum.
 
-To fall asleep and be woken costs more than a small request, on virtual machines twice as much. So
-before the loop sleeps it looks LOOKS_BEFORE_SLEEP times, for some 50 microseconds: the next request
-of a peer that asks one thing after the other comes in that time. If nothing came it does so less
-and less often, so that it costs next to nothing where it is of no use.
+Descriptors and callbacks each get PHASE_MS of a turn. The rest is served in the next turn, before
+anything that arrived later; so a turn takes little longer than two phases, unless a single callback
+does. LoopWatchdog counts the turns that take too long, and names the callback.
+
+Falling asleep and waking up costs more than a small request, on virtual machines twice as much. So
+before the loop sleeps it polls LOOKS_BEFORE_SLEEP times, for about 50 microseconds: the next
+request of a peer that sends one request at a time arrives in that time. After polls without a
+result the loop polls less often, so that they cost next to nothing where they are useless.
 
 Invariants: callbacks run one at a time on the thread that runs the loop; an exception in one is
-told to the trace and ends nothing else; a descriptor that was forgotten is served no more, and a
-stale event for a reused descriptor number is harmless because all sockets are non-blocking.
+logged and ends nothing else; an unwatched descriptor is not served, and a stale event for a reused
+descriptor number is harmless because all sockets are non-blocking.
 """
 
 import contextlib
 import heapq
 import os
 import signal
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -30,26 +34,32 @@ from kctl.runtime.clock import Clock
 from kctl.runtime.future import Future, Task
 from kctl.runtime.real.poller import READABLE, Poller, make_poller
 from kctl.runtime.trace import NullTrace, Trace
+from kctl.runtime.watchdog import NOTED_MS, TURN_MS_MAX, LoopWatchdog, Noted, describe_work
 
 if TYPE_CHECKING:
-    from kctl.runtime.real.background import BackgroundThread
+    from kctl.runtime.real.background import BackgroundThread, ComputeThreads
 
 T = TypeVar("T")
 Callback = Callable[..., object]
 
-# Descriptors served in one turn before timers and callbacks get theirs.
+# Descriptors served in one turn before timers and callbacks run.
 EVENTS_PER_TURN = 256
-# Before the loop sleeps.
+# How long one turn serves descriptors, and how long it then runs callbacks.
+PHASE_MS = 5
+# Polls before the loop sleeps.
 LOOKS_BEFORE_SLEEP = 128
-# After looks in vain this often at most the loop sleeps at once.
+# After at most this many polls without a result the loop sleeps at once.
 LOOKS_IN_VAIN_MAX = 256
-# Small answers that are sent one right after the other.
+# Small responses that are sent together.
 SENDS_TOGETHER = 16
-# Callbacks run in one turn before descriptors get theirs.
+# Callbacks run in one turn before descriptors are served.
 CALLBACKS_PER_TURN = 1_000
 # Cancelled timers kept in the heap before it is rebuilt without them.
 CANCELLED_TIMERS_MAX = 512
-# epoll takes no longer timeouts than this comfortably; waking up once a day is harmless.
+_PHASE_SECONDS = PHASE_MS / 1000
+_TURN_SECONDS_MAX = TURN_MS_MAX / 1000
+_NOTED_SECONDS = NOTED_MS / 1000
+# epoll does not handle longer timeouts well; waking up once a day is harmless.
 WAIT_MS_MAX = 86_400_000
 
 
@@ -65,14 +75,19 @@ class RealTimer:
         self.callback: Callback | None = callback
         self.arguments = arguments
 
-    def fire(self) -> None:
-        """Run the callback, unless it was cancelled after it became due."""
+    def fire(self, _callback: Callback) -> None:
+        """Run the callback, unless it was cancelled after it became due. The parameter lets the
+        watchdog name it after it ran."""
         callback, self.callback = self.callback, None
         if callback is not None:
             callback(*self.arguments)
 
+    def describe_work(self, callback: Callback) -> str:
+        """Name the callback that the timer ran."""
+        return f"timer {describe_work(callback, self.arguments)}"
+
     def cancel(self) -> None:
-        """Forget the callback; harmless once it ran."""
+        """Drop the callback; harmless after it ran."""
         if self.callback is not None:
             self.callback = None
             self.arguments = ()
@@ -98,13 +113,23 @@ class RealScheduler:
         self._timer_sequence = 0
         self._cancelled_timers = 0
         self._background: BackgroundThread | None = None
+        self._compute: ComputeThreads | None = None
         self._jobs_pending = 0
         self._signal_handlers: dict[int, Any] = {}
-        # How often to sleep at once before the next try to do without, and the same after that.
+        # How often to sleep at once before the next try to poll, and its value after that.
         self._looks_to_skip = 0
         self._looks_in_vain = 1
         self._is_stopping = False
         self._is_running = False
+        # Counts turns and their durations.
+        self.watchdog = LoopWatchdog(clock, self._trace)
+        # Monotonic seconds, for measuring turns.
+        self._now = time.monotonic
+        self._turn_began = 0.0
+        # Callbacks of this turn that took long.
+        self._noted: list[Noted] = []
+        # Ready descriptors that the last turn had no time for.
+        self._unserved: list[tuple[int, int]] = []
         self._wakeup_read, self._wakeup_write = os.pipe()
         os.set_blocking(self._wakeup_read, False)
         os.set_blocking(self._wakeup_write, False)
@@ -117,9 +142,12 @@ class RealScheduler:
         self._ready.append((callback, args))
 
     def call_soon_threadsafe(self, callback: Callback, *args: object) -> None:
-        """The same from another thread; wakes the loop."""
+        """Run `callback(*args)` from another thread's call; wakes the loop. Does nothing once the
+        loop is closed."""
         self._from_threads.append((callback, args))
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups: the loop will wake
+        # The pipe is full of wake-ups, so the loop will wake; or it is closed, and nothing runs
+        # again.
+        with contextlib.suppress(OSError):
             os.write(self._wakeup_write, b"\0")
 
     def call_at(self, when_ms: int, callback: Callback, *args: object) -> RealTimer:
@@ -134,30 +162,34 @@ class RealScheduler:
         return self.call_at(self._clock.monotonic_ms() + delay_ms, callback, *args)
 
     def timer_cancelled(self) -> None:
-        """A timer tells that it is dead; many of them are thrown out together."""
+        """Count a cancelled timer; many of them are removed together."""
         self._cancelled_timers += 1
         if self._cancelled_timers > CANCELLED_TIMERS_MAX + len(self._timers) // 2:
             self._timers = [entry for entry in self._timers if entry[2].callback is not None]
             heapq.heapify(self._timers)
             self._cancelled_timers = 0
 
+    def is_turn_spent(self) -> bool:
+        """Return whether this turn has taken so long that postponable work should wait."""
+        return self._now() - self._turn_began > _PHASE_SECONDS
+
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> Task[T]:
         """Start `coroutine` at once, up to its first unfinished await."""
         return Task(self.call_soon, coroutine, name, self._unseen_task_error)
 
     def future(self) -> Future[Any]:
-        """A Future whose callbacks run on this scheduler."""
+        """Return a Future whose callbacks run on this scheduler."""
         return Future(self.call_soon)
 
     def background(self, job: Callable[[], T]) -> Future[T]:
-        """Run `job` on the background thread, after those given before it."""
+        """Run `job` on the background thread, after earlier jobs."""
         future: Future[T] = Future(self.call_soon)
         self._jobs_pending += 1
         self._background_thread().submit(lambda: self._run_job(job, future))
         return future
 
     def background_all(self, jobs: Sequence[Callable[[], object]]) -> Future[None]:
-        """Run `jobs` side by side, as one job of the background thread."""
+        """Run `jobs` in parallel, as one job of the background thread."""
         return self.background(partial(self._background_thread().run_side_by_side, jobs))
 
     def _background_thread(self) -> "BackgroundThread":
@@ -167,8 +199,19 @@ class RealScheduler:
             self._background = BackgroundThread()
         return self._background
 
+    def compute(self, job: Callable[[], T]) -> Future[T]:
+        """Run `job`, which computes without the interpreter's lock, on another thread."""
+        if self._compute is None:
+            from kctl.runtime.real.background import ComputeThreads
+
+            self._compute = ComputeThreads()
+        future: Future[T] = Future(self.call_soon)
+        self._jobs_pending += 1
+        self._compute.submit(lambda: self._run_job(job, future))
+        return future
+
     def run_aside(self, job: Callable[[], T], name: str) -> Future[T]:
-        """Run `job`, which may block for long, on a thread of its own."""
+        """Run `job`, which may block for long, on a separate thread."""
         from kctl.runtime.real.background import run_aside
 
         future: Future[T] = Future(self.call_soon)
@@ -179,29 +222,31 @@ class RealScheduler:
     # Descriptors, for runtime.real only
 
     def watch(self, fd: int, mask: int, handler: Callable[[int], object]) -> None:
-        """Call `handler(mask)` whenever `fd` is ready for something in `mask`, or failed."""
+        """Call `handler(mask)` whenever `fd` is ready for an event in `mask`, or failed."""
         self._poller.register(fd, mask)
         self._handlers[fd] = handler
 
     def rewatch(self, fd: int, mask: int) -> None:
-        """Change what `fd` is watched for."""
+        """Change the events that `fd` is watched for."""
         self._poller.modify(fd, mask)
 
     def unwatch(self, fd: int) -> None:
-        """Serve `fd` no more; call it before closing the descriptor."""
+        """Stop serving `fd`; call it before closing the descriptor."""
         if self._handlers.pop(fd, None) is not None:
             self._poller.unregister(fd)
+            if self._unserved:
+                # The number may soon be that of another descriptor, which is not ready.
+                self._unserved = [event for event in self._unserved if event[0] != fd]
 
     def queue_bulk(self, move: Callable[[], object]) -> None:
         """Call `move()` once, when its turn comes; it moves one quantum and may queue again."""
         self._bulk.append(move)
 
     def send_soon(self, send: Callable[[], object]) -> None:
-        """Call `send()` with the others that ask for it in this turn, SENDS_TOGETHER at most.
+        """Call `send()` together with other sends of this turn, SENDS_TOGETHER at most.
 
-        A send to a peer that sleeps costs twice as much as one to a peer that is awake (its core
-        must be woken), and a peer that has to serve several answers at once does not fall asleep
-        in between.
+        A send to a sleeping peer costs twice as much as one to a peer that is awake (its core must
+        be woken), and a peer that receives several responses at once does not sleep in between.
         """
         self._sends.append(send)
         if len(self._sends) == SENDS_TOGETHER:
@@ -210,7 +255,8 @@ class RealScheduler:
     # Running
 
     def run_until(self, future: Future[T]) -> T:
-        """Run until `future` is done; its result. RuntimeError if nothing can make it so."""
+        """Run until `future` is done; return its result. RuntimeError if nothing can
+        complete it."""
         future.add_done_callback(_nothing)
         self._run(lambda: future.done)
         if not future.done:
@@ -225,18 +271,30 @@ class RealScheduler:
         """Return from `run_forever` at the end of the current turn."""
         self._is_stopping = True
 
-    def on_signal(self, number: int, callback: Callback) -> None:
-        """Call `callback()` on the loop when signal `number` arrives (main thread only)."""
+    def on_signal(
+        self, number: int, callback: Callback, at_once: Callable[[int], object] | None = None
+    ) -> None:
+        """Call `callback()` on the loop when signal `number` arrives (main thread only), and
+        `at_once(number)` in the signal handler, even if the loop is busy."""
         if not self._signal_handlers:
             signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
-        previous = signal.signal(number, lambda *_: self._from_threads.append((callback, ())))
+
+        def handle(*_: object) -> None:
+            self._from_threads.append((callback, ()))
+            if at_once is not None:
+                at_once(number)
+
+        previous = signal.signal(number, handle)
         self._signal_handlers.setdefault(number, previous)
 
     def close(self) -> None:
-        """Finish background jobs, give signals back, let go of every descriptor."""
+        """Finish background jobs, restore signal handlers, close every descriptor."""
         if self._background is not None:
             self._background.close()
             self._background = None
+        if self._compute is not None:
+            self._compute.close()
+            self._compute = None
         for number, previous in self._signal_handlers.items():
             signal.signal(number, previous)
         if self._signal_handlers:
@@ -250,7 +308,7 @@ class RealScheduler:
             self._wakeup_read = self._wakeup_write = -1
 
     def report(self, what: str) -> None:
-        """Tell the trace about the exception being handled, with its traceback."""
+        """Log the exception being handled, with its traceback."""
         self._trace.warning(f"Unexpected error in {what}\n{traceback.format_exc().rstrip()}")
 
     def _run(self, is_over: Callable[[], bool]) -> None:
@@ -266,27 +324,60 @@ class RealScheduler:
             self._is_stopping = False
 
     def _turn(self) -> None:
-        handlers = self._handlers
-        for fd, mask in self._wait(self._wait_seconds()):
-            handler = handlers.get(fd)
-            if handler is not None:
-                try:
-                    handler(mask)
-                except Exception:  # noqa: BLE001 - one connection's bug is not the loop's end
-                    self.report("a connection")
-        if self._sends:
-            self._send_all()
+        if self._unserved:
+            events, self._unserved = self._unserved, []
+        else:
+            events = self._wait(self._wait_seconds())
+        began = self._turn_began = self._now()
+        if events:
+            self._serve_descriptors(events, began)
+            if self._sends:
+                self._send_all()
         if self._bulk:
             self._move_bulk()
         if self._timers:
             self._run_timers()
         if self._ready:
             self._run_ready()
+        # A bulk transfer that ends may have responses to send too, so not only after callbacks.
         if self._sends:
             self._send_all()
+        seconds = self._now() - began
+        watchdog = self.watchdog
+        watchdog.turns += 1
+        watchdog.busy_seconds += seconds
+        if seconds > _TURN_SECONDS_MAX:
+            watchdog.turn_was_long(seconds, self._noted)
+        if self._noted:
+            self._noted = []
+
+    def _serve_descriptors(self, events: list[tuple[int, int]], began: float) -> None:
+        handlers, now = self._handlers, self._now
+        last, deadline = began, began + _PHASE_SECONDS
+        waiting = iter(events)
+        for fd, mask in waiting:
+            handler = handlers.get(fd)
+            if handler is None:
+                continue
+            try:
+                handler(mask)
+            except Exception:  # noqa: BLE001 - one connection's bug must not end the loop
+                self.report("a connection")
+            ended = now()
+            if ended > deadline:
+                self._note(ended - last, handler)
+                self._unserved = [event for event in waiting if event[0] in handlers]
+            last = ended
+
+    def _note(self, seconds: float, callback: Callback, *arguments: object) -> None:
+        """Note a callback after an overrun of the phase, for the report, if it took long itself."""
+        if seconds > _NOTED_SECONDS:
+            self._noted.append((seconds, describe_work(callback, arguments)))
+            self.watchdog.callback_was_long(seconds)
 
     def _wait(self, seconds: float | None) -> list[tuple[int, int]]:
-        """What is ready; asks again and again for a moment before it sleeps (see the module)."""
+        """Return ready descriptors; poll repeatedly for a moment before sleeping (see
+        the module)."""
         poll = self._poller.poll
         if seconds == 0:
             return poll(0, EVENTS_PER_TURN)
@@ -326,10 +417,12 @@ class RealScheduler:
 
     def _move_bulk(self) -> None:
         move = self._bulk.popleft()
+        began = self._now()
         try:
             move()
         except Exception:  # noqa: BLE001 - as for any descriptor
             self.report("a bulk transfer")
+        self._note(self._now() - began, move)
 
     def _run_timers(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -339,18 +432,25 @@ class RealScheduler:
             if timer.callback is None:
                 self._cancelled_timers -= 1
             else:
-                self._ready.append((timer.fire, ()))
+                self._ready.append((timer.fire, (timer.callback,)))
 
     def _run_ready(self) -> None:
-        ready = self._ready
+        ready, now = self._ready, self._now
+        last = now()
+        deadline = last + _PHASE_SECONDS
         for _ in range(CALLBACKS_PER_TURN):
             if not ready:
                 return
             callback, arguments = ready.popleft()
             try:
                 callback(*arguments)
-            except Exception:  # noqa: BLE001 - one callback's bug is not the loop's end
+            except Exception:  # noqa: BLE001 - one callback's bug must not end the loop
                 self.report(getattr(callback, "__qualname__", "a callback"))
+            ended = now()
+            if ended > deadline:
+                self._note(ended - last, callback, *arguments)
+                return
+            last = ended
 
     def _drain_wakeups(self, _mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -359,10 +459,10 @@ class RealScheduler:
             self._ready.append(self._from_threads.popleft())
 
     def _run_job(self, job: Callable[[], T], future: Future[T]) -> None:
-        # On the background thread: only hand the outcome over.
+        # On the background thread: only pass the outcome on.
         try:
             result = job()
-        except BaseException as error:  # noqa: BLE001 - the Future carries whatever it was
+        except BaseException as error:  # noqa: BLE001 - the Future carries any error
             self.call_soon_threadsafe(self._job_done, future.set_error, error)
         else:
             self.call_soon_threadsafe(self._job_done, future.set_result, result)
@@ -377,4 +477,4 @@ class RealScheduler:
 
 
 def _nothing(_future: Future[Any]) -> None:
-    """Marks a Task as one whose error somebody will see."""
+    """Mark a Task as one whose error is handled."""

@@ -1,7 +1,7 @@
-"""LoopThread: a runtime whose loop runs on a thread of its own, for callers on other threads.
+"""LoopThread: a runtime whose loop runs on its own thread, for callers on other threads.
 
-All that the loop owns is touched on its thread only: `call` carries a function over and its
-outcome back. The thread is a daemon: a process that must end does not wait for it.
+The loop's objects are used on its thread only: `call` passes a function to it and its outcome back.
+The thread is a daemon: a process that must end does not wait for it.
 """
 
 import threading
@@ -31,9 +31,9 @@ class LoopThread:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        """The outcome of `function(*args)`, run on the loop and awaited there.
+        """Run `function(*args)` on the loop, await its result there and return it.
 
-        TimedOutError after `timeout_s` seconds: the function goes on. UsageError when closed, or
+        TimedOutError after `timeout_s` seconds: the function continues. UsageError when closed, or
         on the loop's own thread, which would wait for itself.
         """
         if not self._is_open or not self._thread.is_alive():
@@ -57,7 +57,7 @@ class LoopThread:
             raise TimedOutError(f"no answer from the loop within {timeout_s:g} s") from None
 
     def close(self, timeout_s: float) -> None:
-        """End the loop and let go of its descriptors; KctlError if it hangs."""
+        """End the loop and close its descriptors; KctlError if it hangs."""
         if not self._is_open:
             return
         self._is_open = False

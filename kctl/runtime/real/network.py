@@ -1,26 +1,31 @@
 """RealNetwork: TCP sockets that listen and that connect.
 
-Accepting is bounded per turn, stops for a while when the process has no descriptors left, and
-never sleeps in the kernel. Names are looked up on a thread of their own, numeric addresses in
-place; the addresses of a name are tried one after the other within one deadline.
+Accepting is bounded per turn, pauses when the process has no descriptors left, and never blocks in
+the kernel. Names are looked up on a separate thread, numeric addresses at once; the addresses of a
+name are tried in turn within one deadline.
 """
 
 import errno
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from kctl.errors import KctlError, TimedOutError, UnreachableError
+from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.runtime.future import Future
 from kctl.runtime.network import SYSTEM_SEND_BUFFER, Receiver, Transport
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import READABLE, WRITABLE
 from kctl.runtime.real.transport import RealTransport
 from kctl.runtime.trace import NullTrace, Trace
+from kctl.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from kctl.runtime.real.tls_stack import TlsAcceptor, TlsConnector, TlsStack
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
-# How long to leave the backlog alone when the process is out of descriptors.
+# How long to stop accepting when the process is out of descriptors.
 NO_DESCRIPTORS_PAUSE_MS = 200
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -30,12 +35,18 @@ OnConnect = Callable[[Transport], Receiver]
 
 
 class RealListener:
-    """One listening socket."""
+    """A listening socket."""
 
     def __init__(
-        self, scheduler: RealScheduler, sock: socket.socket, on_connection: OnAccept, trace: Trace
+        self,
+        scheduler: RealScheduler,
+        sock: socket.socket,
+        on_connection: OnAccept,
+        trace: Trace,
+        tls: "TlsAcceptor | None" = None,
     ) -> None:
         self.host, self.port = sock.getsockname()[:2]
+        self._tls = tls
         self._scheduler = scheduler
         self._socket = sock
         self._on_connection = on_connection
@@ -51,13 +62,18 @@ class RealListener:
             self._scheduler.rewatch(self._socket.fileno(), 0)
 
     def resume_accepting(self) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         if self._is_paused and not self._is_closed:
             self._is_paused = False
             self._scheduler.rewatch(self._socket.fileno(), READABLE)
 
+    def change_tls(self, tls: TlsSettings) -> None:
+        """Use `tls` for new connections; raise UsageError, without a change, if it is unusable."""
+        if self._tls is not None:
+            self._tls.change(tls)
+
     def close(self) -> None:
-        """Listen no more; what waits in the backlog is reset."""
+        """Stop listening; connections in the backlog are reset."""
         if not self._is_closed:
             self._is_closed = True
             self._scheduler.unwatch(self._socket.fileno())
@@ -79,6 +95,9 @@ class RealListener:
     def _accepted(self, sock: socket.socket, peer: Address) -> None:
         _tune(sock)
         transport = RealTransport(self._scheduler, sock, peer)
+        if self._tls is not None:
+            self._tls.accepted(transport, self._on_connection)
+            return
         receiver = self._on_connection(transport)
         if receiver is None:
             transport.abort()
@@ -86,7 +105,7 @@ class RealListener:
             transport.attach(receiver)
 
     def _accept_failed(self, error: OSError) -> None:
-        # Anything else (ECONNABORTED, ...) is the fate of one peer; the next is served.
+        # Other errors (ECONNABORTED, ...) concern one peer only.
         if error.errno in _OUT_OF_RESOURCES:
             self._trace.warning(f"Cannot accept connections on port {self.port}: {error.strerror}")
             self.pause_accepting()
@@ -94,11 +113,19 @@ class RealListener:
 
 
 class Connector:
-    """One attempt to connect: addresses in turn, until one answers or time is up."""
+    """An attempt to connect: tries addresses in turn, until one accepts or time is up."""
 
     def __init__(
-        self, scheduler: RealScheduler, name: str, on_connection: OnConnect, timeout_ms: int
+        self,
+        scheduler: RealScheduler,
+        name: str,
+        on_connection: OnConnect,
+        timeout_ms: int,
+        tls: "TlsConnector | None" = None,
     ) -> None:
+        self._tls = tls
+        # A connection whose TLS handshake is under way.
+        self._transport: Transport | None = None
         self.future: Future[Transport] = scheduler.future()
         self._scheduler = scheduler
         self._name = name
@@ -109,12 +136,12 @@ class Connector:
         self._timer = scheduler.call_later(timeout_ms, self._timed_out, timeout_ms)
 
     def start(self, addresses: list[tuple[int, Address]]) -> None:
-        """Try `addresses`, the first first."""
+        """Try `addresses` in order."""
         self._addresses = addresses[::-1]
         self._try_next()
 
     def fail(self, reason: str) -> None:
-        """Give up."""
+        """Fail with UnreachableError."""
         self._finish()
         if not self.future.done:
             self.future.set_error(UnreachableError(f"cannot connect to {self._name}: {reason}"))
@@ -155,12 +182,11 @@ class Connector:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        # A refusal comes at once: not from within `start`, so that the caller has the Future.
+        # A rejection may be immediate: not from within `start`, so that the caller has the Future.
         self._scheduler.call_soon(self._try_next)
 
     def _connected(self) -> None:
         sock, self._socket = self._socket, None
-        self._timer.cancel()
         if sock is None:
             return
         _tune(sock)
@@ -172,15 +198,31 @@ class Connector:
             self._scheduler.call_soon(self._try_next)
             return
         transport = RealTransport(self._scheduler, sock, peer)
+        if self._tls is not None:
+            self._transport = self._tls.connected(transport, self._on_connection, self._secured)
+            return
+        self._timer.cancel()
         transport.attach(self._on_connection(transport))
         self.future.set_result(transport)
+
+    def _secured(self, error: Exception | None) -> None:
+        """End the attempt: the TLS handshake has ended."""
+        self._timer.cancel()
+        if self.future.done:
+            return
+        if error is not None:
+            self.future.set_error(error)
+        elif self._transport is not None:
+            self.future.set_result(self._transport)
 
     def _timed_out(self, timeout_ms: int) -> None:
         self._finish()
         if not self.future.done:
             self.future.set_error(
-                TimedOutError(f"cannot connect to {self._name}: no answer within {timeout_ms} ms")
+                TimedOutError(f"cannot connect to {self._name}: no response within {timeout_ms} ms")
             )
+        if self._transport is not None:
+            self._transport.abort()
 
     def _finish(self) -> None:
         self._timer.cancel()
@@ -191,14 +233,16 @@ class Connector:
 
 
 class RealNetwork:
-    """The machine's TCP/IP."""
+    """The TCP/IP stack of the machine."""
 
     def __init__(self, scheduler: RealScheduler, trace: Trace | None = None) -> None:
         self._scheduler = scheduler
         self._trace = trace or NullTrace()
+        # Loaded with the first settings of TLS: `ssl` takes 20 ms to import.
+        self._tls: TlsStack | None = None
 
     def local_host_name(self) -> str:
-        """The canonical name that the resolver knows, as Java has it."""
+        """Return the canonical name from the resolver, as Java does."""
         return socket.getfqdn()
 
     def listen(
@@ -208,9 +252,11 @@ class RealNetwork:
         on_connection: OnAccept,
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
+        tls: TlsSettings | None = None,
     ) -> RealListener:
-        """Accept connections at `host` ("" or "0.0.0.0": everywhere) and `port` (0: any)."""
+        """Accept connections at `host` ("" or "0.0.0.0": all addresses) and `port` (0: any)."""
         name = name_of(host, port)
+        acceptor = None if tls is None else self._tls_stack().acceptor(tls)
         try:
             family, address = _addresses_of(host or "0.0.0.0", port)[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -230,13 +276,26 @@ class RealNetwork:
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             hint = "another process uses the port; choose another one" if is_taken else None
             raise KctlError(f"cannot listen on {name}: {reason}", hint=hint) from error
-        return RealListener(self._scheduler, sock, on_connection, self._trace)
+        return RealListener(self._scheduler, sock, on_connection, self._trace, acceptor)
 
     def connect(
-        self, host: str, port: int, on_connection: OnConnect, timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        on_connection: OnConnect,
+        timeout_ms: int,
+        *,
+        tls: TlsSettings | None = None,
     ) -> Future[Transport]:
-        """Connect; UnreachableError or TimedOutError through the Future."""
-        connector = Connector(self._scheduler, name_of(host, port), on_connection, timeout_ms)
+        """Connect, and with `tls` complete the handshake; see `Network` for the errors."""
+        name = name_of(host, port)
+        try:
+            secure = None if tls is None else self._tls_stack().connector(tls, host, name)
+        except UsageError as error:
+            failed: Future[Transport] = self._scheduler.future()
+            failed.set_error(error)
+            return failed
+        connector = Connector(self._scheduler, name, on_connection, timeout_ms, secure)
         numeric = _numeric_address(host, port)
         if numeric is not None:
             connector.start([numeric])
@@ -245,9 +304,22 @@ class RealNetwork:
             lookup.add_done_callback(lambda done: _looked_up(connector, done))
         return connector.future
 
+    def reload_tls(self) -> None:
+        """Read the files of all settings that connections were made with again; raise UsageError,
+        without a change, if one is unusable."""
+        if self._tls is not None:
+            self._tls.reload_clients()
+
+    def _tls_stack(self) -> "TlsStack":
+        if self._tls is None:
+            from kctl.runtime.real.tls_stack import TlsStack
+
+            self._tls = TlsStack(self._scheduler, self._trace)
+        return self._tls
+
 
 def name_of(host: str, port: int) -> str:
-    """`host:port`, with the brackets that IPv6 addresses need."""
+    """Return `host:port`, with brackets for an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -1,4 +1,4 @@
-"""Poller: which descriptors are ready; epoll itself on Linux, the best selector elsewhere."""
+"""Poller: which descriptors are ready; epoll on Linux, the best selector elsewhere."""
 
 import select
 from typing import Protocol
@@ -24,7 +24,7 @@ class Poller(Protocol):
 
 
 class SelectorPoller:
-    """The same over `selectors` (kqueue on macOS), which knows no empty mask."""
+    """The same calls over `selectors` (kqueue on macOS), which has no empty mask."""
 
     def __init__(self) -> None:
         import selectors
@@ -38,7 +38,7 @@ class SelectorPoller:
         self.modify(fd, eventmask)
 
     def modify(self, fd: int, eventmask: int, /) -> None:
-        """Watch `fd` for something else."""
+        """Change the events that `fd` is watched for."""
         old, self._masks[fd] = self._masks[fd], eventmask
         # selectors has READ 1 and WRITE 2.
         wanted = (eventmask & READABLE) | (2 if eventmask & WRITABLE else 0)
@@ -50,22 +50,22 @@ class SelectorPoller:
             self._selector.unregister(fd)
 
     def unregister(self, fd: int, /) -> None:
-        """Forget `fd`."""
+        """Stop watching `fd`."""
         if self._masks.pop(fd, 0):
             self._selector.unregister(fd)
 
     def poll(self, timeout: float | None, maxevents: int, /) -> list[tuple[int, int]]:
-        """Ready descriptors and how they are ready."""
+        """Return ready descriptors and their events."""
         ready = self._selector.select(timeout)[:maxevents]
         return [(key.fd, (mask & 1) | (WRITABLE if mask & 2 else 0)) for key, mask in ready]
 
     def close(self) -> None:
-        """Let go of the selector."""
+        """Close the selector."""
         self._selector.close()
 
 
 def make_poller() -> Poller:
-    """The fastest poller of this machine."""
+    """Return the fastest poller of this machine."""
     if hasattr(select, "epoll"):
         return select.epoll()
     return SelectorPoller()

@@ -1,7 +1,7 @@
-"""Runs the same work on many items in processes of their own, and tells how far they are.
+"""Runs the same work on many items in separate processes, and reports their progress.
 
-For work that is all computation: one interpreter runs on one core. Items and results are pickled.
-A single item, or a single process, is worked on right here.
+For work that is pure computation: one interpreter runs on one core. Items and results are pickled.
+A single item, or a single process, runs in this process.
 """
 
 import multiprocessing
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# Given the item, and a function to call with how much more of it is done.
+# Called with the item, and a function to call with the amount of additional progress.
 Work = Callable[[Item, Callable[[int], object]], Result]
 
 _POLL_SECONDS = 0.1
@@ -22,7 +22,7 @@ _worker: tuple[Work[Any, Any], "Synchronized[int]"] | None = None
 
 
 def core_count() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -32,7 +32,7 @@ def map_in_processes(
     processes: int,
     on_progress: Callable[[int], object],
 ) -> Iterator[Result]:
-    """The results, as they come; `on_progress` is given the sum of what is done."""
+    """Yield the results as they arrive; `on_progress` gets the total progress."""
     if min(processes, len(items)) <= 1:
         yield from _map_here(work, items, on_progress)
         return
@@ -68,7 +68,7 @@ def _map_here(
 
 
 def _set_up(work: Work[Any, Any], done: "Synchronized[int]") -> None:
-    global _worker  # noqa: PLW0603 - a worker process is born for this one thing
+    global _worker  # noqa: PLW0603 - a worker process does only this
     _worker = work, done
 
 

@@ -1,4 +1,4 @@
-"""Where schemas come from outside: a registry's HTTP, and protoc, which compiles .proto files."""
+"""Fetches and compiles schemas: a registry over HTTP, and protoc, which compiles .proto files."""
 
 import base64
 import json
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.errors import KctlError, UnreachableError, UsageError, missing_extra
 
 _SECONDS_MAX = 30
 
 
 def get_json(url: str, path: str) -> Any:
-    """The JSON document at `path` below `url`, which may name user and password.
+    """Return the JSON document at `path` below `url`, which may contain user and password.
 
-    UsageError if it is not there; UnreachableError if nobody answers; KctlError for a refusal.
+    UsageError if it is missing; UnreachableError without a response; KctlError for other errors.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
@@ -42,7 +42,7 @@ def get_json(url: str, path: str) -> Any:
     except OSError as error:
         raise UnreachableError(f"{target}: {getattr(error, 'reason', error)}") from None
     except ValueError:
-        raise KctlError(f"{target}: the answer is not JSON") from None
+        raise KctlError(f"{target}: the response is not JSON") from None
 
 
 def _said(error: urllib.error.HTTPError) -> str:
@@ -53,21 +53,19 @@ def _said(error: urllib.error.HTTPError) -> str:
 
 
 def compile_proto(text: str, directory: str | None = None) -> bytes:
-    """A FileDescriptorSet of a .proto file's text with all that it imports, from `directory` or
-    protobuf's own; UsageError in protoc's words."""
+    """Return a FileDescriptorSet of a .proto file's text with its imports, from `directory` or
+    protobuf's own; UsageError with protoc's message."""
     try:
         protoc: Any = import_module("grpc_tools.protoc")
         tools: Any = import_module("grpc_tools")
     except ImportError:
-        raise UsageError(
-            "A .proto file is compiled by grpcio-tools", hint="pip install 'kctl[protobuf]'"
-        ) from None
+        raise missing_extra("A .proto file is compiled by grpcio-tools", "protobuf") from None
     with tempfile.TemporaryDirectory(prefix="kctl-proto-") as name:
         source, target = Path(name) / "schema.proto", Path(name) / "schema.desc"
         source.write_text(text, encoding="utf-8")
-        words = ["protoc", f"-I{name}", f"-I{Path(tools.__file__).parent / '_proto'}"]
-        words += [f"-I{directory}"] if directory else []
-        words += ["--include_imports", f"--descriptor_set_out={target}", str(source)]
-        if protoc.main(words) != 0:
-            raise UsageError("protoc does not take the schema: see its words above")
+        arguments = ["protoc", f"-I{name}", f"-I{Path(tools.__file__).parent / '_proto'}"]
+        arguments += [f"-I{directory}"] if directory else []
+        arguments += ["--include_imports", f"--descriptor_set_out={target}", str(source)]
+        if protoc.main(arguments) != 0:
+            raise UsageError("protoc rejects the schema: see its message above")
         return target.read_bytes()

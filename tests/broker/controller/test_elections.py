@@ -1,9 +1,9 @@
-"""The four leader selectors, and what becomes of leader, epoch and ISR."""
+"""The four leader selectors, and their effect on leader, epoch and ISR."""
 
 import pytest
 
 from kctl.broker.controller.context import ControllerContext
-from kctl.broker.controller.elections import (
+from kctl.broker.controller.leader_election_algorithms import (
     ElectionStrategy,
     controlled_shutdown_leader,
     elect,
@@ -60,7 +60,9 @@ def test_only_the_first_assigned_replica_is_preferred(isr, live, leader):
         ((2, 4), {2}, {2}, None),
     ],
 )
-def test_a_broker_that_shuts_down_hands_over_to_one_that_stays(isr, live, shutting_down, leader):
+def test_a_leader_that_shuts_down_is_replaced_by_a_broker_that_stays(
+    isr, live, shutting_down, leader
+):
     assert controlled_shutdown_leader((2, 4), isr, live, shutting_down) == leader
 
 
@@ -100,13 +102,13 @@ def test_preferred_election_keeps_the_isr():
     assert election.leader_and_isr == LeaderAndIsr(1, 6, (3, 1), 9)
 
 
-def test_reassignment_elects_among_what_stays():
+def test_reassignment_elects_among_the_target_replicas():
     context = cluster_of(1, 2, 3, removing=(1,))
     election = elect(context, TP, LeaderAndIsr(1, 5, (1, 3), 9), ElectionStrategy.REASSIGN)
     assert election.leader_and_isr == LeaderAndIsr(3, 6, (1, 3), 9)
 
 
-def test_controlled_shutdown_takes_the_leaving_broker_out_of_the_isr_and_tells_it():
+def test_controlled_shutdown_removes_the_broker_from_the_isr_and_informs_it():
     context = cluster_of(1, 2, shutting_down=(1,))
     election = elect(
         context, TP, LeaderAndIsr(1, 5, (1, 2), 9), ElectionStrategy.CONTROLLED_SHUTDOWN
@@ -115,7 +117,7 @@ def test_controlled_shutdown_takes_the_leaving_broker_out_of_the_isr_and_tells_i
     assert election.recipients == (1, 2)
 
 
-def test_nobody_is_elected_where_nobody_qualifies():
+def test_no_leader_is_elected_if_no_replica_qualifies():
     election = elect(cluster_of(2), TP, LeaderAndIsr(1, 5, (1,), 9), ElectionStrategy.OFFLINE)
     assert election.leader_and_isr is None
 
@@ -125,7 +127,7 @@ def test_the_first_live_replica_leads_a_new_partition():
     assert initial_leader_and_isr(cluster_of(4), TP) is None
 
 
-def test_a_replica_in_a_failed_log_directory_does_not_live():
+def test_a_replica_in_a_failed_log_directory_is_not_live():
     context = cluster_of(1, 2)
     context.on_offline_dirs[1] = {TP}
     assert initial_leader_and_isr(context, TP) == LeaderAndIsr(2, 0, (2,))

@@ -53,7 +53,7 @@ def described(operation):
 
 
 def restore(cluster, before):
-    """Put these znodes into the empty store."""
+    """Create these znodes in the empty store."""
     for path, data in sorted(before.items()):
         make = cluster.store.create_recursive(path, data.encode())
         try:
@@ -64,9 +64,7 @@ def restore(cluster, before):
 
 def test_a_topic_is_created_by_the_same_writes(cluster, written):
     broker = cluster.start(1, 2, 3)
-    creator = TopicCreator(
-        broker.store, broker.cache, broker.controller._config, cluster.runtime.entropy
-    )
+    creator = TopicCreator(broker.store, broker.cache, broker.controller._config, cluster.runtime)
     written.clear()
     configs = {"min.insync.replicas": "1", "segment.bytes": "4096", "retention.ms": "-1"}
     topic = NewTopic("ep3", assignment={0: [1, 2, 3]}, configs=configs)
@@ -77,9 +75,7 @@ def test_a_topic_is_created_by_the_same_writes(cluster, written):
 
 def test_partitions_are_added_by_the_same_writes(cluster, written):
     broker = cluster.start(1, 2, 3)
-    creator = TopicCreator(
-        broker.store, broker.cache, broker.controller._config, cluster.runtime.entropy
-    )
+    creator = TopicCreator(broker.store, broker.cache, broker.controller._config, cluster.runtime)
     cluster.create_topic("multi", [1, 2], [2, 3], [3, 1], [1, 3], [2, 1], [3, 2])
     written.clear()
     cluster.run(creator.add_partitions("multi", 8, [[1, 3], [2, 1]]))
@@ -114,7 +110,7 @@ def test_a_topic_is_deleted_by_the_same_writes(cluster, written):
 
 
 def test_the_next_controller_writes_the_same_states(cluster, written):
-    # The brokers that live are older than the states.
+    # The live brokers registered before the states were written.
     for broker_id in (1, 3):
         cluster.register(broker_id, auto_leader_rebalance_enable="false")
     restore(cluster, GOLDEN["failover"]["before"])

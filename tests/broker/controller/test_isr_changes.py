@@ -1,4 +1,4 @@
-"""Leaders ask the controller for other in-sync replicas."""
+"""Leaders propose other in-sync replicas to the controller."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def cluster():
 
 
 def alter(cluster, isr, *, topic="t", leader=1, epoch=0, version=0, broker_epoch=None):
-    """(top error code, the partition's answer)."""
+    """Return (top-level error code, the partition's result)."""
     if broker_epoch is None:
         broker_epoch = cluster.brokers[leader].controller.broker_epoch
     partition = PartitionData(
@@ -36,7 +36,7 @@ def alter(cluster, isr, *, topic="t", leader=1, epoch=0, version=0, broker_epoch
     return response.error_code, answers[0] if answers else None
 
 
-def test_the_leader_is_told_the_state_that_holds_and_everybody_hears_of_it(cluster):
+def test_the_leader_gets_the_new_state_and_all_brokers_are_informed(cluster):
     for broker in cluster.brokers.values():
         broker.take(UpdateMetadataRequest)
     code, answer = alter(cluster, [1, 2])
@@ -49,13 +49,13 @@ def test_the_leader_is_told_the_state_that_holds_and_everybody_hears_of_it(clust
         assert update.topic_states[0].partition_states[0].isr == [1, 2]
 
 
-def test_an_answer_that_was_lost_is_given_again(cluster):
+def test_a_lost_response_is_repeated(cluster):
     alter(cluster, [1, 2])
     _, answer = alter(cluster, [1, 2], version=0)
     assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2], 1)
 
 
-def test_who_knows_an_older_state_changes_nothing(cluster):
+def test_a_leader_with_an_older_state_changes_nothing(cluster):
     alter(cluster, [1, 2])
     _, answer = alter(cluster, [1, 3], version=0)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -69,7 +69,7 @@ def test_who_knows_an_older_state_changes_nothing(cluster):
 
 
 def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
-    """KAFKA-14140: its last fetch is answered late, its leader believes that it keeps up."""
+    """KAFKA-14140: its last fetch arrives late, and its leader believes that it keeps up."""
     alter(cluster, [1])
     cluster.run(cluster.active.controller.ask(ControlledShutdownRequest(broker_id=2)))
     cluster.settle()
@@ -78,29 +78,29 @@ def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
     epoch = before["t", 0].leader_and_isr.leader_epoch
     _, answer = alter(cluster, [1, 2, 3], epoch=epoch, version=version)
     assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1, 3])
-    # The leader believes only what is newer than what it knows: so it is written, too.
+    # The leader only accepts newer states than its own, so the state is written, too.
     _, answer = alter(cluster, [1, 3, 2], epoch=epoch, version=answer.current_isr_version)
     assert (answer.isr, answer.current_isr_version) == ([1, 3], version + 2)
 
 
-def test_who_does_not_lead_by_now_changes_nothing(cluster):
+def test_a_former_leader_changes_nothing(cluster):
     """Found by simulation: the leader of a topic that was deleted and created again, in the same
-    epoch and version, took the new leader's place."""
+    epoch and version, replaced the new leader."""
     _, answer = alter(cluster, [2], leader=2)
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert cluster.state("t") == (1, 0, (1, 2, 3))
 
 
-def test_a_replica_that_is_assigned_no_more_is_not_in_sync(cluster):
-    """Found by simulation: the controller had gone before it told the leader."""
+def test_a_replica_that_is_no_longer_assigned_is_not_in_sync(cluster):
+    """Found by simulation: the controller stopped before it informed the leader."""
     cluster.start(4)
     _, answer = alter(cluster, [1, 2, 4])
     assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1, 2])
 
 
-def test_a_write_whose_answer_the_store_did_not_bring_back_is_known_again(cluster):
-    """Found by simulation: the leader was told that its state is too old, and waited for a newer
-    one, which was its own: its ISR stayed as it was until the next election."""
+def test_a_write_whose_response_was_lost_is_recognized(cluster):
+    """Found by simulation: the leader learned that its state is too old and waited for a newer one,
+    which was its own: its ISR did not change until the next election."""
     active = cluster.active
 
     async def write_twice(*arguments):

@@ -1,4 +1,5 @@
-"""Partitions move to other replicas: the steps, what cancels them, and who takes them up."""
+"""Partitions move to other replicas: the steps, cancellation, and continuation by a new
+controller."""
 
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ def cluster():
 
 
 def reassign(cluster, target, topic="t"):
-    """Ask the controller; (error code, words) of the only partition."""
+    """Send the request; return (error code, message) of the only partition."""
     partition = ReassignablePartition(partition_index=0, replicas=target)
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name=topic, partitions=[partition])]
@@ -43,7 +44,7 @@ def reassign(cluster, target, topic="t"):
 
 
 def in_sync(cluster, *isr):
-    """The leader says that these are in sync."""
+    """Have the leader report these replicas as in sync."""
     current = cluster.run(cluster.store.get_partition_states([TP]))[TP].leader_and_isr
     leader = cluster.brokers[current.leader]
     request = AlterIsrRequest(
@@ -69,7 +70,7 @@ def in_sync(cluster, *isr):
 
 
 def assignment(cluster):
-    """The partition's assignment in the store."""
+    """Return the partition's assignment in the store."""
     return cluster.run(cluster.store.get_topic_assignments(["t"]))["t"][0]
 
 
@@ -122,7 +123,7 @@ def test_a_reassignment_is_listed_while_it_runs(cluster):
     assert listing.topics == []
 
 
-def test_a_cancelled_reassignment_goes_back_and_stops_what_it_had_started(cluster):
+def test_a_cancelled_reassignment_is_reverted_and_its_new_replicas_are_stopped(cluster):
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2])
     reassign(cluster, [1, 3])
@@ -134,7 +135,7 @@ def test_a_cancelled_reassignment_goes_back_and_stops_what_it_had_started(cluste
     assert reassign(cluster, None)[0] == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_the_last_replica_in_sync_is_not_given_up_with_a_reassignment(cluster):
+def test_the_last_in_sync_replica_is_not_removed_by_a_reassignment(cluster):
     """Found by simulation: broker 1 alone has all records when the move to it is cancelled."""
     cluster.start(1, 2, 3, 4)
     cluster.create_topic("t", [2, 3])
@@ -149,7 +150,7 @@ def test_the_last_replica_in_sync_is_not_given_up_with_a_reassignment(cluster):
     assert assignment(cluster) == ReplicaAssignment((1, 4, 2, 3), (1, 4), (2, 3))
     in_sync(cluster, 1, 3)
     assert reassign(cluster, None) == (ErrorCode.NONE, None)
-    # Who led goes with the move.
+    # The previous leader is removed with the move.
     assert cluster.state("t")[::2] == (3, (3,))
 
 
@@ -183,7 +184,7 @@ def test_a_new_order_alone_makes_another_replica_the_preferred_one(cluster):
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(cluster, target, code):
+def test_an_invalid_reassignment_is_rejected_and_changes_nothing(cluster, target, code):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
     error_code, message = reassign(cluster, target)
@@ -193,7 +194,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(cluster, target, cod
     assert reassign(cluster, [2], topic="unknown")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_next_controller_goes_on_with_a_reassignment(cluster):
+def test_the_next_controller_continues_a_reassignment(cluster):
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [2])
     reassign(cluster, [3])
@@ -205,7 +206,7 @@ def test_the_next_controller_goes_on_with_a_reassignment(cluster):
     assert cluster.state("t")[0] == 3
 
 
-def test_a_controller_that_takes_over_completes_what_was_in_sync_already(cluster):
+def test_a_new_controller_completes_a_move_whose_replicas_are_in_sync(cluster):
     """The last controller died between the ISR's growth and the completion."""
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [2, 3])
@@ -217,7 +218,7 @@ def test_a_controller_that_takes_over_completes_what_was_in_sync_already(cluster
     assert cluster.state("t")[::2] == (3, (3,))
 
 
-def test_the_old_znode_starts_reassignments_and_goes_when_they_are_done(cluster):
+def test_the_old_znode_starts_reassignments_and_is_deleted_at_their_end(cluster):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
     asked = {TP: [2], TopicPartition("unknown", 0): [1]}
@@ -230,8 +231,8 @@ def test_the_old_znode_starts_reassignments_and_goes_when_they_are_done(cluster)
     assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
 
 
-def test_the_old_znode_is_heard_every_time(cluster):
-    """Its removal uses the controller's watch up: another takes its place."""
+def test_the_old_znode_is_noticed_every_time(cluster):
+    """Its deletion consumes the controller's watch, which must be set again."""
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
     for target in (2, 1, 2):
@@ -242,7 +243,7 @@ def test_the_old_znode_is_heard_every_time(cluster):
         assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
 
 
-def test_nonsense_in_the_old_znode_is_removed_and_hinders_no_controller(cluster):
+def test_invalid_data_in_the_old_znode_is_removed_and_blocks_no_controller(cluster):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
     cluster.run(cluster.store.create_recursive(znodes.REASSIGN_PARTITIONS, b"{nonsense"))
@@ -255,8 +256,9 @@ def test_nonsense_in_the_old_znode_is_removed_and_hinders_no_controller(cluster)
     assert not cluster.exists(znodes.REASSIGN_PARTITIONS)
 
 
-def test_a_replica_that_is_deleted_is_not_made_again_by_a_move_that_never_ended(cluster):
-    """Found by simulation: it lay there when the topic was created again, and refused to lead."""
+def test_a_deleted_replica_is_not_created_again_by_an_unfinished_move(cluster):
+    """Found by simulation: it still existed when the topic was created again, and refused to
+    lead."""
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2])
     assert reassign(cluster, [1, 3]) == (ErrorCode.NONE, None)
@@ -264,7 +266,7 @@ def test_a_replica_that_is_deleted_is_not_made_again_by_a_move_that_never_ended(
     cluster.brokers[3].kill()
     cluster.settle()
     cluster.delete_topic("t")
-    # Its return sets the deletion going again.
+    # Its return continues the deletion.
     cluster.start(2)
     stopped = cluster.brokers[1].take(StopReplicaRequest)
     assert any(p.delete_partition for it in stopped for p in it.topic_states[0].partition_states)
@@ -274,7 +276,7 @@ def test_a_replica_that_is_deleted_is_not_made_again_by_a_move_that_never_ended(
     assert not cluster.exists(znodes.topic_path("t"))
 
 
-def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
+def test_a_topic_that_moves_is_deleted_at_the_end_of_the_move(cluster):
     cluster.start(1, 2)
     cluster.create_topic("t", [1])
     reassign(cluster, [2])
@@ -284,7 +286,7 @@ def test_a_topic_that_moves_is_deleted_when_it_has_arrived(cluster):
     assert not cluster.exists(znodes.topic_path("t"))
 
 
-def test_a_topic_is_not_gone_before_the_replicas_are_that_a_move_took_from_it(cluster):
+def test_a_topic_is_gone_only_after_the_replicas_that_a_move_removed(cluster):
     """Found by simulation: broker 3 died with the order to delete its replica, the topic was
     deleted and created again, and broker 3 began with what it had.
 
@@ -295,7 +297,7 @@ def test_a_topic_is_not_gone_before_the_replicas_are_that_a_move_took_from_it(cl
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2, 3])
     in_sync(cluster, 1, 2)
-    # Dead, though its session lives.
+    # Dead, although its session is alive.
     cluster.brokers[3].is_up = False
     assert reassign(cluster, [1, 2])[0] == ErrorCode.NONE
     assert assignment(cluster) == ReplicaAssignment((1, 2))
@@ -305,16 +307,16 @@ def test_a_topic_is_not_gone_before_the_replicas_are_that_a_move_took_from_it(cl
     cluster.run(bounced.store.store.close())
     back = cluster.start(3)
     assert not cluster.exists("/brokers/topics/t")
-    told = [
+    received = [
         (topic.topic_name, state.replicas)
         for request in back.take(UpdateMetadataRequest)
         for topic in request.topic_states
         for state in topic.partition_states
     ]
-    assert ("t", [1, 2]) in told
+    assert ("t", [1, 2]) in received
 
 
-def test_a_new_controller_lets_no_deletion_wait_for_a_move_that_it_does_not_take_up(cluster):
+def test_deletions_do_not_wait_for_a_move_that_a_new_controller_does_not_continue(cluster):
     """Found by simulation. (In Apache Kafka 2.7.2 it waits until a broker starts.)"""
     cluster.start(4, 1, 2, 3)
     cluster.create_topic("t", [1, 2])
@@ -327,7 +329,7 @@ def test_a_new_controller_lets_no_deletion_wait_for_a_move_that_it_does_not_take
     assert not cluster.exists("/brokers/topics/t")
 
 
-def test_a_new_leader_epoch_leaves_out_who_is_assigned_no_more(cluster):
+def test_a_new_leader_epoch_removes_replicas_that_are_no_longer_assigned(cluster):
     """Found by simulation: below inter-broker protocol 2.7-IV2 leaders write their ISR themselves,
     and one let a replica in whose move had just been replaced by another.
 

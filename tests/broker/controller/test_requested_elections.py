@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and brokers that ask to leave."""
+"""Elections on request, and brokers in controlled shutdown."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def cluster():
 
 
 def elect(cluster, election_type, *partitions):
-    """{partition: error code}; no partitions: all."""
+    """Return {partition: error code}; without partitions: all."""
     asked = [TopicPartitions(topic="t", partition_id=list(partitions))] if partitions else None
     request = ElectLeadersRequest(election_type=election_type, topic_partitions=asked)
     response = cluster.run(cluster.active.controller.ask(request))
@@ -33,7 +33,7 @@ def elect(cluster, election_type, *partitions):
 
 
 def shut_down(cluster, broker_id, **fields):
-    """(error code, partitions that still have only this leader)."""
+    """Return (error code, partitions that still have only this leader)."""
     request = ControlledShutdownRequest(broker_id=broker_id, **fields)
     response = cluster.run(cluster.active.controller.ask(request))
     cluster.settle()
@@ -42,7 +42,7 @@ def shut_down(cluster, broker_id, **fields):
 
 
 def bounced(cluster, broker_id):
-    """The broker goes and comes back: its replicas are alive, but others lead."""
+    """Restart the broker: its replicas are alive, but others lead."""
     cluster.brokers[broker_id].kill()
     cluster.settle()
     cluster.start(broker_id)
@@ -53,7 +53,7 @@ def test_a_preferred_election_gives_leadership_back(cluster):
     cluster.create_topic("t", [1, 2], [2, 1])
     bounced(cluster, 1)
     assert cluster.state("t", 0)[0] == 2
-    # Out of the ISR the preferred replica does not lead.
+    # Outside the ISR the preferred replica does not lead.
     assert elect(cluster, PREFERRED, 0) == {0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     join_isr(cluster, 0, 2, 1)
     codes = elect(cluster, PREFERRED, 0, 1, 7)
@@ -66,7 +66,7 @@ def test_a_preferred_election_gives_leadership_back(cluster):
 
 
 def join_isr(cluster, number, *isr):
-    """As if the leader had written it (inter-broker protocol below 2.7-IV2)."""
+    """Change the ISR as a leader would (inter-broker protocol below 2.7-IV2)."""
     tp = TopicPartition("t", number)
     state = cluster.run(cluster.store.get_partition_states([tp]))[tp]
     current = state.leader_and_isr
@@ -76,7 +76,7 @@ def join_isr(cluster, number, *isr):
     cluster.settle()
 
 
-def test_an_election_without_names_is_for_every_partition(cluster):
+def test_an_election_without_partitions_is_for_all(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2], [2, 1], [1])
     bounced(cluster, 1)
@@ -102,7 +102,7 @@ def test_an_unclean_election_is_for_partitions_without_a_leader(cluster):
     assert elect(cluster, UNCLEAN, 0) == {0: ErrorCode.ELECTION_NOT_NEEDED}
 
 
-def test_the_old_znode_asks_for_preferred_elections_too(cluster):
+def test_the_old_znode_requests_preferred_elections_too(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2])
     for _ in range(2):
@@ -114,27 +114,27 @@ def test_the_old_znode_asks_for_preferred_elections_too(cluster):
         assert not cluster.exists(znodes.PREFERRED_REPLICA_ELECTION)
 
 
-def test_nonsense_in_the_old_znode_is_removed(cluster):
+def test_invalid_data_in_the_old_znode_is_removed(cluster):
     cluster.start(1)
     cluster.run(cluster.store.create_recursive(znodes.PREFERRED_REPLICA_ELECTION, b"[]"))
     cluster.settle()
     assert not cluster.exists(znodes.PREFERRED_REPLICA_ELECTION)
 
 
-def test_a_broker_that_leaves_hands_its_partitions_over(cluster):
+def test_a_broker_in_controlled_shutdown_transfers_its_partitions(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2], [2, 1], [1])
     assert shut_down(cluster, 1) == (ErrorCode.NONE, [])
     assert cluster.state("t", 0)[::2] == (2, (2,))
     assert cluster.state("t", 1)[::2] == (2, (2,))
-    # Nobody else has it: it goes with its broker.
+    # It has the only replica, so the partition stays with it.
     assert cluster.state("t", 2)[0] == 1
     stops = cluster.brokers[1].take(StopReplicaRequest)
     stopped = [s for stop in stops for t in stop.topic_states for s in t.partition_states]
     assert [(s.partition_index, s.delete_partition) for s in stopped] == [(1, False)]
 
 
-def test_what_only_the_leaving_broker_has_in_sync_stays_and_is_named(cluster):
+def test_partitions_without_another_in_sync_replica_stay_and_are_reported(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2])
     bounced(cluster, 2)
@@ -143,14 +143,14 @@ def test_what_only_the_leaving_broker_has_in_sync_stays_and_is_named(cluster):
     assert cluster.state("t")[0] == 1
 
 
-def test_a_broker_on_its_way_out_is_given_no_new_leadership(cluster):
+def test_a_broker_in_controlled_shutdown_gets_no_new_leadership(cluster):
     cluster.start(3, 1, 2)
     shut_down(cluster, 1)
     cluster.create_topic("t", [1, 2])
     assert cluster.state("t")[0] == 2
 
 
-def test_a_former_life_of_a_broker_cannot_shut_it_down(cluster):
+def test_a_previous_registration_of_a_broker_cannot_shut_it_down(cluster):
     cluster.start(3, 1, 2)
     cluster.create_topic("t", [1, 2])
     old_epoch = cluster.brokers[1].controller.broker_epoch
@@ -159,7 +159,7 @@ def test_a_former_life_of_a_broker_cannot_shut_it_down(cluster):
     assert shut_down(cluster, 9) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
 
 
-def test_only_the_controller_answers(cluster):
+def test_only_the_controller_handles_requests(cluster):
     cluster.start(3, 1)
     answer = cluster.run(cluster.brokers[1].controller.ask(ControlledShutdownRequest(broker_id=1)))
     assert answer.error_code == ErrorCode.NOT_CONTROLLER

@@ -61,7 +61,7 @@ def test_legal_moves_move_and_illegal_ones_change_nothing(make, states, subject,
             assert machine.state(subject) is source
 
 
-def test_what_no_longer_exists_leaves_no_trace():
+def test_removed_entries_leave_no_state():
     partitions, replicas = PartitionStateMachine(), ReplicaStateMachine()
     partitions.start(TP, PartitionState.OFFLINE)
     partitions.move(TP, PartitionState.NON_EXISTENT)

@@ -4,6 +4,7 @@ import pytest
 
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode_blob
+from kctl.work import at_once
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import GroupWorld
 
@@ -31,13 +32,13 @@ def tombstones(world):
 
 
 def live_records(world):
-    """What compaction would leave of the log."""
+    """Return the records that compaction would leave in the log."""
     last = dict(world.log.records(TOPIC))
     return {key for key, value in last.items() if value is not None}
 
 
 def groups(world):
-    return [group.group_id for group in world.service.list_groups()[1]]
+    return [group.group_id for group in world.list_groups()[1]]
 
 
 def test_an_empty_group_is_deleted_with_its_offsets(world):
@@ -50,7 +51,7 @@ def test_an_empty_group_is_deleted_with_its_offsets(world):
     assert world.committed(TP) == {TP: -1}
 
 
-def test_a_group_is_deleted_when_that_is_in_the_log(world):
+def test_a_group_is_deleted_when_its_tombstone_is_in_the_log(world):
     world.commit({TP: 5})
     world.log.is_holding = True
     answer = world.delete_groups("g")
@@ -85,7 +86,7 @@ def test_a_deletion_that_fails_deletes_nothing(world):
     assert world.committed() == {TP: 5}
 
 
-def test_what_is_committed_while_a_group_is_deleted_counts(world):
+def test_an_offset_committed_during_a_deletion_is_kept(world):
     world.commit({TP: 5})
     world.log.is_holding = True
     world.delete_groups("g")
@@ -94,7 +95,7 @@ def test_what_is_committed_while_a_group_is_deleted_counts(world):
     assert world.committed() == {OTHER: 6}
 
 
-def test_who_joins_while_a_group_is_deleted_is_a_member(world):
+def test_a_member_that_joins_during_a_deletion_is_kept(world):
     world.commit({TP: 5})
     world.log.is_holding = True
     deleted = world.delete_groups("g")
@@ -105,7 +106,7 @@ def test_who_joins_while_a_group_is_deleted_is_a_member(world):
     assert joined.response.generation_id == 1
 
 
-def test_offsets_of_topics_that_nobody_subscribes_to_are_deleted(world):
+def test_offsets_of_topics_without_subscribers_are_deleted(world):
     protocols = {"range": subscription("t")}
     (one,), generation_id = world.form_group(1, protocols=protocols)
     world.commit({TP: 5, OTHER: 6}, member_id=one, generation_id=generation_id)
@@ -161,7 +162,7 @@ def test_offsets_of_deleted_topics_are_forgotten(world):
     world.commit({TP: 7}, group_id="h")
     world.commit({TP: 8}, group_id="h", producer_id=1)
     deleted = list(world.group().offsets.committed)[:1]
-    world.service.on_partitions_deleted(deleted)
+    at_once(world.service.on_partitions_deleted(deleted))
     world.scheduler.settle()
     world.service.on_transaction_ended(1, [0], is_commit=True)
     assert world.committed() == {OTHER: 6}
@@ -203,16 +204,18 @@ def test_offsets_that_a_group_still_subscribes_to_do_not_expire():
     assert world.committed() == {TP: 5}
 
 
-def test_an_offset_that_says_when_it_expires_does(world):
+def test_an_offset_with_its_own_expiry_time_expires_then(world):
     expire_ms = world.clock.wall_ms() + MINUTE_MS
     world.commit({TP: 5}, expire_ms=expire_ms)
     world.commit({OTHER: 6})
-    assert world.log.records(TOPIC)[0][1][:2] == b"\0\1"  # the value's version that can say so
+    assert (
+        world.log.records(TOPIC)[0][1][:2] == b"\0\1"
+    )  # the version of the value that has the field
     world.advance(CHECK_MS)
     assert world.committed() == {OTHER: 6}
 
 
-def test_a_tombstone_that_is_lost_is_written_again(world):
+def test_a_failed_tombstone_is_written_again(world):
     world.commit({TP: 5})
     world.log.failures.append(ErrorCode.NOT_ENOUGH_REPLICAS)
     world.advance(WEEK_MS + CHECK_MS - 1)

@@ -1,10 +1,10 @@
-"""Which requests come late: a producer's older connections."""
+"""Detection of late requests on a producer's older connections."""
 
 from kctl.broker.coordinator import connection_order
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 
 
-def test_an_older_connection_is_late_once_a_younger_one_has_spoken():
+def test_an_older_connection_is_late_after_a_request_on_a_newer_one():
     order = ConnectionOrder()
     assert not order.is_late(1, 0, 5)
     assert not order.is_late(1, 0, 7)
@@ -12,16 +12,16 @@ def test_an_older_connection_is_late_once_a_younger_one_has_spoken():
     assert not order.is_late(1, 0, 7)
 
 
-def test_producers_and_epochs_are_apart():
+def test_producers_and_epochs_are_independent():
     order = ConnectionOrder()
     order.is_late(1, 0, 7)
     assert not order.is_late(2, 0, 3)
     assert not order.is_late(1, 1, 3)  # a new instance
-    assert not order.is_late(1, 0, 9)  # a zombie is the coordinator's business
+    assert not order.is_late(1, 0, 9)  # the coordinator handles zombies itself
     assert not order.is_late(1, 1, 4)
 
 
-def test_the_longest_silent_producer_is_forgotten_first(monkeypatch):
+def test_the_least_recently_active_producer_is_forgotten_first(monkeypatch):
     monkeypatch.setattr(connection_order, "PRODUCERS_MAX", 2)
     order = ConnectionOrder()
     for producer_id in (1, 2, 1, 3):

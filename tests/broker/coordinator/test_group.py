@@ -17,7 +17,7 @@ def timer():
 
 
 def make_group(*protocol_lists, state=GroupState.EMPTY):
-    """A group with a member for each list of protocol names."""
+    """Return a group with a member for each list of protocol names."""
     group = Group("g", timer(), timer(), 0)
     for number, names in enumerate(protocol_lists):
         group.add(make_member(f"m{number}", names), "consumer", None)
@@ -41,7 +41,7 @@ def test_a_group_moves_only_where_the_table_allows(old, new):
         group.transition_to(new, 5)
         assert (group.state, group.state_since_ms) == (new, 5)
     else:
-        with pytest.raises(RuntimeError, match="cannot go from"):
+        with pytest.raises(RuntimeError, match="cannot move from"):
             group.transition_to(new, 5)
         assert (group.state, group.state_since_ms) == (old, 0)
 
@@ -58,12 +58,12 @@ def test_the_table_is_the_one_of_kafka():
     assert {state for state in STATES if make_group(state=state).can_rebalance} == TO_PREPARING
 
 
-def test_the_protocol_that_most_put_first_is_selected():
+def test_the_most_preferred_protocol_is_selected():
     group = make_group(["range", "sticky"], ["sticky", "range"], ["sticky", "range"])
     assert group.select_protocol() == "sticky"
 
 
-def test_only_protocols_that_all_know_are_voted_for():
+def test_only_protocols_that_all_members_support_get_votes():
     group = make_group(["new", "range"], ["new", "range"], ["range"])
     assert group.select_protocol() == "range"
 
@@ -77,12 +77,12 @@ def test_on_a_tie_the_protocol_of_the_earlier_vote_is_selected():
     [
         ("consumer", ["range"], True),
         ("consumer", ["other", "range"], True),
-        ("consumer", ["sticky"], False),  # only one of the two members knows it
+        ("consumer", ["sticky"], False),  # only one of the two members supports it
         ("connect", ["range"], False),
         ("consumer", [], False),
     ],
 )
-def test_who_joins_must_share_a_protocol_with_all(protocol_type, names, fits):
+def test_a_new_member_must_share_a_protocol_with_all_others(protocol_type, names, fits):
     group = make_group(["range", "sticky"], ["range"], state=GroupState.STABLE)
     assert group.supports(protocol_type, dict.fromkeys(names, b"")) is fits
 
@@ -111,7 +111,7 @@ def test_a_leader_that_did_not_join_is_replaced_by_one_that_did():
     assert group.leader_id == "m1"
 
 
-def test_nobody_is_elected_if_nobody_joined():
+def test_no_leader_is_elected_if_no_member_joined():
     group = make_group(["range"])
     assert not group.elect_joined_leader()
     assert group.leader_id == "m0"

@@ -1,4 +1,4 @@
-"""GroupOffsets: what counts is what is later in the log."""
+"""GroupOffsets: the later record in the log wins."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def committed(offsets):
     return {tp: logged.committed.offset for tp, logged in offsets.committed.items()}
 
 
-def test_the_later_record_counts_in_whatever_order_they_are_replayed():
+def test_the_later_record_wins_in_any_order_of_replay():
     offsets = GroupOffsets()
     offsets.replay(TP, offset(5), 11, b"k")
     offsets.replay(TP, offset(4), 10, b"k")
@@ -36,7 +36,7 @@ def test_a_tombstone_removes_what_was_before_it_only():
 
 def test_offsets_of_a_transaction_count_when_it_commits():
     offsets = GroupOffsets()
-    offsets.take_off_in_transaction(PRODUCER, [TP])
+    offsets.mark_in_flight_in_transaction(PRODUCER, [TP])
     offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
     assert committed(offsets) == {}
     assert offsets.is_unstable(TP)
@@ -62,30 +62,30 @@ def test_a_transaction_that_commits_late_does_not_undo_a_later_commit():
 
 def test_a_failed_commit_of_a_transaction_keeps_its_earlier_ones():
     offsets = GroupOffsets()
-    offsets.take_off_in_transaction(PRODUCER, [TP])
+    offsets.mark_in_flight_in_transaction(PRODUCER, [TP])
     offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
-    offsets.take_off_in_transaction(PRODUCER, [TP, OTHER])
+    offsets.mark_in_flight_in_transaction(PRODUCER, [TP, OTHER])
     offsets.fail_in_transaction(PRODUCER, [TP, OTHER])
     assert not offsets.is_unstable(OTHER)
     offsets.end_transaction(PRODUCER, is_commit=True)
     assert committed(offsets) == {TP: 5}
 
 
-def test_a_partition_is_unstable_until_its_last_commit_has_landed():
+def test_a_partition_is_unstable_until_its_last_commit_has_settled():
     offsets = GroupOffsets()
-    offsets.take_off([TP])
-    offsets.take_off([TP])
-    offsets.land([TP])
+    offsets.mark_in_flight([TP])
+    offsets.mark_in_flight([TP])
+    offsets.clear_in_flight([TP])
     assert offsets.is_unstable(TP)
     assert not offsets.is_unstable(OTHER)
-    offsets.land([TP])
+    offsets.clear_in_flight([TP])
     assert offsets.is_empty
 
 
 def test_a_forgotten_partition_does_not_come_back_with_its_transaction():
     offsets = GroupOffsets()
     offsets.replay_in_transaction(PRODUCER, TP, offset(5), 10, b"k")
-    offsets.forget(TP)
+    offsets.forget([TP])
     offsets.end_transaction(PRODUCER, is_commit=True)
     assert offsets.is_empty
 
@@ -95,7 +95,7 @@ def test_a_forgotten_partition_does_not_come_back_with_its_transaction():
     [
         (1_099, None, []),  # committed at 100, kept for 1,000
         (1_100, None, [TP]),
-        (1_100, 500, []),  # the group has been empty for 600 only
+        (1_100, 500, []),  # the group has been empty for only 600
         (1_500, 500, [TP]),
     ],
 )
@@ -117,6 +117,6 @@ def test_offsets_of_subscribed_topics_and_of_commits_in_flight_do_not_expire():
     offsets = GroupOffsets()
     offsets.replay(TP, offset(5), 1, b"k")
     offsets.replay(OTHER, offset(5), 2, b"k")
-    offsets.take_off([OTHER])
+    offsets.mark_in_flight([OTHER])
     assert offsets.expired(10**6, 1, empty_since_ms=None, subscribed_topics=["t"]) == []
     assert offsets.expired(10**6, 1, empty_since_ms=None) == [TP]

@@ -1,14 +1,14 @@
-"""Whatever is asked in whatever order, groups keep their invariants and tell one story.
+"""Groups keep their invariants under random requests in any order.
 
-Random members join, sync, beat, leave, commit and vanish, on a log that commits late and fails,
-under a coordinator that moves. What members were told must fit together:
+Random members join, sync, send heartbeats, leave, commit and vanish, on a log that commits late and
+fails, under a coordinator that moves. The responses that members get must be consistent:
 
-- a member id hears at most one assignment in a generation, and all assignments of a generation
+- a member id gets at most one assignment in a generation, and all assignments of a generation
   come from its one leader's plan, so that no partition has two owners in a generation;
-- a generation in which somebody heard an assignment is never begun again (one in which nobody
-  did may be, by a coordinator that never heard of it);
-- a commit that was acknowledged is what is fetched, until the next one;
-- nobody is answered twice, and, once the world is at peace, nobody waits for ever.
+- a generation in which a member got an assignment never begins again (one without assignments
+  may, under a coordinator that does not know it);
+- an acknowledged commit is what is fetched, until the next one;
+- no request is answered twice, and, once failures stop, no request waits forever.
 """
 
 from hypothesis import HealthCheck, settings
@@ -23,7 +23,7 @@ PROTOCOLS = ({"range": b"1"}, {"range": b"2"}, {"sticky": b"1", "range": b"1"})
 
 
 class Consumer:
-    """What a client remembers of its membership."""
+    """A client's view of its membership."""
 
     def __init__(self, instance_id):
         self.instance_id = instance_id
@@ -47,9 +47,10 @@ class Groups(RuleBasedStateMachine):
         self.epoch = 0
         self.consumers = [Consumer(None), Consumer(None), Consumer("i1"), Consumer("i1")]
         self.asked = []
-        # Generation -> the plan that its members' assignments come from.
+        # Generation -> the plan from which its members' assignments come.
         self.plans = {}
-        # What may be fetched for the one partition: more than one while commits are unsure.
+        # The offsets that may be fetched for the one partition: several while commits are
+        # uncertain.
         self.possible_offsets = {-1}
         self.commits = []
         self.next_offset = 0
@@ -72,7 +73,7 @@ class Groups(RuleBasedStateMachine):
         )
         self.asked.append(answer)
         consumer.joining = answer
-        self._hear()
+        self._process_responses()
 
     @rule(number=consumer)
     def sync(self, number):
@@ -89,7 +90,7 @@ class Groups(RuleBasedStateMachine):
                 instance_id=consumer.instance_id,
             )
             self.asked.append(consumer.syncing)
-            self._hear()
+            self._process_responses()
 
     @rule(number=consumer)
     def heartbeat(self, number):
@@ -106,7 +107,7 @@ class Groups(RuleBasedStateMachine):
         consumer = self.consumers[number]
         if consumer.member_id and self.epoch >= 0:
             self.world.leave((consumer.member_id, consumer.instance_id))
-            self._hear()
+            self._process_responses()
             consumer.forget()
 
     @rule(number=consumer)
@@ -124,12 +125,12 @@ class Groups(RuleBasedStateMachine):
         )
         self.commits.append((self.next_offset, answer))
         self.asked.append(answer)
-        self._hear()
+        self._process_responses()
 
     @rule(delay_ms=st.sampled_from([1, 1_000, 5_000, 11_000]))
     def wait(self, delay_ms):
         self.world.advance(delay_ms)
-        self._hear()
+        self._process_responses()
 
     @rule()
     def hold_the_log(self):
@@ -139,7 +140,7 @@ class Groups(RuleBasedStateMachine):
     def release_the_log(self):
         self.world.log.release()
         self.world.scheduler.settle()
-        self._hear()
+        self._process_responses()
 
     @rule(code=st.sampled_from(LOG_ERRORS))
     def fail_the_next_append(self, code):
@@ -147,21 +148,21 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def move_the_coordinator(self):
-        """It resigns, and is elected again: from the log."""
+        """Resign, and load the groups from the log again."""
         self.world.service.on_resigned(0, self.epoch + 1)
         self.world.log.release()
         self.epoch += 2
         self.world.elect(epoch=self.epoch)
-        self._hear()
+        self._process_responses()
 
-    def _hear(self):
-        """Clients take in what they were told."""
+    def _process_responses(self):
+        """Process the responses to clients."""
         for consumer in self.consumers:
             if consumer.joining is not None and consumer.joining.is_there:
                 self._joined(consumer, consumer.joining.response)
             if consumer.syncing is not None and consumer.syncing.is_there:
                 self._synced(consumer, consumer.syncing.response)
-        self._hear_of_commits()
+        self._process_commits()
 
     def _joined(self, consumer, response):
         consumer.joining = None
@@ -184,19 +185,19 @@ class Groups(RuleBasedStateMachine):
         consumer.syncing = None
         if response.error_code == 0:
             generation = b"%d" % consumer.generation_id
-            told = response.assignment
-            if told:
-                assert told.startswith(generation)
-                owner = told[len(generation) :].decode()
-                # A static member gets what its former self had.
+            assignments = response.assignment
+            if assignments:
+                assert assignments.startswith(generation)
+                owner = assignments[len(generation) :].decode()
+                # A static member gets the assignment of its previous instance.
                 assert owner == consumer.member_id or consumer.instance_id is not None
                 owners = self.plans.setdefault(consumer.generation_id, {})
                 place = consumer.instance_id or consumer.member_id
-                assert owners.setdefault(told, place) == place, "two owners in a generation"
+                assert owners.setdefault(assignments, place) == place, "two owners in a generation"
         elif response.error_code in (25, 82):
             consumer.forget()
 
-    def _hear_of_commits(self):
+    def _process_commits(self):
         waiting = []
         for offset, answer in self.commits:
             if not answer.is_there:
@@ -204,7 +205,7 @@ class Groups(RuleBasedStateMachine):
             elif answer.response == [0]:
                 self.possible_offsets = {offset}
             elif answer.response[0] in (16, 7, 15):
-                # It may be in the log all the same, and be found there by the next coordinator.
+                # It may still be in the log, where the next coordinator finds it.
                 self.possible_offsets.add(offset)
         self.commits = waiting
 
@@ -219,7 +220,7 @@ class Groups(RuleBasedStateMachine):
             assert group.generation_id >= max(self.plans, default=0)
 
     @invariant()
-    def nobody_is_answered_twice(self):
+    def no_request_is_answered_twice(self):
         for answer in self.asked:
             assert len(answer.responses) <= 1
         self.asked = [answer for answer in self.asked if not answer.is_there]
@@ -231,7 +232,7 @@ class Groups(RuleBasedStateMachine):
         assert found in self.possible_offsets | unsure
 
     def teardown(self):
-        """Peace: the log works, time passes; everybody is answered."""
+        """End the failures: the log works and time passes; all requests are answered."""
         if not hasattr(self, "world"):
             return
         self.world.log.failures = []

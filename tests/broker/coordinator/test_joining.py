@@ -16,7 +16,7 @@ def world():
     check_groups(world.shard)
 
 
-def test_a_new_member_is_given_an_id_to_come_back_with(world):
+def test_a_new_member_gets_an_id_to_rejoin_with(world):
     first = world.join(client_id="app")
     assert first.error is ErrorCode.MEMBER_ID_REQUIRED
     assert first.response.member_id.startswith("app-")
@@ -26,7 +26,7 @@ def test_a_new_member_is_given_an_id_to_come_back_with(world):
     assert world.state() == "PreparingRebalance"
 
 
-def test_an_old_client_joins_without_being_asked_back(world):
+def test_an_old_client_joins_without_a_second_request(world):
     answer = world.join(required=False)
     world.advance(DELAY_MS)
     assert answer.error is ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_without_an_initial_delay_the_generation_begins_at_once():
     assert answer.response.generation_id == 1
 
 
-def test_only_the_leader_is_told_of_the_members(world):
+def test_only_the_leader_gets_the_list_of_members(world):
     answers = dict(world.enter(protocols={"range": b"%d" % n}) for n in range(3))
     world.advance(2 * DELAY_MS)
     leader, *others = answers.values()
@@ -105,7 +105,7 @@ def test_all_get_what_the_leader_assigned_once_it_is_stored(world):
     assert world.state() == "Stable"
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_assignment(world):
+def test_a_member_without_an_assignment_gets_an_empty_one(world):
     (one, _), (two, _) = world.enter(), world.enter()
     world.advance(2 * DELAY_MS)
     world.sync(one, 1, {one: b"all"})
@@ -140,12 +140,12 @@ def test_sync_after_the_group_is_stable_gives_the_assignment_again(world):
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_bad_joins_are_refused_and_leave_no_group_behind(world, options, error):
+def test_invalid_joins_are_rejected_and_create_no_group(world, options, error):
     assert world.join(**options).error is error
-    assert world.service.list_groups() == (0, [])
+    assert world.list_groups() == (0, [])
 
 
-def test_who_shares_no_protocol_with_the_group_is_refused(world):
+def test_a_member_without_a_common_protocol_is_rejected(world):
     world.form_group(1, protocols={"range": b""})
     assert world.join(protocols={"sticky": b""}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert world.join(protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -163,7 +163,7 @@ def test_who_shares_no_protocol_with_the_group_is_refused(world):
         (None, 1, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-def test_bad_syncs_are_refused(world, member, generation, options, error):
+def test_invalid_syncs_are_rejected(world, member, generation, options, error):
     (one,), _ = world.form_group(1)
     assert world.sync(member or one, generation, **options).error is error
 
@@ -180,7 +180,7 @@ def test_a_second_member_makes_the_first_join_again(world):
     assert {m.member_id for m in again.response.members} == {one, two}
 
 
-def test_who_waits_for_an_assignment_is_sent_back_when_another_joins(world):
+def test_a_pending_sync_fails_when_another_member_joins(world):
     (one, _), (two, _) = world.enter(), world.enter()
     world.advance(2 * DELAY_MS)
     waiting = world.sync(two, 1)
@@ -189,7 +189,7 @@ def test_who_waits_for_an_assignment_is_sent_back_when_another_joins(world):
     assert world.heartbeat(one, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_rebalance_waits_for_an_id_that_was_given_out(world):
+def test_a_rebalance_waits_for_a_pending_member(world):
     (one,), _ = world.form_group(1, session_ms=30_000)
     pending = world.new_member_id(session_ms=30_000)
     answer = world.join(one, protocols={"range": b"changed"})
@@ -199,7 +199,7 @@ def test_a_rebalance_waits_for_an_id_that_was_given_out(world):
     assert answer.response.generation_id == joined.response.generation_id == 2
 
 
-def test_a_rebalance_goes_on_when_the_id_that_was_given_out_expires(world):
+def test_a_rebalance_completes_when_a_pending_member_expires(world):
     (one,), _ = world.form_group(1)
     world.new_member_id(session_ms=20_000)
     answer = world.join(one, protocols={"range": b"changed"})
@@ -207,7 +207,7 @@ def test_a_rebalance_goes_on_when_the_id_that_was_given_out_expires(world):
     assert answer.response.generation_id == 2
 
 
-def test_members_that_do_not_join_in_time_are_out(world):
+def test_members_that_do_not_join_in_time_are_removed(world):
     (one, two), _ = world.form_group(2, session_ms=30_000, rebalance_ms=20_000)
     answer = world.join(one, protocols={"range": b"changed"})
     world.advance(19_999)
@@ -257,7 +257,7 @@ def test_while_completing_an_unchanged_join_is_answered_with_the_generation(worl
     assert world.state() == "PreparingRebalance"
 
 
-def test_a_member_that_asks_again_over_another_connection_frees_the_first(world):
+def test_a_retry_over_another_connection_completes_the_first_request(world):
     (one, _two), _ = world.form_group(2)
     first = world.join(one)
     second = world.join(one)
@@ -265,7 +265,7 @@ def test_a_member_that_asks_again_over_another_connection_frees_the_first(world)
     assert not second.is_there
 
 
-def test_the_assignment_that_cannot_be_stored_begins_the_rebalance_anew(world):
+def test_an_assignment_that_cannot_be_stored_restarts_the_rebalance(world):
     one, _ = world.enter()
     world.advance(DELAY_MS)
     world.log.failures.append(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -276,7 +276,7 @@ def test_the_assignment_that_cannot_be_stored_begins_the_rebalance_anew(world):
 
 
 @pytest.mark.parametrize(
-    ("log_error", "told"),
+    ("log_error", "expected"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -287,14 +287,14 @@ def test_the_assignment_that_cannot_be_stored_begins_the_rebalance_anew(world):
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_what_members_are_told_when_the_log_refuses_the_group(world, log_error, told):
+def test_the_errors_of_members_when_the_log_rejects_the_group(world, log_error, expected):
     one, _ = world.enter()
     world.advance(DELAY_MS)
     world.log.failures.append(log_error)
-    assert world.sync(one, 1, {one: b"x"}).error is told
+    assert world.sync(one, 1, {one: b"x"}).error is expected
 
 
-def test_an_assignment_that_is_stored_too_late_is_not_handed_out(world):
+def test_an_assignment_that_is_stored_too_late_is_not_sent(world):
     world.log.is_holding = True
     one, _ = world.enter()
     world.advance(DELAY_MS)
@@ -318,8 +318,8 @@ def test_an_assignment_that_is_stored_too_late_is_not_the_next_generations(world
     assert not waiting.is_there
 
 
-def test_members_that_never_ask_for_their_assignment_are_out(world):
-    """KAFKA-12890: the group would wait for the leader for ever."""
+def test_members_that_never_sync_are_removed(world):
+    """KAFKA-12890: the group would wait for the leader forever."""
     (one, _), (two, _) = world.enter(rebalance_ms=20_000), world.enter(rebalance_ms=20_000)
     world.advance(2 * DELAY_MS)
     waiting = world.sync(two, 1)
@@ -331,7 +331,7 @@ def test_members_that_never_ask_for_their_assignment_are_out(world):
     assert world.join(two).response.generation_id == 2
 
 
-def test_a_new_member_that_waits_too_long_has_to_ask_again(world):
+def test_a_new_member_that_waits_too_long_must_retry(world):
     (one,), _ = world.form_group(1, rebalance_ms=2 * FIVE_MINUTES_MS, session_ms=SESSION_MS)
     _, answer = world.enter(rebalance_ms=2 * FIVE_MINUTES_MS)
     for _ in range(FIVE_MINUTES_MS // 5_000):
@@ -341,7 +341,7 @@ def test_a_new_member_that_waits_too_long_has_to_ask_again(world):
     assert list(world.group().members) == [one]
 
 
-def test_a_full_group_turns_new_members_away():
+def test_a_full_group_rejects_new_members():
     world = GroupWorld({"group.max.size": "2"}).elect()
     (one, two), _ = world.form_group(2)
     refused = world.join(required=False)
@@ -352,7 +352,7 @@ def test_a_full_group_turns_new_members_away():
     check_groups(world.shard)
 
 
-def test_of_too_many_that_join_together_the_first_make_it():
+def test_of_too_many_concurrent_members_the_first_are_admitted():
     world = GroupWorld({"group.max.size": "2"}).elect()
     entered = [world.join(required=False) for _ in range(4)]
     world.advance(2 * DELAY_MS)
@@ -378,13 +378,13 @@ def test_a_hundred_members_rebalance(world):
     assert world.sync(ids[99], generation_id + 1).response.assignment == ids[99].encode()
 
 
-def test_groups_do_not_mind_each_other(world):
+def test_groups_are_independent(world):
     worlds = {name: world.form_group(2, group_id=name) for name in ("a", "b")}
     world.leave(worlds["a"][0][0], group_id="a")
     assert (world.state("a"), world.state("b")) == ("PreparingRebalance", "Stable")
 
 
-def test_a_rebalance_that_nobody_answers_leaves_an_empty_group(world):
+def test_a_rebalance_that_no_member_joins_leaves_an_empty_group(world):
     (one,), _ = world.form_group(1)
     world.advance(SESSION_MS)
     assert one not in world.group().members

@@ -1,4 +1,4 @@
-"""Coordinators come and go: loading, failover, and late news of either."""
+"""Coordinators that move: loading, failover, and late notifications of both."""
 
 import pytest
 
@@ -18,7 +18,7 @@ TOPIC = ("__consumer_offsets", 0)
 
 
 def golden_world():
-    """The groups of Apache Kafka 2.7.2's log directory, all four partitions led here."""
+    """The groups of Apache Kafka 2.7.2's log directory; this broker leads all four partitions."""
     log = MemoryLog()
     for partition in range(4):
         log.batches[("__consumer_offsets", partition)] = [
@@ -33,13 +33,13 @@ def golden_world():
 
 
 def takeover(world, **options):
-    """Another broker that has the same log."""
+    """Return another broker that has the same log."""
     return GroupWorld(log=world.log, seed=2, **options).elect()
 
 
 def test_kafkas_groups_are_read():
     world = golden_world()
-    code, groups = world.service.list_groups()
+    code, groups = world.list_groups()
     assert code == 0
     assert {(g.group_id, g.protocol_type, g.group_state) for g in groups} == {
         ("g-simple", "", "Empty"),
@@ -67,7 +67,7 @@ def test_kafkas_offsets_are_read():
 
 def test_kafkas_static_member_may_come_back():
     world = golden_world()
-    (member,) = world.service.describe("g-static").members
+    (member,) = world.describe("g-static").members
     assert member.group_instance_id == "instance-1"
     assert member.member_assignment
     back = world.join(
@@ -81,7 +81,7 @@ def test_kafkas_static_member_may_come_back():
     assert synced.response.assignment == member.member_assignment
 
 
-def test_a_stable_group_goes_on_at_its_next_coordinator():
+def test_a_stable_group_continues_at_its_next_coordinator():
     first = GroupWorld().elect()
     (one, two), generation_id = first.form_group(2)
     first.commit({TP: 5}, member_id=one, generation_id=generation_id)
@@ -114,7 +114,7 @@ def test_members_have_a_whole_session_to_find_their_new_coordinator():
 
 
 def test_dynamic_members_that_were_loaded_are_dropped_when_they_do_not_rejoin():
-    """Apache Kafka 2.7.2 takes loaded members for static ones, and waits for their sessions."""
+    """Apache Kafka 2.7.2 treats loaded members as static ones, and waits for their sessions."""
     first = GroupWorld().elect()
     (one, two), _ = first.form_group(2, session_ms=60_000, rebalance_ms=20_000)
     second = takeover(first)
@@ -141,7 +141,7 @@ def test_a_deleted_group_stays_deleted():
     first.commit({TP: 5}, member_id=one, generation_id=generation_id)
     first.leave(one)
     first.delete_groups("g")
-    assert takeover(first).service.list_groups() == (0, [])
+    assert takeover(first).list_groups() == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -167,18 +167,18 @@ def test_a_transaction_that_was_open_at_the_failover_can_be_ended_after_it():
     assert second.committed(TP, stable=True) == {TP: 9}
 
 
-def test_nothing_is_answered_while_loading():
+def test_requests_get_an_error_while_loading():
     first = GroupWorld().elect()
     (one,), _ = first.form_group(1)
     first.commit({TP: 5}, group_id="simple")
     world = GroupWorld(log=first.log)
     world.service.on_elected(0, 0)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    describe, fetch = world.service.describe, world.service.fetch_offsets
+    describe, fetch = world.describe, world.service.fetch_offsets
     assert describe("g").error_code == loading
     assert fetch("simple", None)[0] == loading
-    assert world.service.list_groups() == (loading, [])
-    # These two would confuse clients, or make them give up their membership for nothing.
+    assert world.list_groups() == (loading, [])
+    # These two errors would confuse clients, or end their membership for no reason.
     assert world.heartbeat(one, 1) is ErrorCode.NONE
     world.scheduler.settle()
     assert describe("g").error_code == 0
@@ -197,8 +197,8 @@ def test_joins_and_syncs_while_loading():
     ]
 
 
-def test_nothing_is_answered_from_what_only_the_new_leader_has():
-    # It may go with this broker: whoever was told of it would be told otherwise by the next.
+def test_uncommitted_records_of_the_new_leader_are_not_served():
+    # They may be lost with this broker: the next coordinator would return something else.
     first = GroupWorld().elect()
     first.commit({TP: 5}, group_id="simple")
     first.commit({TP: 6}, group_id="simple")
@@ -212,7 +212,7 @@ def test_nothing_is_answered_from_what_only_the_new_leader_has():
     assert world.committed(group_id="simple") == {TP: 6}
 
 
-def test_a_big_partition_is_loaded_in_pieces():
+def test_a_large_partition_is_loaded_in_parts():
     first = GroupWorld().elect()
     for number in range(2_000):
         first.commit({("t", number % 50): number}, metadata="x" * 300)
@@ -220,7 +220,7 @@ def test_a_big_partition_is_loaded_in_pieces():
     world.service.on_elected(0, 0)
     first.log.reads = 0
     turns = 0
-    while world.service.list_groups()[0]:
+    while world.list_groups()[0]:
         before = first.log.reads
         world.scheduler.turn()
         assert first.log.reads - before <= 1
@@ -229,16 +229,16 @@ def test_a_big_partition_is_loaded_in_pieces():
     assert world.committed() == first.committed()
 
 
-def test_who_does_not_coordinate_says_so():
+def test_a_broker_that_does_not_coordinate_returns_an_error():
     world = GroupWorld()
     assert world.join().error is ErrorCode.NOT_COORDINATOR
     assert world.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
     assert world.commit({TP: 1}).response == [ErrorCode.NOT_COORDINATOR]
     assert world.delete_groups("g").response == {"g": ErrorCode.NOT_COORDINATOR}
-    assert world.service.list_groups() == (0, [])
+    assert world.list_groups() == (0, [])
 
 
-def test_who_waits_is_sent_away_when_the_coordinator_moves():
+def test_waiting_requests_fail_when_the_coordinator_moves():
     world = GroupWorld().elect()
     (one, _), _ = world.form_group(2)
     joining = world.join(one)
@@ -252,12 +252,12 @@ def test_who_waits_is_sent_away_when_the_coordinator_moves():
     assert joining.error is syncing.error is not_coordinator
     assert committing.response == [not_coordinator]
     assert world.heartbeat(three, 1, group_id="h") is not_coordinator
-    world.log.release()  # too late: nobody is told twice
+    world.log.release()  # too late: no request is answered twice
     world.advance(100_000)
-    assert world.scheduler.timer_count == 1  # that of expiry
+    assert world.scheduler.timer_count == 1  # the timer of expiry
 
 
-def test_the_shutdown_sends_everybody_away():
+def test_waiting_requests_fail_at_shutdown():
     world = GroupWorld().elect()
     _, joining = world.enter()
     world.service.shutdown()
@@ -266,14 +266,14 @@ def test_the_shutdown_sends_everybody_away():
     assert world.scheduler.timer_count == 0
 
 
-def test_news_of_older_epochs_are_no_news():
-    """KAFKA-10614: an election and a resignation may be heard of in the wrong order."""
+def test_notifications_of_older_epochs_are_ignored():
+    """KAFKA-10614: an election and a resignation may arrive in the wrong order."""
     world = GroupWorld().elect(epoch=5)
     world.commit({TP: 5})
     world.service.on_resigned(0, 4)
     assert world.committed() == {TP: 5}
     shard = world.shard
-    world.elect(epoch=5)  # the controller says it again
+    world.elect(epoch=5)  # the controller repeats it
     world.elect(epoch=3)
     assert world.shard is shard
     world.service.on_resigned(0, 6)
@@ -283,7 +283,7 @@ def test_news_of_older_epochs_are_no_news():
     assert world.committed() == {TP: 5}
 
 
-def test_a_replica_that_is_gone_coordinates_nothing_but_may_come_back():
+def test_a_removed_replica_coordinates_nothing_but_may_return():
     world = GroupWorld().elect(epoch=5)
     world.service.on_resigned(0, None)
     assert world.commit({TP: 6}).response == [ErrorCode.NOT_COORDINATOR]
@@ -311,7 +311,7 @@ def test_a_coordinator_that_lost_its_partition_while_loading_coordinates_nothing
     assert world.join().error is ErrorCode.NOT_COORDINATOR
 
 
-def test_records_of_later_kafkas_are_passed_over():
+def test_records_of_later_versions_are_skipped():
     log = MemoryLog()
     builder = RecordBatchBuilder()
     builder.append(timestamp=0, key=b"\0\x05future", value=b"\0\0")
@@ -349,7 +349,7 @@ def test_values_have_the_version_that_all_brokers_can_read(ibp, offset_version, 
         ("tx-group", 815736310),
         ("ключ", 33309882),
         ("𝄞", 1772394),
-        ("polygenelubricants", 0),  # Java's hash is the one number without an absolute value
+        ("polygenelubricants", 0),  # Java's hash is -2**31, which has no absolute value
     ],
 )
 def test_groups_hash_as_java_strings_do(group_id, hash_code):

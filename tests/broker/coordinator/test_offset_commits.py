@@ -40,7 +40,7 @@ def test_what_was_never_committed_is_minus_one(world):
     assert world.committed(TP, OTHER) == {TP: 5, OTHER: -1}
 
 
-def test_a_commit_counts_and_is_answered_when_it_is_committed_in_the_log(world):
+def test_a_commit_takes_effect_and_is_acknowledged_when_it_is_in_the_log(world):
     world.commit({TP: 5})
     world.log.is_holding = True
     answer = world.commit({TP: 9})
@@ -51,7 +51,7 @@ def test_a_commit_counts_and_is_answered_when_it_is_committed_in_the_log(world):
     assert world.committed(TP) == {TP: 9}
 
 
-def test_while_a_commit_is_on_its_way_the_offset_is_not_stable(world):
+def test_an_offset_is_unstable_while_a_commit_is_in_flight(world):
     world.log.is_holding = True
     world.commit({TP: 9})
     _, (fetched,) = world.service.fetch_offsets(
@@ -62,7 +62,7 @@ def test_while_a_commit_is_on_its_way_the_offset_is_not_stable(world):
     assert world.committed(TP, stable=True) == {TP: 9}
 
 
-def test_metadata_that_is_too_long_is_refused_alone(world):
+def test_only_the_offset_with_too_long_metadata_is_rejected(world):
     at_limit, too_long = "x" * 4096, "x" * 4097
     assert world.commit({TP: 1}, metadata=at_limit).response == [0]
     assert world.commit({TP: 2}, metadata=too_long).response == [
@@ -74,7 +74,7 @@ def test_metadata_that_is_too_long_is_refused_alone(world):
 
 
 @pytest.mark.parametrize(
-    ("log_error", "told"),
+    ("log_error", "expected"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -83,10 +83,10 @@ def test_metadata_that_is_too_long_is_refused_alone(world):
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_what_is_told_when_the_log_refuses_offsets(world, log_error, told):
+def test_the_errors_when_the_log_rejects_offsets(world, log_error, expected):
     world.commit({TP: 1})
     world.log.failures.append(log_error)
-    assert world.commit({TP: 2, OTHER: 3}).response == [told, told]
+    assert world.commit({TP: 2, OTHER: 3}).response == [expected, expected]
     assert world.committed(stable=True) == {TP: 1}
 
 
@@ -103,7 +103,7 @@ def test_members_commit_in_their_generation(world):
         ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
         (None, 0, ErrorCode.ILLEGAL_GENERATION),
         (None, 2, ErrorCode.ILLEGAL_GENERATION),
-        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),  # a simple consumer beside a group's members
+        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),  # a simple consumer in a group with members
     ],
 )
 def test_commits_of_members_are_checked(world, member, generation, error):
@@ -115,10 +115,10 @@ def test_commits_of_members_are_checked(world, member, generation, error):
     assert world.committed() == {}
 
 
-def test_a_commit_for_a_generation_of_a_group_that_is_not_there_is_refused(world):
+def test_a_commit_for_a_generation_of_an_unknown_group_is_rejected(world):
     answer = world.commit({TP: 5}, member_id="m", generation_id=3)
     assert answer.response == [ErrorCode.ILLEGAL_GENERATION]
-    assert world.service.list_groups() == (0, [])
+    assert world.list_groups() == (0, [])
 
 
 def test_members_may_still_commit_when_a_rebalance_begins(world):
@@ -149,7 +149,7 @@ def test_commits_of_one_turn_of_the_loop_are_one_batch(world):
 
 
 def test_a_commit_that_is_too_large_fails_alone(world):
-    """What would make a batch too large is not in one batch with others."""
+    """A Write that would make a batch too large goes into another batch."""
 
     small, large = [], []
 
@@ -199,7 +199,7 @@ def test_offsets_in_a_transaction_go_into_a_transactional_batch_of_their_own(wor
     assert (batch.is_transactional, batch.producer_id, batch.base_sequence) == (True, PRODUCER, 0)
 
 
-def test_offsets_in_a_transaction_come_after_what_was_asked_before_them(world):
+def test_offsets_in_a_transaction_follow_earlier_writes(world):
     replies = []
     for number, producer_id in enumerate((-1, PRODUCER, -1)):
         offsets = [(TopicPartition("t", number), CommittedOffset(number, -1, "", 0))]
@@ -215,7 +215,7 @@ def test_offsets_in_a_transaction_come_after_what_was_asked_before_them(world):
 
 
 def test_a_transaction_may_name_the_member_it_commits_for(world):
-    """KIP-447: so that a zombie of an older generation cannot commit."""
+    """KIP-447: a zombie of an older generation must not commit."""
     (one,), generation_id = world.form_group(1)
 
     def commit(member_id, generation_id):
@@ -226,7 +226,7 @@ def test_a_transaction_may_name_the_member_it_commits_for(world):
     assert commit(one, generation_id) == 0
     assert commit("nobody", generation_id) == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(one, generation_id - 1) == ErrorCode.ILLEGAL_GENERATION
-    assert commit("", -1) == 0  # producers before KIP-447 name none
+    assert commit("", -1) == 0  # producers before KIP-447 send none
 
 
 def test_a_failed_commit_in_a_transaction_leaves_nothing_pending(world):

@@ -12,6 +12,7 @@ from kctl.broker.coordinator.group.records import (
     group_tombstone,
     offset_record,
     read_record,
+    stored_member,
 )
 from kctl.broker.coordinator.timers import Timer
 from kctl.errors import CorruptDataError
@@ -19,11 +20,12 @@ from kctl.model import TopicPartition
 from kctl.protocol.internal.consumer_offsets import OffsetCommitValue
 from kctl.protocol.internal.versioned import encode_versioned
 from kctl.records.memory_records import batches
+from kctl.work import at_once
 from tests.support.golden import golden_segments
 
 
 def golden_records():
-    """Every record but the markers, as (key, value)."""
+    """Return every record except markers, as (key, value)."""
     return [
         (record.key, record.value)
         for partition in range(4)
@@ -35,7 +37,7 @@ def golden_records():
 
 
 def group_of(record):
-    """The group that a record of Kafka's tells of, as it would be in memory."""
+    """Return the group of one of Kafka's records, as it would be in memory."""
     timer = Timer(lambda moment, outcome: None)
     metadata = record.metadata
     group = Group(record.group_id, timer, timer, metadata.current_state_timestamp)
@@ -54,7 +56,10 @@ def group_of(record):
     group.protocol_name = metadata.protocol
     group.generation_id = metadata.generation
     group.leader_id = metadata.leader
-    return group, {stored.member_id: stored.assignment for stored in metadata.members}
+    return group, [
+        stored_member(group, group.members[stored.member_id], stored.assignment)
+        for stored in metadata.members
+    ]
 
 
 def test_kafkas_records_are_written_with_the_same_bytes():
@@ -66,7 +71,7 @@ def test_kafkas_records_are_written_with_the_same_bytes():
         elif read.metadata is None:
             made = group_tombstone(read.group_id)
         else:
-            made = group_record(*group_of(read))
+            made = at_once(group_record(*group_of(read)))
         assert (made.key, made.value) == (key, value)
         kinds.add((type(read), value is None))
     assert kinds == {(k, t) for k in (OffsetRecord, GroupRecord) for t in (True, False)}
@@ -111,7 +116,7 @@ def test_an_old_key_is_read_but_not_written_again():
 
 
 def test_an_old_group_record_rebalances_as_fast_as_its_sessions_end():
-    group, assignments = group_of(
+    group, members = group_of(
         next(
             read
             for key, value in golden_records()
@@ -120,12 +125,12 @@ def test_an_old_group_record_rebalances_as_fast_as_its_sessions_end():
             and read.metadata.members
         )
     )
-    made = group_record(group, assignments, 0)
+    made = at_once(group_record(group, members, 0))
     (member, *_) = read_record(made.key, made.value).metadata.members
     assert member.rebalance_timeout == member.session_timeout > 0
 
 
-def test_kinds_of_later_kafkas_are_told_apart_from_damage():
+def test_record_types_of_later_versions_are_distinguished_from_damage():
     assert read_record(b"\0\5whatever", b"") is None
     for key, value in [(None, b""), (b"\0", b""), (b"\0\1\0\4g", b""), (b"\0\2\0\1g", b"\0\x63")]:
         with pytest.raises(CorruptDataError):

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup, and what happens to who is silent."""
+"""Heartbeat and LeaveGroup, and the expiry of sessions."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_commits_keep_a_member_alive(world):
     assert world.heartbeat(one, generation_id) is ErrorCode.NONE
 
 
-def test_a_silent_member_is_out_and_the_others_rebalance(world):
+def test_a_member_whose_session_expires_is_removed_and_the_others_rebalance(world):
     (one, two), generation_id = world.form_group(2)
     world.advance(SESSION_MS - 1)
     world.heartbeat(one, generation_id)
@@ -50,7 +50,7 @@ def test_a_silent_member_is_out_and_the_others_rebalance(world):
     assert world.heartbeat(two, generation_id) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_for_the_coordinator_is_not_silent(world):
+def test_the_session_of_a_waiting_member_does_not_expire(world):
     """Its socket is not read while it waits, so it could not send heartbeats."""
     (one, two), generation_id = world.form_group(2)
     waiting = world.join(one)
@@ -62,7 +62,7 @@ def test_who_waits_for_the_coordinator_is_not_silent(world):
     assert waiting.error is ErrorCode.NONE
 
 
-def test_who_waited_has_a_whole_session_after_the_answer(world):
+def test_a_member_has_a_full_session_after_it_waited(world):
     (one, two), generation_id = world.form_group(2)
     world.join(one)
     world.advance(SESSION_MS - 1)
@@ -101,10 +101,10 @@ def test_the_last_member_that_leaves_makes_the_group_empty(world):
     assert world.state() == "Empty"
     assert world.group().generation_id == 2
     stored = world.log.records(("__consumer_offsets", 0))
-    assert len(stored) == 2  # the assignment, and that the group is empty
+    assert len(stored) == 2  # the assignment, and the empty group
 
 
-def test_who_leaves_makes_the_others_rebalance(world):
+def test_a_member_that_leaves_causes_a_rebalance(world):
     (one, two), generation_id = world.form_group(2)
     assert world.leave(one) == [ErrorCode.NONE]
     assert world.heartbeat(two, generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -112,7 +112,7 @@ def test_who_leaves_makes_the_others_rebalance(world):
     assert (answer.response.generation_id, answer.response.leader) == (2, two)
 
 
-def test_the_one_that_others_waited_for_may_leave(world):
+def test_a_member_that_a_rebalance_waits_for_may_leave(world):
     (one, two), _ = world.form_group(2)
     waiting = world.join(one)
     assert world.leave(two) == [ErrorCode.NONE]
@@ -129,14 +129,14 @@ def test_a_pending_member_may_leave(world):
     assert world.join(pending).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_strangers_cannot_leave(world):
+def test_unknown_members_cannot_leave(world):
     world.form_group(1)
     assert world.leave("nobody") == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert world.leave("nobody", group_id="another") == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert world.state() == "Stable"
 
 
-def test_many_leave_at_once_each_with_an_error_of_its_own(world):
+def test_several_members_leave_at_once_each_with_its_own_error(world):
     (one, _two, three), _ = world.form_group(3)
     assert world.leave(one, "nobody", three) == [
         ErrorCode.NONE,
@@ -146,7 +146,7 @@ def test_many_leave_at_once_each_with_an_error_of_its_own(world):
     assert len(world.group().members) == 1
 
 
-def test_who_leaves_while_it_waits_is_told(world):
+def test_a_waiting_join_fails_when_its_member_leaves(world):
     (one, _), _ = world.form_group(2)
     waiting = world.join(one)
     world.leave(one)
@@ -154,7 +154,7 @@ def test_who_leaves_while_it_waits_is_told(world):
     assert waiting.response.member_id == ""
 
 
-def test_who_leaves_while_it_waits_for_its_assignment_is_told(world):
+def test_a_waiting_sync_fails_when_its_member_leaves(world):
     (_, _), (two, _) = world.enter(), world.enter()
     world.advance(SESSION_MS - 1)
     waiting = world.sync(two, 1)

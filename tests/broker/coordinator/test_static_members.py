@@ -22,7 +22,7 @@ def test_a_static_member_needs_no_second_join(world):
     assert answer.response.members[0].group_instance_id == "i1"
 
 
-def test_a_static_member_that_comes_back_gets_its_old_part_without_a_rebalance(world):
+def test_a_returning_static_member_gets_its_assignment_without_a_rebalance(world):
     (_, old), generation_id = world.form_static_group("i1", "i2")
     back = world.join(instance_id="i2")
     new = back.response.member_id
@@ -32,14 +32,14 @@ def test_a_static_member_that_comes_back_gets_its_old_part_without_a_rebalance(w
     assert world.state() == "Stable"
 
 
-def test_a_leader_that_comes_back_is_not_told_that_it_leads(world):
+def test_a_returning_leader_is_not_named_as_leader(world):
     (old, _), _ = world.form_static_group("i1", "i2")
     back = world.join(instance_id="i1")
     assert back.response.leader == old
     assert world.group().leader_id == back.response.member_id
 
 
-def test_who_held_the_place_before_is_fenced(world):
+def test_the_previous_holder_of_an_instance_id_is_fenced(world):
     (old,), generation_id = world.form_static_group("i1")
     world.join(instance_id="i1")
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -53,7 +53,7 @@ def test_who_held_the_place_before_is_fenced(world):
     assert committed.response == [fenced]
 
 
-def test_who_waits_with_the_old_id_is_fenced_at_once(world):
+def test_a_request_that_waits_with_the_old_id_is_fenced_at_once(world):
     (old, other), _ = world.form_static_group("i1", "i2")
     waiting = world.join(old, instance_id="i1", protocols={"range": b"changed"})
     assert not waiting.is_there
@@ -96,7 +96,7 @@ def test_a_rebalance_that_begins_while_the_new_id_is_stored_answers_the_owner(wo
     assert world.state() == "CompletingRebalance"
 
 
-def test_one_that_comes_back_with_other_protocols_makes_a_rebalance(world):
+def test_a_return_with_other_protocols_causes_a_rebalance(world):
     protocols = {"range": b"", "sticky": b""}
     (_, other), _ = world.form_static_group("i1", "i2", protocols=protocols)
     back = world.join(instance_id="i1", protocols={"sticky": b""})
@@ -106,7 +106,7 @@ def test_one_that_comes_back_with_other_protocols_makes_a_rebalance(world):
     assert back.response.protocol_name == "sticky"
 
 
-def test_one_that_comes_back_while_completing_makes_a_rebalance(world):
+def test_a_return_while_completing_causes_a_rebalance(world):
     first = world.join(instance_id="i1")
     second = world.join(instance_id="i2")
     world.advance(2 * DELAY_MS)

@@ -1,9 +1,11 @@
+import weakref
+
 from kctl.broker.coordinator.outcome import Moment, Outcome
 from kctl.broker.coordinator.timers import DEAD_ENTRIES_MAX, NEVER, Timer, TimerQueue
 
 
 class Bell:
-    """A queue, and the names of the timers that fired."""
+    """A queue that records the names of the timers that fired."""
 
     def __init__(self):
         self.queue = TimerQueue()
@@ -31,7 +33,7 @@ def test_equal_deadlines_fire_in_the_order_they_were_set():
     assert bell.at(10) == ["c", "a", "b"]
 
 
-def test_a_timer_that_is_put_off_does_not_touch_the_heap_until_its_old_time():
+def test_a_postponed_timer_does_not_change_the_heap_until_its_old_time():
     bell = Bell()
     timer = bell.timer("session")
     bell.queue.set(timer, 10)
@@ -72,7 +74,7 @@ def test_a_timer_may_cancel_another_that_is_due_with_it():
     assert bell.at(10) == []
 
 
-def test_a_timer_that_sets_itself_anew_waits_for_the_next_look():
+def test_a_timer_that_sets_itself_again_waits_for_the_next_call():
     bell = Bell()
     seen = []
 
@@ -99,3 +101,21 @@ def test_cancelled_timers_do_not_pile_up():
     assert len(bell.queue._heap) <= 2 * DEAD_ENTRIES_MAX
     assert bell.at(1_000_000) == ["kept"]
     assert bell.queue.next_ms() == NEVER
+
+
+def test_a_cancelled_timer_drops_its_references():
+    class Held:
+        """An object that a callback refers to."""
+
+    def timer_of(held):
+        return Timer(lambda *_: str(held))
+
+    held = Held()
+    seen = weakref.ref(held)
+    queue = TimerQueue()
+    timer = timer_of(held)
+    queue.set(timer, 10)
+    queue.set(timer, 5)
+    queue.cancel(timer)
+    del timer, held
+    assert seen() is None

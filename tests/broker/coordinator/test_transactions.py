@@ -1,4 +1,5 @@
-"""Transactions as their coordinator sees them: who may write, how they end, what outlives it."""
+"""The transaction coordinator: producers, ends of transactions, and state that survives
+failover."""
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_the_decision_is_answered_before_the_markers_are_written(world):
     producer = world.begin(T0)
     assert world.end(producer, commit=True).response == NONE
     assert world.current().state is TransactionState.PREPARE_COMMIT
-    # Until they are, the next transaction has to wait.
+    # Until they are written, the next transaction waits.
     assert world.end(producer, commit=False).response == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
     world.brokers[0].release()
@@ -61,7 +62,7 @@ def test_the_decision_is_answered_before_the_markers_are_written(world):
 
 @pytest.fixture
 def ending(world):
-    """A producer whose transaction has ended, with its markers on their way."""
+    """Return a producer whose transaction has ended, with its markers in flight."""
     world.brokers[0].is_holding = True
     producer = world.begin(T0)
     assert world.end(producer, commit=True).response == NONE
@@ -73,7 +74,7 @@ def complete(world):
     world.scheduler.settle()
 
 
-def test_the_next_transaction_begins_when_the_one_before_is_complete(world, ending):
+def test_the_next_transaction_begins_when_the_previous_one_is_complete(world, ending):
     added = world.add(ending, T1)
     assert not added.is_there
     complete(world)
@@ -81,7 +82,7 @@ def test_the_next_transaction_begins_when_the_one_before_is_complete(world, endi
     assert world.current().partitions == {T1}
 
 
-def test_the_next_transaction_does_not_wait_for_ever(world, ending):
+def test_the_next_transaction_does_not_wait_forever(world, ending):
     added = world.add(ending, T1)
     world.advance(COMPLETION_WAIT_MS_MAX)
     assert added.response == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -99,7 +100,7 @@ def test_only_one_request_waits(world, ending):
     assert first.response == NONE
 
 
-def test_a_request_that_becomes_late_while_it_waits_is_not_carried_out(world, ending):
+def test_a_request_that_becomes_late_while_it_waits_is_not_executed(world, ending):
     late = world.add(ending, T1, connection=1)
     world.end(ending, commit=True, connection=2)
     complete(world)
@@ -107,13 +108,13 @@ def test_a_request_that_becomes_late_while_it_waits_is_not_carried_out(world, en
     assert world.current().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_who_waits_is_sent_on_when_the_partition_moves(world, ending):
+def test_a_waiting_request_fails_when_the_partition_moves(world, ending):
     added = world.add(ending, T1)
     world.resign(1)
     assert added.response == ErrorCode.NOT_COORDINATOR
 
 
-def test_an_end_that_is_asked_for_again_is_no_harm_and_another_one_is_refused(world):
+def test_a_repeated_end_is_accepted_and_a_different_one_is_rejected(world):
     producer = world.begin(T0)
     world.end(producer, commit=True)
     assert world.end(producer, commit=True).response == NONE
@@ -133,7 +134,7 @@ def test_partitions_that_are_in_the_transaction_already_cost_no_record(world):
     assert len(world.log.records(STATE)) == before
 
 
-# Who may write
+# Producers and epochs
 
 
 def test_a_new_instance_gets_the_next_epoch_and_the_old_one_is_fenced(world):
@@ -159,20 +160,21 @@ def test_a_new_instance_has_the_old_ones_transaction_aborted_first(world):
 def test_other_producers_are_unknown(world):
     producer = world.new_producer()
     stranger = type(producer)("x", producer.producer_id + 1, 0)
-    nobody = type(producer)("never seen", 0, 0)
-    for unknown in (stranger, nobody):
+    never_seen = type(producer)("never seen", 0, 0)
+    for unknown in (stranger, never_seen):
         assert world.add(unknown, T0).response == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert world.end(unknown, commit=True).response == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_a_producer_goes_on_after_an_error_with_the_next_epoch(world):
+def test_a_producer_continues_after_an_error_with_the_next_epoch(world):
     producer = world.new_producer()
     again = world.new_producer(producer=producer)
     assert again.producer_epoch == 1
-    # Its answer was lost: it asks with what it had, and gets what it was given.
+    # The response was lost: the producer retries with its old id and epoch, and gets the same
+    # result.
     assert world.new_producer(producer=producer) == again
     assert world.new_producer(producer=again).producer_epoch == 2
-    # By now somebody else has gone on.
+    # Another producer has continued by now.
     assert world.init(producer=producer).error == ErrorCode.PRODUCER_FENCED
 
 
@@ -183,7 +185,7 @@ def test_used_up_epochs_mean_another_producer_id(world):
     fresh = world.new_producer(producer=last)
     assert fresh.producer_id != producer.producer_id
     assert fresh.producer_epoch == 0
-    # Lost answers are asked for again with the old id, as often as it takes.
+    # Lost responses are requested again with the old id, any number of times.
     assert world.new_producer(producer=last) == fresh
     assert world.new_producer(producer=last) == fresh
 
@@ -208,14 +210,14 @@ def test_two_first_instances_do_not_get_the_same_epoch(world):
     assert first.response.producer_epoch == 0
 
 
-# Late requests (KAFKA-17754)
+# # Late requests (KAFKA-17754)
 
 
 def test_a_late_commit_does_not_end_the_next_transaction(world):
     producer = world.begin(T0)
     assert world.end(producer, commit=True, connection=2).response == NONE
     assert world.add(producer, T1, connection=2).response == NONE
-    # What comes now was sent for the first transaction, over the connection before.
+    # The following request was sent for the first transaction, over the previous connection.
     assert world.end(producer, commit=True, connection=1).response is None
     assert world.end(producer, commit=False, connection=2).response == NONE
     assert world.markers() == [(0, "commit", T0), (0, "abort", T1)]
@@ -233,7 +235,7 @@ def test_a_new_instance_may_come_over_an_older_connection(world):
     world.end(old, commit=True, connection=9)
     new = world.new_producer()
     assert world.add(new, T0, connection=3).response == NONE
-    # The zombie's younger connection makes the new one's not late.
+    # The zombie's newer connection does not make the new instance's requests late.
     assert world.add(old, T0, connection=10).response == ErrorCode.PRODUCER_FENCED
     assert world.end(new, commit=True, connection=3).response == NONE
 
@@ -261,7 +263,7 @@ def test_the_clock_of_a_transaction_starts_with_its_first_partition(world):
     assert world.end(producer, commit=True).response == NONE
 
 
-def test_ids_that_nobody_uses_are_forgotten():
+def test_unused_ids_expire():
     hour_ms = 60 * 60 * 1000
     world = TransactionWorld({"transactional.id.expiration.ms": str(hour_ms)}).elect()
     idle = world.new_producer("idle")
@@ -274,7 +276,7 @@ def test_ids_that_nobody_uses_are_forgotten():
 # Markers
 
 
-def test_markers_are_sent_again_until_the_leader_takes_them(world):
+def test_markers_are_retried_until_the_leader_accepts_them(world):
     world.brokers[0].failures[T0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT]
     producer = world.begin(T0, T2)
     world.end(producer, commit=True)
@@ -314,8 +316,8 @@ def test_a_partition_that_was_deleted_needs_no_marker(world):
     assert world.current().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_a_partition_that_the_broker_has_not_heard_of_yet_gets_its_marker(world):
-    # A broker that starts may coordinate before the controller has told it of all partitions.
+def test_a_partition_missing_from_the_metadata_gets_its_marker(world):
+    # A broker may coordinate after its start before it has received all partitions.
     world.create_topic(T0.topic)
     producer = world.begin(T0)
     world.learn({T0: -2})
@@ -335,7 +337,7 @@ def test_a_partition_without_transactions_needs_no_marker(world):
     assert world.current().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_a_younger_coordinators_markers_stand(world):
+def test_markers_of_a_newer_coordinator_remain(world):
     world.brokers[0].failures[T0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     producer = world.begin(T0)
     world.end(producer, commit=True)
@@ -357,7 +359,7 @@ def test_ends_that_are_decided_meanwhile_go_in_one_request(world):
 # The log
 
 
-def test_what_the_log_refuses_has_not_happened(world):
+def test_a_write_that_the_log_rejects_has_no_effect(world):
     producer = world.begin(T0)
     world.log.failures = [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert world.end(producer, commit=True).response == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -366,7 +368,7 @@ def test_what_the_log_refuses_has_not_happened(world):
     assert world.end(producer, commit=True).response == NONE
 
 
-def test_a_completion_that_the_log_refuses_is_written_again(world):
+def test_a_completion_that_the_log_rejects_is_written_again(world):
     producer = world.begin(T0)
     world.brokers[0].is_holding = True
     world.end(producer, commit=True)
@@ -376,13 +378,13 @@ def test_a_completion_that_the_log_refuses_is_written_again(world):
     assert world.current().state is TransactionState.COMPLETE_COMMIT
 
 
-def test_an_id_that_could_not_be_written_is_free_again(world):
+def test_an_id_that_could_not_be_written_is_available_again(world):
     world.log.failures = [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert world.init().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.new_producer().producer_epoch == 0
 
 
-def test_the_next_coordinator_knows_what_the_log_says(world):
+def test_the_next_coordinator_restores_the_state_from_the_log(world):
     open_one = world.begin(T0, T2, name="open")
     world.new_producer("idle")
     gone = world.begin(T1, name="done")
@@ -396,7 +398,7 @@ def test_the_next_coordinator_knows_what_the_log_says(world):
     assert len(world.markers()) == 3
 
 
-def test_the_next_coordinator_carries_out_what_was_decided(world):
+def test_the_next_coordinator_completes_decided_transactions(world):
     world.brokers[0].is_down = True
     producer = world.begin(T0, T2)
     world.end(producer, commit=True)
@@ -408,7 +410,7 @@ def test_the_next_coordinator_carries_out_what_was_decided(world):
     assert (last.coordinator_epoch, last.transaction_result) == (7, True)
 
 
-def test_who_waits_for_a_record_is_sent_on_when_the_partition_moves(world):
+def test_a_request_that_waits_for_a_record_fails_when_the_partition_moves(world):
     producer = world.begin(T0)
     world.log.is_holding = True
     answer = world.end(producer, commit=True)
@@ -432,7 +434,7 @@ def test_only_legal_moves_are_made():
         (prepared, lambda it: it.with_partitions([T1], 3)),
         (prepared, lambda it: it.prepared(3, is_commit=False)),
     ):
-        with pytest.raises(RuntimeError, match="cannot go from"):
+        with pytest.raises(RuntimeError, match="cannot move from"):
             move(transaction)
 
 

@@ -23,7 +23,7 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(version):
     assert (response.node_id, response.host, response.port) == (BROKER_ID, "kctl", PORT)
 
 
-def test_the_first_to_ask_has_the_topic_made_and_waits_for_it():
+def test_the_first_request_creates_the_topic_and_waits_for_it():
     world = HandlerWorld(topics=["t"])
     answers = world.ask(handle_find_coordinator, FindCoordinatorRequest(key="g"), 3)
     assert world.topics.wanted == ["__consumer_offsets"]
@@ -36,7 +36,7 @@ def test_the_first_to_ask_has_the_topic_made_and_waits_for_it():
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_topic_that_does_not_come_is_not_waited_for_long(version):
+def test_the_wait_for_a_topic_is_short(version):
     world = HandlerWorld(topics=["t"])
     answers = world.ask(handle_find_coordinator, FindCoordinatorRequest(key="g"), version)
     world.advance(TOPIC_WAIT_MS_MAX)
@@ -45,19 +45,19 @@ def test_a_topic_that_does_not_come_is_not_waited_for_long(version):
     assert (response.node_id, response.host, response.port) == (-1, "", -1)
 
 
-def test_a_topic_that_cannot_be_made_is_not_waited_for():
+def test_a_topic_that_cannot_be_created_is_not_waited_for():
     world = HandlerWorld(topics=["t"])
     world.topics.outcome = ErrorCode.INVALID_REPLICATION_FACTOR
     assert find(world).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("leader", [-1, 5])
-def test_without_a_leader_that_lives_there_is_no_coordinator(leader):
+def test_without_a_live_leader_there_is_no_coordinator(leader):
     world = HandlerWorld()
     world.learn({TopicPartition("__consumer_offsets", 0): leader})
     assert find(world).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.topics.wanted == []
 
 
-def test_what_is_neither_group_nor_transaction_is_refused():
+def test_an_unknown_coordinator_type_is_rejected():
     assert find(HandlerWorld(), key_type=7).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Group requests in every version: what differs between them, and a whole life in each."""
+"""Group requests in every version: their differences, and a complete membership in each."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def join_body(member_id="", **options):
 
 
 def joined(world, version, **options):
-    """The answer to the first member's JoinGroup, once its generation begins."""
+    """Return the response to the first member's JoinGroup, once its generation begins."""
     member_id = ""
     if version >= 4 and "group_instance_id" not in options:
         first = world.answer(handle_join_group, join_body(**options), version)
@@ -61,20 +61,20 @@ def test_a_member_joins_in_every_version(world, version):
     (member,) = world.group().members.values()
     assert member.member_id.startswith("app-")
     assert member.client_host == "/10.0.0.7"
-    # Version 0 has no rebalance timeout: the session's counts.
+    # Version 0 has no rebalance timeout: the session timeout is used.
     assert member.rebalance_timeout_ms == (9_000 if version else SESSION_MS)
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_a_join_that_fails_has_a_protocol_name_that_its_version_can_say(world, version):
-    response = world.answer(handle_join_group, join_body("nobody"), version)
+def test_a_failed_join_has_a_protocol_name_that_its_version_can_encode(world, version):
+    response = world.answer(handle_join_group, join_body("unknown"), version)
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert response.generation_id == -1
     assert response.protocol_name == (None if version >= 7 else "")
 
 
-def test_an_old_leader_is_not_told_of_instance_ids(world):
-    """A version that cannot say them."""
+def test_an_old_leader_gets_no_instance_ids(world):
+    """Its version has no field for them."""
     leader = world.ask(handle_join_group, join_body(), 3)
     world.ask(handle_join_group, join_body(group_instance_id="i1"), 5)
     world.advance(2 * DELAY_MS)
@@ -127,20 +127,20 @@ def test_one_member_leaves_in_old_versions(world, version):
 def test_many_members_leave_in_new_versions(world, version):
     member_id = joined(world, 7, group_instance_id="i1", rebalance_timeout_ms=9_000).member_id
     members = [
-        MemberIdentity(member_id="nobody"),
+        MemberIdentity(member_id="unknown"),
         MemberIdentity(member_id=member_id, group_instance_id="i1"),
     ]
     body = LeaveGroupRequest(group_id="g", members=members)
     response = world.answer(handle_leave_group, body, version)
     assert response.error_code == 0
     assert [(m.member_id, m.group_instance_id, m.error_code) for m in response.members] == [
-        ("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown", None, ErrorCode.UNKNOWN_MEMBER_ID),
         (member_id, "i1", 0),
     ]
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_leaving_where_nobody_coordinates(world, version):
+def test_leaving_without_a_coordinator(world, version):
     world.service.on_resigned(0, 9)
     body = LeaveGroupRequest(group_id="g")
     response = world.answer(handle_leave_group, body, version)
@@ -150,17 +150,19 @@ def test_leaving_where_nobody_coordinates(world, version):
 @pytest.mark.parametrize("version", range(6))
 def test_groups_are_described_in_every_version(world, version):
     member_ids, _ = world.form_static_group("i1")
-    body = DescribeGroupsRequest(groups=["g", "nobody"], include_authorized_operations=version >= 3)
-    group, nobody = world.answer(handle_describe_groups, body, version).groups
+    body = DescribeGroupsRequest(
+        groups=["g", "unknown"], include_authorized_operations=version >= 3
+    )
+    group, unknown = world.answer(handle_describe_groups, body, version).groups
     assert (group.error_code, group.group_state) == (0, "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     (member,) = group.members
     assert member.member_id == member_ids[0]
     assert member.group_instance_id == ("i1" if version >= 4 else None)
     assert (member.member_metadata, member.member_assignment) == (b"m", b"part of 0")
-    # Read, delete, describe; unless they were not asked for.
+    # Read, delete, describe; unless they were not requested.
     assert group.authorized_operations == (0b1_0100_1000 if version >= 3 else -(2**31))
-    assert (nobody.error_code, nobody.group_state, nobody.members) == (0, "Dead", [])
+    assert (unknown.error_code, unknown.group_state, unknown.members) == (0, "Dead", [])
 
 
 def test_a_group_that_rebalances_shows_no_assignments(world):
@@ -195,11 +197,11 @@ def test_groups_are_listed_by_state(world):
 @pytest.mark.parametrize("version", range(3))
 def test_groups_are_deleted_in_every_version(world, version):
     world.commit({("t", 0): 1}, group_id="simple")
-    body = DeleteGroupsRequest(groups_names=["simple", "nobody"])
+    body = DeleteGroupsRequest(groups_names=["simple", "unknown"])
     results = world.answer(handle_delete_groups, body, version).results
     assert [(result.group_id, result.error_code) for result in results] == [
         ("simple", 0),
-        ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+        ("unknown", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
 
 

@@ -31,7 +31,7 @@ def world():
 
 
 def commit(world, version, partitions=(0, 1), topic="t", **options):
-    """The error codes of offsets 10, 11, ... for these partitions."""
+    """Commit offsets 10, 11, ... for these partitions; return the error codes."""
     body_options = {k: options.pop(k) for k in ("retention_time_ms",) if k in options}
     asked = [
         OffsetCommitRequestPartition(
@@ -80,7 +80,7 @@ def test_offsets_are_committed_in_every_version(world, version):
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_offsets_of_unknown_partitions_are_refused_alone(world, version):
+def test_only_offsets_of_unknown_partitions_are_rejected(world, version):
     assert commit(world, version, partitions=[0, 7]) == [(0, 0), (7, UNKNOWN)]
     assert commit(world, version, topic="nowhere") == [(0, UNKNOWN), (1, UNKNOWN)]
 
@@ -90,7 +90,7 @@ def test_offsets_are_fetched_in_every_version(world, version):
     commit(world, 0 if version == 0 else 8, metadata="note")
     assert fetched(fetch(world, version)) == [("t", 0, 10, 0), ("t", 1, 11, 0)]
     metadata = fetch(world, version).topics[0].partitions[0].metadata
-    # The old consumers' store has no place for metadata.
+    # The old consumers' store has no field for metadata.
     assert metadata == ("note" if version else "")
 
 
@@ -106,7 +106,7 @@ def test_partitions_without_an_offset_are_minus_one_even_if_they_do_not_exist(wo
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_the_wrong_coordinator_says_so_where_the_version_has_place(world, version):
+def test_the_wrong_coordinator_reports_it_where_the_version_has_a_field(world, version):
     world.service.on_resigned(0, 9)
     response = fetch(world, version, [0])
     code = ErrorCode.NOT_COORDINATOR
@@ -116,7 +116,7 @@ def test_the_wrong_coordinator_says_so_where_the_version_has_place(world, versio
         assert (response.error_code, response.topics) == (code, [])
 
 
-def test_from_version_7_on_only_stable_offsets_may_be_asked_for(world):
+def test_from_version_7_on_stable_offsets_may_be_required(world):
     commit(world, 8)
     world.log.is_holding = True
     world.commit({("t", 0): 20})
@@ -125,7 +125,7 @@ def test_from_version_7_on_only_stable_offsets_may_be_asked_for(world):
     assert fetched(fetch(world, 7, [0], require_stable=True)) == [("t", 0, -1, unstable)]
 
 
-def test_version_0_keeps_offsets_where_the_old_consumers_had_them(world):
+def test_version_0_stores_offsets_where_the_old_consumers_did(world):
     commit(world, 0)
     assert world.log.batches == {}
     task = world.scheduler.spawn(world.store.get("/consumers/g/offsets/t/1"))
@@ -134,7 +134,7 @@ def test_version_0_keeps_offsets_where_the_old_consumers_had_them(world):
     assert fetched(fetch(world, 0, [0, 7])) == [("t", 0, 10, 0), ("t", 7, -1, UNKNOWN)]
 
 
-def test_version_0_refuses_a_group_that_is_no_name_of_a_znode(world):
+def test_version_0_rejects_a_group_that_is_not_a_valid_znode_name(world):
     codes = commit(world, 0, group_id="../../brokers")
     assert [code for _, code in codes] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
@@ -155,14 +155,14 @@ def test_a_retention_time_becomes_an_expiry(world):
     assert stored_offset(world).expire_timestamp_ms == -1
 
 
-def test_version_1_may_say_when_it_was_committed(world):
+def test_version_1_may_have_a_commit_timestamp(world):
     commit(world, 1, [0], commit_timestamp=77)
     assert stored_offset(world).commit_timestamp_ms == 77
     commit(world, 1, [0])
     assert stored_offset(world).commit_timestamp_ms == world.clock.wall_ms()
 
 
-def test_a_commit_of_nothing_is_answered(world):
+def test_a_commit_without_offsets_gets_a_response(world):
     body = OffsetCommitRequest(group_id="g")
     assert world.answer(handle_offset_commit, body, 8).topics == []
 
@@ -184,6 +184,6 @@ def test_offsets_are_deleted(world):
     assert fetched(fetch(world, 7, None)) == [("t", 1, 11, 0)]
 
 
-def test_offsets_of_a_group_that_is_not_there_are_not_deleted(world):
+def test_offsets_of_an_unknown_group_are_not_deleted(world):
     response = delete(world, [0], group_id="nobody")
     assert (response.error_code, response.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])

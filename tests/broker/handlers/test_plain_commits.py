@@ -1,4 +1,4 @@
-"""The short road of OffsetCommit answers, and writes, what the long one does."""
+"""The fast path of OffsetCommit returns and writes the same as the regular path."""
 
 from random import Random  # noqa: TID251 - only ever seeded
 
@@ -20,16 +20,17 @@ from tests.support.group_world import DELAY_MS
 from tests.support.handler_world import HandlerWorld
 
 REQUESTS = 1_500
+CONTEXT = RequestContext("c", "127.0.0.1", "PLAINTEXT")
 OFFSETS_TOPIC = TopicPartition("__consumer_offsets", 0)
 SETTINGS = [{}, {"inter.broker.protocol.version": "2.2"}, {"offsets.topic.compression.codec": "1"}]
 
 
 class Broker:
-    """Coordinates all groups, one of them with two members; answers frames of OffsetCommit."""
+    """Coordinates all groups, one of them with two members; handles frames of OffsetCommit."""
 
-    def __init__(self, *, has_short_road=True, settings=None):
+    def __init__(self, *, has_fast_path=True, settings=None):
         self.world = HandlerWorld(settings)
-        self.road = PlainCommits(self.world.services, 8) if has_short_road else None
+        self.road = PlainCommits(self.world.services, 8) if has_fast_path else None
         self.short_answers = 0
         first, _ = self.world.enter()
         static = self.world.join(instance_id="static")
@@ -39,18 +40,18 @@ class Broker:
         self.world.sync(leader_id, 1, dict.fromkeys(self.member_ids, b"a"))
 
     def ask(self, frame):
-        """The answer's frame."""
+        """Return the response frame."""
         sent = []
-        if self.road is not None and self.road.answer(frame, sent.append):
+        if self.road is not None and self.road.answer(frame, sent.append, CONTEXT):
             self.short_answers += 1
         else:
             assert not sent
-            self._take_long_road(frame, sent)
+            self._take_regular_path(frame, sent)
         self.world.scheduler.settle()
         self.world.advance(3)
         return sent
 
-    def _take_long_road(self, frame, sent):
+    def _take_regular_path(self, frame, sent):
         asked = read_request(frame)
 
         def send(response):
@@ -72,7 +73,7 @@ class Broker:
 
 
 def frame_of(body, version, number=0, client_id="client"):
-    """The request as a connection hands it over."""
+    """Return the request as a connection passes it on."""
     frame = bytearray(b"".join(ClientConnection(client_id).send_request(body, version)[1])[4:])
     frame[4:8] = number.to_bytes(4, "big")
     return bytes(frame)
@@ -88,7 +89,7 @@ def plain_frame(offset=1, *, version=8, number=0, client_id="client", group="sim
 
 
 def random_frame(rng, member_ids, number):
-    """A commit as members and others send it, mostly right."""
+    """Return a commit as members and others send it, mostly valid."""
     topics = [
         OffsetCommitRequestTopic(
             name=rng.choice(("t", "t", "t", "t", "none")),
@@ -121,18 +122,18 @@ def random_frame(rng, member_ids, number):
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_both_roads_answer_and_write_the_same(settings):
+def test_both_paths_return_and_write_the_same(settings):
     rng = Random(str(settings))
     short = Broker(settings=settings)
-    long = Broker(settings=settings, has_short_road=False)
+    long = Broker(settings=settings, has_fast_path=False)
     assert short.member_ids == long.member_ids
     for number in range(REQUESTS):
         frame = random_frame(rng, short.member_ids, number)
-        # Heads are learnt from the first that has them.
+        # The first request with a head adds it to the cache.
         for _ in range(rng.choice((1, 2))):
             assert short.ask(frame) == long.ask(frame), frame
     assert short.batches() == long.batches()
-    assert short.short_answers > REQUESTS / 20, "the short road was hardly ever taken"
+    assert short.short_answers > REQUESTS / 20, "the fast path was hardly ever taken"
     assert not long.short_answers
 
 
@@ -144,19 +145,19 @@ def broker():
     return broker
 
 
-def test_a_head_is_learnt_from_its_first_request(broker):
+def test_a_head_is_cached_by_its_first_request(broker):
     broker.ask(plain_frame(2))
     assert broker.short_answers == 1
     assert broker.committed("simple").offset == 2
 
 
-def test_heads_that_nobody_sends_again_are_forgotten(broker):
+def test_unused_heads_are_removed(broker):
     for number in range(HEADS_MAX + 10):
-        broker.road.answer(plain_frame(client_id=str(number)), lambda _: None)
+        broker.road.answer(plain_frame(client_id=str(number)), lambda _: None, CONTEXT)
     assert len(broker.road._heads) < 20
 
 
-def test_commits_of_several_partitions_are_not_learnt(broker):
+def test_commits_of_several_partitions_are_not_cached(broker):
     partitions = [
         OffsetCommitRequestPartition(partition_index=n, committed_metadata="") for n in (0, 1)
     ]
@@ -180,17 +181,17 @@ def test_a_known_head_does_not_outlive_its_generation(broker):
     assert broker.short_answers == 1
 
 
-def test_a_commit_on_the_short_road_is_a_sign_of_life(broker):
+def test_a_commit_on_the_fast_path_renews_the_session(broker):
     frame = plain_frame(5, group="g", generation_id=1, member_id=broker.member_ids[0])
     for _ in range(10):
         broker.ask(frame)
         broker.world.advance(5_000)
     assert broker.short_answers == 9
-    members = [it.member_id for it in broker.world.service.describe("g").members]
+    members = [it.member_id for it in broker.world.describe("g").members]
     assert members == broker.member_ids[:1], "who was silent is out, who committed is not"
 
 
-def test_while_a_commit_waits_for_replicas_the_next_one_waits_behind_it(broker):
+def test_while_a_commit_waits_for_replicas_the_next_one_waits_after_it(broker):
     broker.world.log.is_holding = True
     assert broker.ask(plain_frame(2)) == []
     broker.world.log.is_holding = False
@@ -200,7 +201,7 @@ def test_while_a_commit_waits_for_replicas_the_next_one_waits_behind_it(broker):
     assert broker.committed("simple").offset == 3
 
 
-def test_errors_of_the_log_are_told_as_on_the_long_road(broker):
+def test_errors_of_the_log_are_reported_as_on_the_regular_path(broker):
     broker.world.log.failures = [int(ErrorCode.NOT_ENOUGH_REPLICAS)]
     (answer,) = broker.ask(plain_frame(2, version=7))
     assert int.from_bytes(answer[-2:], "big") == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -217,10 +218,10 @@ def test_a_partition_that_was_deleted_is_unknown(broker):
 
 
 @pytest.mark.parametrize("version", [2, 5, 7, 8])
-def test_a_frame_that_is_cut_anywhere_is_not_answered_by_the_short_road(broker, version):
+def test_the_fast_path_leaves_truncated_frames(broker, version):
     frame = plain_frame(3, version=version)
     broker.ask(frame)
     broker.ask(frame)
     assert broker.short_answers >= 1
     for cut in range(len(frame)):
-        assert not broker.road.answer(frame[:cut], lambda _: None)
+        assert not broker.road.answer(frame[:cut], lambda _: None, CONTEXT)

@@ -1,4 +1,4 @@
-"""The short road of Produce answers, and appends, what the long one does."""
+"""The fast path of Produce returns and appends the same as the regular path."""
 
 from dataclasses import replace
 from random import Random  # noqa: TID251 - only ever seeded
@@ -9,10 +9,11 @@ import pytest
 from kctl.broker.handlers.plain_produce import HEADS_MAX, PlainProduce
 from kctl.broker.handlers.produce import handle_produce
 from kctl.broker.log.unified_log import FetchIsolation
-from kctl.broker.replication.delayed import CONSUMER_REPLICA_ID, FetchParams
+from kctl.broker.replication.delayed import FetchParams
 from kctl.broker.request import Request, RequestContext
 from kctl.protocol.codec import encode
 from kctl.protocol.connection import ClientConnection, read_request, response_frame
+from kctl.protocol.constants import CONSUMER_REPLICA_ID
 from kctl.protocol.messages.fetch import FetchPartition
 from kctl.protocol.messages.produce import (
     PartitionProduceData,
@@ -21,11 +22,13 @@ from kctl.protocol.messages.produce import (
 )
 from kctl.records.compression import LZ4, ZSTD
 from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.turns import fail_loudly
 from tests.broker.replication.conftest import ReplicationWorld
 from tests.support.log_world import BASE_MS, batch, bytes_of
 from tests.support.virtual_runtime import virtual_runtime
 
 REQUESTS = 400
+CONTEXT = RequestContext("c", "127.0.0.1", "PLAINTEXT")
 SETTINGS = [
     {},
     {"cleanup_policy": ("compact",)},
@@ -37,32 +40,33 @@ SETTINGS = [
 
 
 class Broker:
-    """Leads t-0; answers the frames of Produce requests."""
+    """Leads t-0; handles the frames of Produce requests."""
 
-    def __init__(self, directory, *, has_short_road, isr=(1,), **settings):
+    def __init__(self, directory, *, has_fast_path, isr=(1,), **settings):
         runtime = replace(virtual_runtime(), disk=RealDisk())
         self.world = ReplicationWorld(runtime, directory, **settings)
         self.world.lead(isr=isr, replicas=isr)
         self.services = SimpleNamespace(replica_manager=self.world.manager)
-        self.road = PlainProduce(self.world.manager, 8) if has_short_road else None
+        self.road = PlainProduce(self.world.manager, 8) if has_fast_path else None
         self.short_answers = 0
         self.is_large = False
 
     def ask(self, frame):
-        """The answer's frame; "closed", or "nothing" for acks=0 and for what still waits."""
+        """Return the response frame; "closed", or "nothing" for acks=0 and for requests that still
+        wait."""
         sent = []
         if self.is_large:
-            # As large ones come: in a buffer of the connection's own, for the log to write in.
+            # Like a large frame: in the connection's own buffer, which the log writes into.
             frame = memoryview(bytearray(frame))
-        if self.road is not None and self.road.answer(frame, sent.append):
+        if self.road is not None and self.road.answer(frame, sent.append, CONTEXT):
             self.short_answers += 1
         else:
             assert not sent
-            self._take_long_road(frame, sent)
+            self._take_regular_path(frame, sent)
         self.world.runtime.scheduler.advance(5)
         return sent[0] if sent else "nothing"
 
-    def _take_long_road(self, frame, sent):
+    def _take_regular_path(self, frame, sent):
         asked = read_request(frame)
 
         def send(response):
@@ -80,7 +84,7 @@ class Broker:
         )  # fmt: skip
 
     def log_bytes(self):
-        """All that is in the log."""
+        """Return the bytes of the log."""
         segments = self.world.partition.log.segments
         return [bytes_of(segment) for segment in map(_whole, segments) if segment is not None]
 
@@ -90,7 +94,7 @@ def _whole(segment):
 
 
 def random_records(rng):
-    """One batch as producers send it, mostly; else something odd."""
+    """Return a batch, mostly as producers send it."""
     count = rng.choice((1, 1, 1, 2, 30))
     values = [bytes(rng.choice((0, 1, 60, 200))) for _ in range(count)]
     options = {"key": rng.choice((None, None, b"key", b""))}
@@ -114,7 +118,7 @@ def random_records(rng):
 
 
 def random_frame(rng, number):
-    """A Produce request as a connection hands it over."""
+    """Return a Produce request as a connection passes it on."""
     partitions = [
         PartitionProduceData(
             partition_index=rng.choice((0, 0, 0, 0, 1)), records=random_records(rng)
@@ -148,54 +152,56 @@ def plain_frame(number=0, acks=1, topic="t", client_id="client"):
 
 
 def outcome(broker, frame):
-    """What a connection makes of it."""
+    """Return the result that a connection would see."""
     try:
         return broker.ask(frame)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it must be the same
+    except Exception as error:  # noqa: BLE001 - both paths must fail in the same way
         return type(error), str(error)
 
 
 @pytest.mark.parametrize("isr", [(1,), (1, 2)], ids=["alone", "two in sync"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_both_roads_answer_and_append_the_same(tmp_path, settings, isr):
+def test_both_paths_return_and_append_the_same(tmp_path, settings, isr):
     rng = Random(f"{settings}{isr}")
-    short = Broker(tmp_path / "short", has_short_road=True, isr=isr, **settings)
-    long = Broker(tmp_path / "long", has_short_road=False, isr=isr, **settings)
+    short = Broker(tmp_path / "short", has_fast_path=True, isr=isr, **settings)
+    long = Broker(tmp_path / "long", has_fast_path=False, isr=isr, **settings)
     for number in range(REQUESTS):
         frame = random_frame(rng, number)
-        # Heads are learnt from the first that has them.
+        # The first request with a head adds it to the cache.
         short.is_large = long.is_large = rng.random() < 0.5
         for _ in range(rng.choice((1, 2))):
             assert outcome(short, frame) == outcome(long, frame), frame
     assert short.log_bytes() == long.log_bytes()
-    assert short.short_answers, "the short road was never taken"
+    assert short.short_answers, "the fast path was never taken"
     assert not long.short_answers
 
 
 @pytest.fixture
 def broker(tmp_path):
-    return Broker(tmp_path, has_short_road=True)
+    return Broker(tmp_path, has_fast_path=True)
 
 
-def test_a_head_is_learnt_from_its_first_request(broker):
+def test_a_head_is_cached_by_its_first_request(broker):
     broker.ask(plain_frame())
     assert broker.short_answers == 0
     broker.ask(plain_frame())
     assert broker.short_answers == 1
 
 
-def test_heads_that_nobody_sends_again_are_forgotten(broker):
+def test_unused_heads_are_removed(broker):
     for number in range(2 * HEADS_MAX + 1):
-        broker.road.answer(plain_frame(topic="none", client_id=str(number)), lambda _: None)
+        broker.road.answer(
+            plain_frame(topic="none", client_id=str(number)), lambda _: None, CONTEXT
+        )
     assert len(broker.road._heads) <= HEADS_MAX
 
 
-def test_a_consumer_that_waits_is_woken_by_the_short_road(broker):
+def test_a_consumer_that_waits_is_woken_by_the_fast_path(broker):
     broker.ask(plain_frame())
     params = FetchParams(CONSUMER_REPLICA_ID, 1000, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK)
     asked = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
     answered = []
-    broker.world.manager.fetch(params, [("t", asked)], answered.extend)
+    broker.world.manager.fetch(params, [("t", asked)], answered.extend, fail_loudly)
     assert not answered
     broker.ask(plain_frame())
     assert broker.short_answers == 1
@@ -203,7 +209,7 @@ def test_a_consumer_that_waits_is_woken_by_the_short_road(broker):
 
 
 @pytest.mark.parametrize("cut", range(0, 200, 3))
-def test_a_frame_that_is_cut_anywhere_is_not_answered_by_the_short_road(broker, cut):
+def test_the_fast_path_leaves_truncated_frames(broker, cut):
     frame = plain_frame()
     broker.ask(frame)
-    assert not broker.road.answer(frame[: min(cut, len(frame) - 1)], lambda _: None)
+    assert not broker.road.answer(frame[: min(cut, len(frame) - 1)], lambda _: None, CONTEXT)

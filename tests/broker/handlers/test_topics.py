@@ -1,5 +1,5 @@
-"""CreateTopics, CreatePartitions, DeleteTopics and Metadata, word for word as Apache Kafka 2.7.2
-answered the same requests in the same order (one broker, num.partitions=2)."""
+"""CreateTopics, CreatePartitions, DeleteTopics and Metadata: responses equal to those of Apache
+Kafka 2.7.2 to the same requests in the same order (one broker, num.partitions=2)."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kctl.broker import topic_creation
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.handlers.metadata import handle_metadata
 from kctl.broker.handlers.topics import (
@@ -53,7 +54,7 @@ class TopicServer:
         broker = cluster.brokers[broker_id]
         self.cluster = cluster
         config = broker.controller._config
-        creator = TopicCreator(broker.store, broker.cache, config, cluster.runtime.entropy)
+        creator = TopicCreator(broker.store, broker.cache, config, cluster.runtime)
         self.services = SimpleNamespace(
             runtime=cluster.runtime,
             config=config,
@@ -69,13 +70,13 @@ class TopicServer:
         )
 
     def ask(self, api, version, **fields):
-        """The answer to a request, both having crossed the wire."""
+        """Return the response to a request, both encoded and decoded."""
         response = self.cluster.run(self.send(api, version, **fields))
         wire = b"".join(bytes(part) for part in encode(response, version))
         return decode(type(response), version, memoryview(wire))
 
     def send(self, api, version, **fields):
-        """Hand in a request; its answer comes through the Future."""
+        """Send a request; its response completes the Future."""
         handler, module, name = HANDLERS[api]
         body = build(api, getattr(module, name + "Request"), fields)
         wire = b"".join(bytes(part) for part in encode(body, version))
@@ -119,7 +120,7 @@ def plain(value):
 
 
 def comparable(api, answer, *, all_configs):
-    """What does not depend on the machine or on Java's hash maps."""
+    """Remove details that depend on the machine or on Java's hash maps."""
     if api == "create_topics":
         for topic in answer["topics"]:
             topic["configs"] = sorted(topic["configs"] or [], key=lambda config: config["name"])
@@ -156,7 +157,7 @@ def test_topic_requests_are_answered_as_apache_kafka_answers_them(cluster):
     assert not different, "\n".join(different)
 
 
-def test_only_the_controller_makes_and_removes_topics(cluster):
+def test_only_the_controller_creates_and_deletes_topics(cluster):
     cluster.start(0, 1)
     server = TopicServer(cluster, 1)
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
@@ -168,7 +169,7 @@ def test_only_the_controller_makes_and_removes_topics(cluster):
     assert [t.error_code for t in answer.results] == [ErrorCode.NOT_CONTROLLER]
 
 
-def test_deletion_forbidden_by_the_broker_says_so_by_version(cluster):
+def test_the_error_of_a_forbidden_deletion_depends_on_the_version(cluster):
     cluster.start(0, delete_topic_enable="false")
     cluster.create_topic("t", [0])
     server = TopicServer(cluster, 0)
@@ -195,7 +196,7 @@ def test_partitions_of_a_topic_being_deleted_are_refused(cluster):
 
 
 @pytest.mark.parametrize("replicas", [[], [-1]])
-def test_an_assignment_that_can_never_be_led_is_refused(cluster, replicas):
+def test_an_assignment_that_can_never_have_a_leader_is_rejected(cluster, replicas):
     cluster.start(0)
     topic = {
         "name": "t",
@@ -215,7 +216,7 @@ def test_internal_topics_wait_for_enough_brokers(cluster):
     assert answer.topics[0].is_internal
 
 
-def test_two_clients_that_ask_for_the_same_unknown_topic_get_one_topic(cluster):
+def test_two_requests_for_the_same_unknown_topic_create_one_topic(cluster):
     cluster.start(0, num_partitions=3)
     server = TopicServer(cluster, 0)
     answers = [server.send("metadata", 9, topics=[{"name": "t"}]) for _ in range(2)]
@@ -248,3 +249,70 @@ def test_a_leader_without_the_clients_listener_is_not_found_by_new_clients(clust
         for version in (5, 6)
     ]
     assert errors == [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND]
+
+
+def recreation():
+    return [
+        {
+            "name": "t",
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "configs": [{"name": "retention.ms", "value": "77"}],
+        }
+    ]
+
+
+def test_a_topic_created_right_after_its_deletion_keeps_its_configs(cluster):
+    """The controller deletes configs last: those of a topic that is there already would go, too."""
+    cluster.start(0)
+    cluster.create_topic("t", *[[0]] * 50)
+    server = TopicServer(cluster, 0)
+    answer = server.ask("delete_topics", 5, topic_names=["t"], timeout_ms=9_999)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    assert cluster.exists("/admin/delete_topics/t")
+    answer = server.ask("create_topics", 5, topics=recreation(), timeout_ms=9_999)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    cluster.settle()
+    assert len(cluster.brokers[0].cache.partitions_of("t")) == 1
+    configs = cluster.run(cluster.store.get_entity_configs("topics", ["t"]))
+    assert configs == {"t": {"retention.ms": "77"}}
+
+
+def test_a_topic_whose_deletion_does_not_end_exists_already(cluster, monkeypatch):
+    monkeypatch.setattr(topic_creation, "DELETION_LOOKS_MAX", 3)
+    cluster.start(0, 1)
+    cluster.create_topic("t", [1])
+    cluster.brokers[1].kill()
+    cluster.settle()
+    server = TopicServer(cluster, 0)
+    cluster.delete_topic("t")
+    # The leader is gone, so its replica cannot be deleted; caches have forgotten the topic.
+    assert not cluster.brokers[0].cache.contains("t")
+    answer = server.ask("create_topics", 5, topics=recreation(), timeout_ms=9_999)
+    assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert "/config/topics/t" not in cluster.run(cluster.store.children("/config/topics"))
+    cluster.start(1)
+    answer = server.ask("create_topics", 5, topics=recreation(), timeout_ms=9_999)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+
+
+def test_a_request_for_many_topics_reads_the_deletions_once(cluster, monkeypatch):
+    cluster.start(1)
+    server = TopicServer(cluster, 1)
+    store = server.services.cluster_store
+    reads = []
+    children, exists = store.children, store.exists
+    monkeypatch.setattr(
+        store, "children", lambda path, *a: reads.append(path) or children(path, *a)
+    )
+    monkeypatch.setattr(store, "exists", lambda path, *a: reads.append(path) or exists(path, *a))
+    topics = [
+        {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1,
+         "assignments": [], "configs": []}
+        for number in range(20)
+    ]  # fmt: skip
+    response = server.ask("create_topics", 4, topics=topics, timeout_ms=10_000)
+    assert {result.error_code for result in response.topics} == {ErrorCode.NONE}
+    assert [path for path in reads if path.startswith("/admin/delete_topics")] == [
+        "/admin/delete_topics"
+    ]

@@ -11,13 +11,13 @@ from tests.support.virtual_runtime import virtual_runtime
 
 @pytest.fixture
 def runtime():
-    """A runtime over real files whose time the test moves."""
+    """A runtime with real files whose time the test controls."""
     return dataclasses.replace(virtual_runtime(), disk=RealDisk())
 
 
 @pytest.fixture
 def clean_logs(tmp_path):
-    """A fresh copy of the golden log directory after a clean stop."""
+    """A fresh copy of the golden log directory after a clean shutdown."""
     return golden_logs.unpack("clean", tmp_path)
 
 
@@ -29,7 +29,7 @@ def unclean_logs(tmp_path):
 
 @pytest.fixture
 def make_world(runtime, tmp_path):
-    """Makes a broker's logs in a temporary directory; keyword arguments are topic settings."""
+    """Create a broker's logs in a temporary directory; keyword arguments are topic configs."""
 
     def make(*, log_dirs=1, options=None, **settings):
         return LogWorld(

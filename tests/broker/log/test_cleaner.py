@@ -1,10 +1,17 @@
-"""Compaction: which records stay, which batches pass through, and what readers see meanwhile."""
+"""Compaction: the records that are kept, batches that are copied unchanged, and concurrent
+reads."""
 
 import dataclasses
 
 import pytest
 
-from kctl.broker.log.cleaner_manager import CleanerManager, CleaningMove, CleaningState, look_at
+from kctl.broker.log.checkpoints import REWRITE_DELAY_MS
+from kctl.broker.log.cleaner_manager import (
+    CleanerManager,
+    CleaningMove,
+    CleaningState,
+    cleanable_part,
+)
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.model import TopicPartition
@@ -14,6 +21,7 @@ from kctl.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.record_batch import LOG_APPEND_TIME, RecordBatch
 from kctl.storage.layout import CLEANER_OFFSET_CHECKPOINT
+from kctl.work import at_once
 from tests.support.cleaning import (
     COMPACTED,
     DAY_MS,
@@ -27,10 +35,10 @@ from tests.support.cleaning import (
 )
 from tests.support.log_world import BASE_MS, TP, append, bytes_of, end_transaction
 
-# --- what stays ------------------------------------------------------------------------------
+# # --- kept records ----------------------------------------------------------------------------
 
 
-def test_only_the_last_record_of_each_key_stays_at_its_offset():
+def test_only_the_last_record_of_each_key_is_kept_at_its_offset():
     world = compacted()
     log = world.log()
     for number in range(50):
@@ -64,7 +72,7 @@ def test_a_batch_that_loses_nothing_passes_through_byte_for_byte():
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
-def test_what_stays_of_a_batch_keeps_codec_offsets_sequences_headers_and_times(codec):
+def test_the_kept_records_of_a_batch_keep_codec_offsets_sequences_headers_and_times(codec):
     world = compacted()
     log = world.log()
     put(
@@ -98,7 +106,7 @@ def test_log_append_time_stays_the_records_time():
     assert [it.timestamp for it in records_of(log)] == [BASE_MS, BASE_MS]
 
 
-def test_records_without_a_key_go():
+def test_records_without_a_key_are_removed():
     world = compacted(cleanup_policy=("delete",))
     log = world.log()
     put(log, (None, b"1"), (b"a", b"1"))
@@ -111,7 +119,7 @@ def test_records_without_a_key_go():
 # --- tombstones ------------------------------------------------------------------------------
 
 
-def test_a_tombstone_goes_with_the_cleaning_that_comes_after_delete_retention():
+def test_a_tombstone_is_removed_by_the_first_cleaning_after_delete_retention():
     world = compacted(delete_retention_ms=DAY_MS)
     log = world.log()
     put(log, (b"a", b"1"), (b"b", b"1"))
@@ -131,8 +139,8 @@ def test_a_tombstone_goes_with_the_cleaning_that_comes_after_delete_retention():
     assert [(it.key, it.value) for it in records_of(log)] == [(b"b", b"1"), (b"c", b"2")]
 
 
-def test_merging_does_not_make_tombstones_young_again():
-    """KAFKA-8522: cleaned again and again, they still go a day after the first time."""
+def test_merging_does_not_reset_the_age_of_tombstones():
+    """KAFKA-8522: cleaned repeatedly, they are still removed a day after the first time."""
     world = compacted(delete_retention_ms=DAY_MS)
     log = world.log()
     put(log, (b"a", None))
@@ -159,7 +167,7 @@ def test_the_delete_horizon_changes_no_records_time():
 # --- producers and transactions --------------------------------------------------------------
 
 
-def test_a_producers_last_batch_stays_as_an_empty_one_and_duplicates_are_still_known():
+def test_a_producers_last_batch_is_kept_empty_and_duplicates_are_still_detected():
     world = compacted()
     log = world.log()
     options = {"producer_id": 7, "producer_epoch": 0}
@@ -170,7 +178,7 @@ def test_a_producers_last_batch_stays_as_an_empty_one_and_duplicates_are_still_k
     clean(world)
     assert [(one.base_offset, one.count) for one in all_batches(log)] == [(1, 0), (2, 1)]
     put(log, (b"z", b"1"))
-    # The snapshots are lost, so the batches alone must tell.
+    # The snapshots are lost, so the batches alone must suffice.
     for name in world.runtime.disk.list(f"{log.directory}"):
         if name.endswith(".snapshot"):
             world.runtime.disk.remove(f"{log.directory}/{name}")
@@ -180,7 +188,7 @@ def test_a_producers_last_batch_stays_as_an_empty_one_and_duplicates_are_still_k
     assert log.log_end_offset == end
 
 
-def test_aborted_records_go_first_and_their_marker_a_day_later():
+def test_aborted_records_are_removed_first_and_their_marker_a_day_later():
     world = compacted(delete_retention_ms=DAY_MS)
     log = world.log()
     put(log, (b"a", b"good"))
@@ -190,7 +198,7 @@ def test_aborted_records_go_first_and_their_marker_a_day_later():
     )  # fmt: skip
     end_transaction(log, 7, commit=False)
     log.update_high_watermark(log.log_end_offset)
-    # The producer is active with another batch, so the first need not stay for it.
+    # The producer is active with another batch, so the first need not be kept for it.
     put(log, (b"x", b"1"), producer_id=7, producer_epoch=0, base_sequence=1)
     log.roll()
     kinds = []
@@ -201,7 +209,7 @@ def test_aborted_records_go_first_and_their_marker_a_day_later():
         pass_time(world, DAY_MS)
         put(log, (b"y", b"1"))
         log.roll()
-    # Data goes, the marker is found to be needless, its day is over.
+    # The data is removed, the marker is found unneeded, its retention ends.
     assert kinds == [[2], [2], [], []]
     assert b"bad" not in [it.value for it in records_of(log)]
 
@@ -220,7 +228,7 @@ def test_a_commit_marker_stays_while_its_data_does():
     assert world.restart().last_stable_offset == log.log_end_offset
 
 
-def test_an_open_transaction_is_not_cleaned_nor_what_is_behind_it():
+def test_an_open_transaction_and_everything_after_it_is_not_cleaned():
     """KAFKA-13194."""
     world = compacted()
     log = world.log()
@@ -238,7 +246,7 @@ def test_an_open_transaction_is_not_cleaned_nor_what_is_behind_it():
     assert [it.value for it in records_of(log)] == [b"2"]
 
 
-def test_a_key_like_a_markers_takes_no_marker_away():
+def test_a_record_with_the_key_of_a_marker_removes_no_marker():
     """KAFKA-14055."""
     world = compacted(delete_retention_ms=0)
     log = world.log()
@@ -250,7 +258,7 @@ def test_a_key_like_a_markers_takes_no_marker_away():
     assert [one.base_offset for one in all_batches(log) if one.is_control] == [1]
 
 
-def test_the_transaction_index_of_a_cleaned_segment_names_what_is_left():
+def test_the_transaction_index_of_a_cleaned_segment_has_the_kept_transactions():
     world = compacted(delete_retention_ms=0)
     log = world.log()
     for number in range(2):
@@ -267,7 +275,7 @@ def test_the_transaction_index_of_a_cleaned_segment_names_what_is_left():
     put(log, (b"b", b"1"))
     log.roll()
     clean(world)
-    # The producer's last batch stays, empty: so does its marker.
+    # The producer's last batch is kept, empty: so is its marker.
     again = log.segments[0].transaction_index.entries()
     assert [(it.producer_id, it.last_offset) for it in again] == [(7, 3)]
 
@@ -295,7 +303,7 @@ def test_messages_of_old_formats_are_compacted_too(magic, version, codec):
     assert {one.magic for one in all_batches(log)} == {magic}
 
 
-# --- when ------------------------------------------------------------------------------------
+# # --- schedule ----------------------------------------------------------------------------------
 
 
 def test_a_log_is_due_by_its_dirty_ratio():
@@ -358,20 +366,20 @@ def test_segments_are_rolled_by_max_compaction_lag():
     assert len(log.segments) == 2
 
 
-def test_a_log_start_beyond_the_cleaned_offset_is_where_dirt_begins():
+def test_the_dirty_part_begins_at_a_log_start_beyond_the_cleaned_offset():
     """KAFKA-9133."""
     world = compacted()
     log = world.log()
     for number in range(60):
         put(log, (b"k", b"v%d" % number))
     log.maybe_increment_log_start_offset(31)
-    found = look_at(log, BASE_MS)
+    found = cleanable_part(log, BASE_MS)
     assert found.first_dirty_offset == 31
     assert clean(world) == 1
 
 
 def test_a_cleaned_log_is_not_due_again():
-    """KAFKA-8764, KAFKA-9826: offsets that are missing at the end make no endless loop."""
+    """KAFKA-8764, KAFKA-9826: missing offsets at the end cause no endless loop."""
     world = compacted()
     log = world.log()
     put(log, (b"a", b"1"))
@@ -384,7 +392,7 @@ def test_a_cleaned_log_is_not_due_again():
     assert clean(world) == 0
 
 
-def test_a_full_map_is_gone_on_with_the_next_time():
+def test_the_next_cleaning_continues_after_a_full_map():
     world = compacted(cleaner=CleanerSettings(dedupe_buffer_bytes=24, load_factor=0.01))
     log = world.log()
     for number in range(60):
@@ -398,7 +406,7 @@ def test_a_full_map_is_gone_on_with_the_next_time():
 
 
 def half_way(world, log):
-    """A cleaning under way, and a function that lets it go on."""
+    """Return a cleaning in progress, and a function that continues it."""
     for number in range(60):
         put(log, (b"k", b"v%d" % number))
     scheduler = world.runtime.scheduler
@@ -411,11 +419,11 @@ def half_way(world, log):
 
 
 @pytest.mark.parametrize("how", ["truncate", "policy", "delete", "retention"])
-def test_cleaning_is_given_up_when_the_log_is_another_one(how):
-    """KAFKA-12840 and the like."""
+def test_cleaning_is_aborted_when_the_log_has_changed(how):
+    """KAFKA-12840 and similar changes."""
     world = compacted()
     log = world.log()
-    go_on = half_way(world, log)
+    continue_cleaning = half_way(world, log)
     if how == "truncate":
         log.truncate_to(40)
     elif how == "policy":
@@ -426,7 +434,7 @@ def test_cleaning_is_given_up_when_the_log_is_another_one(how):
         log.maybe_increment_log_start_offset(59)
         log.delete_old_segments(0)
     left = [it.offset for it in records_of(log)] if how != "delete" else []
-    go_on()
+    continue_cleaning()
     assert [it.offset for it in records_of(log)] == left if how != "delete" else True
     assert world.manager.cleaner.manager.state(TP) is CleaningState.IDLE
     names = [path for path in world.runtime.disk.contents() if "cleaned" in path]
@@ -436,13 +444,13 @@ def test_cleaning_is_given_up_when_the_log_is_another_one(how):
 def test_retention_waits_for_the_cleaner():
     world = compacted(cleanup_policy=("compact", "delete"), retention_ms=1)
     log = world.log()
-    go_on = half_way(world, log)
-    assert world.manager.delete_old_segments() == 0
-    go_on()
-    assert world.manager.delete_old_segments() > 0
+    continue_cleaning = half_way(world, log)
+    assert at_once(world.manager.delete_old_segments()) == 0
+    continue_cleaning()
+    assert at_once(world.manager.delete_old_segments()) > 0
 
 
-def test_who_reads_keeps_the_old_files():
+def test_readers_keep_the_old_files():
     world = compacted()
     log = world.log()
     for number in range(60):
@@ -497,7 +505,7 @@ def test_a_state_allows_only_its_moves():
 # --- the checkpoint --------------------------------------------------------------------------
 
 
-def test_what_was_cleaned_is_known_after_a_restart_and_forgotten_with_the_topic():
+def test_the_cleaned_offset_survives_a_restart_and_is_forgotten_with_the_topic():
     world = compacted()
     log = world.log()
     for number in range(60):
@@ -511,12 +519,12 @@ def test_what_was_cleaned_is_known_after_a_restart_and_forgotten_with_the_topic(
     log.truncate_to(3)
     assert log.local.cleaned_offset <= 3
     world.manager.delete_log(TP)
-    world.runtime.scheduler.settle()
+    world.runtime.scheduler.advance(REWRITE_DELAY_MS)
     text = world.runtime.disk.read_file(f"/d0/{CLEANER_OFFSET_CHECKPOINT}")
     assert text == b"0\n0\n"
 
 
-def test_a_broker_cleans_by_itself_and_stops_in_good_order():
+def test_a_broker_cleans_automatically_and_stops_cleanly():
     world = compacted(cleaner=CleanerSettings())
     log = world.log()
     for number in range(60):
@@ -539,7 +547,7 @@ def test_no_cleaner_runs_where_the_settings_forbid_it():
     assert len(records_of(log)) == 60
 
 
-def test_the_cleaner_is_no_faster_than_it_may():
+def test_the_cleaner_respects_its_rate():
     slow = CleanerSettings(bytes_per_second=1000, io_buffer_bytes=500)
     world = compacted(cleaner=slow)
     log = world.log()

@@ -1,9 +1,9 @@
-"""Whatever is appended, in whatever order things happen: a model of what compaction keeps."""
+"""A model of compaction, checked against random appends and events."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kctl.broker.log.cleaner_manager import look_at
+from kctl.broker.log.cleaner_manager import cleanable_part
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.support.cleaning import (
@@ -34,10 +34,10 @@ STEP = st.one_of(
 
 
 class Model:
-    """What was appended, and so what may and what must be read."""
+    """The appended records, and thereby the records that may and must be read."""
 
     def __init__(self):
-        # (offset, key, value, headers' keys) of everything, and what is not aborted.
+        # (offset, key, value, headers' keys) of all records, and of those that are not aborted.
         self.values = {}
         self.aborted = set()
         self.open = {1: [], 2: []}
@@ -72,8 +72,8 @@ def live(world, steps):
 
 
 def tail_of(log):
-    """The bytes that no cleaning may touch now."""
-    start = look_at(log, BASE_MS).first_uncleanable_offset
+    """Return the bytes that no cleaning may change now."""
+    start = cleanable_part(log, BASE_MS).first_uncleanable_offset
     return b"".join(one.to_bytes() for one in all_batches(log) if one.base_offset >= start)
 
 
@@ -122,7 +122,7 @@ def check(log, model):
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(STEP, max_size=25), st.sampled_from([0, 7_200_000]), st.sampled_from([24, 10**6]))
-def test_whatever_is_appended_the_last_of_every_key_is_read(steps, delete_retention_ms, memory):
+def test_the_last_record_of_every_key_is_read_after_any_appends(steps, delete_retention_ms, memory):
     cleaner = CleanerSettings(is_enabled=False, dedupe_buffer_bytes=memory, load_factor=0.004)
     world = compacted(cleaner=cleaner, delete_retention_ms=delete_retention_ms, segment_bytes=1100)
     live(world, steps)

@@ -1,7 +1,7 @@
-"""Nothing durable is lost by a crash at any operation of a log's life, and nothing torn is served;
-and bugs planted in the log are found, each by what it does to some crash state.
+"""A crash at any operation of a log's life loses nothing durable, and nothing torn is served; bugs
+planted in the log are found by their effect on some crash state.
 
-`KCTL_CRASH_STATES=100000` looks at so many states; see `tests.support.crash_explorer`.
+`KCTL_CRASH_STATES=100000` checks that many states; see `tests.support.crash_explorer`.
 """
 
 import os
@@ -18,15 +18,15 @@ from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.protocol.error_codes import ApiError
 from kctl.records.record_batch import RecordBatch
+from kctl.simulation.disk import NameOrder, SimDisk
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import CLEAN_SHUTDOWN_FILE
-from kctl.testing.sim_disk import NameOrder, SimDisk
 from tests.support.crash_compaction import CompactedLife
 from tests.support.crash_explorer import CrashFoundError, explore
 from tests.support.crash_moves import MovingLife
 
 SLOW_STATES = int(os.environ.get("KCTL_CRASH_STATES", "12000"))
-# States after which a planted bug must have been found.
+# Number of states within which a planted bug must be found.
 STATES_PER_BUG = 6000
 
 
@@ -67,12 +67,12 @@ def test_many_crashes_of_moves_leave_one_log_with_everything(order):
 
 
 def forget_directories(monkeypatch):
-    """No fsync of the directory for new segments, renames and checkpoints (KAFKA-3968)."""
+    """Skip fsyncs of the directory for new segments, renames and checkpoints (KAFKA-3968)."""
     monkeypatch.setattr(SimDisk, "fsync_directory", lambda self, path: None)
 
 
 def leave_the_marker(monkeypatch):
-    """The clean-shutdown marker is still there when records are appended (KAFKA-10471)."""
+    """Keep the clean-shutdown marker while records are appended (KAFKA-10471)."""
     remove = SimDisk.remove
 
     def remove_others(self, path):
@@ -83,12 +83,12 @@ def leave_the_marker(monkeypatch):
 
 
 def acknowledge_early(monkeypatch):
-    """A flush that does not wait for the disk."""
+    """Flush without waiting for the disk."""
     monkeypatch.setattr(FlushJob, "run", lambda self: None)
 
 
 def forget_inactive_segments(monkeypatch):
-    """A flush of the active segment only."""
+    """Flush only the active segment."""
     prepare = LocalLog.prepare_flush
 
     def prepare_active(self, others, *, is_closing=False):
@@ -100,7 +100,7 @@ def forget_inactive_segments(monkeypatch):
 
 
 def forget_flushes_under_way(monkeypatch):
-    """A flush that overtakes another one, and leaves to it what it must wait for itself."""
+    """Let a flush overtake another one whose files it must wait for."""
     prepare = LocalLog.prepare_flush
 
     def prepare_alone(self, others, *, is_closing=False):
@@ -113,28 +113,28 @@ def forget_flushes_under_way(monkeypatch):
 
 
 def forget_indexes(monkeypatch):
-    """Indexes are written, but not fsynced, before the recovery point passes them."""
+    """Write indexes without fsync before the recovery point passes them."""
     save = LogSegment.index_files_to_flush
     monkeypatch.setattr(LogSegment, "index_files_to_flush", lambda self: save(self) and [])
 
 
 def claim_too_much(monkeypatch):
-    """A checkpoint says that all is durable up to the log's end."""
+    """Write a checkpoint that claims durability up to the log's end."""
     monkeypatch.setattr(LocalLog, "claim_recovery_point", lambda self: self.log_end_offset)
 
 
 def trust_every_batch(monkeypatch):
-    """Recovery that does not look at the CRC."""
+    """Recover without checking CRCs."""
     monkeypatch.setattr(RecordBatch, "ensure_valid", lambda self: None)
 
 
 def trust_what_follows_a_gap(monkeypatch):
-    """Recovery that keeps segments behind records that never reached the disk."""
+    """Keep segments after records that never reached the disk."""
     monkeypatch.setattr(LogLoader, "_is_gap", lambda *_: False)
 
 
 def truncate_unannounced(monkeypatch):
-    """Truncation that leaves a recovery point beyond the log's end on the disk."""
+    """Truncate, leaving a recovery point beyond the log's end on disk."""
 
     def count(self, recovery_point):
         self.truncations += 1
@@ -143,7 +143,7 @@ def truncate_unannounced(monkeypatch):
 
 
 def truncate_in_memory(monkeypatch):
-    """Truncation that is not durable when it is done: what was cut comes back."""
+    """Truncate without making it durable: removed records reappear."""
     monkeypatch.setattr(FileRecords, "flush", lambda self: None)
 
 
@@ -162,7 +162,7 @@ def test_planted_bug_is_found(monkeypatch, plant):
 
 
 def clean_without_a_swap(monkeypatch):
-    """Old segments go before the cleaned one is told from what was never finished."""
+    """Remove old segments before the cleaned one can be distinguished from an unfinished one."""
 
     def replace(self, cleaned, sources, now_ms):
         for segment in sources:
@@ -174,23 +174,23 @@ def clean_without_a_swap(monkeypatch):
 
 
 def start_behind_a_swap(monkeypatch):
-    """A first segment that is there as a swap only does not count as the log's start."""
+    """Ignore a first segment that exists only as a swap when determining the log's start."""
     first_offset = LogLoader._first_offset
     monkeypatch.setattr(LogLoader, "_first_offset", lambda self, _: first_offset(self, []))
 
 
 def drop_needed_markers(monkeypatch):
-    """Markers go while data of their transactions is there (KAFKA-13727, KAFKA-14055)."""
+    """Remove markers while data of their transactions exists (KAFKA-13727, KAFKA-14055)."""
     monkeypatch.setattr(CleanedTransactions, "end", lambda *_: (True, None))
 
 
 def forget_the_last_of_producers(monkeypatch):
-    """Producers' last batches go with their records (KAFKA-5315)."""
+    """Remove producers' last batches with their records (KAFKA-5315)."""
     monkeypatch.setattr(cleaner, "_is_last_of_producer", lambda *_: False)
 
 
 def finish_in_memory(monkeypatch):
-    """Cleaned segments take the place of others before they are on the disk."""
+    """Replace segments by cleaned ones that are not on disk yet."""
     monkeypatch.setattr(FileRecords, "flush", lambda self: None)
 
 
@@ -208,22 +208,22 @@ def test_bug_planted_in_the_cleaner_is_found(monkeypatch, plant):
 
 
 def trust_torn_copies(monkeypatch):
-    """What was copied counts as it is found after a crash, with holes that the log has not."""
+    """Accept the copy as found after a crash, with holes that the log does not have."""
     monkeypatch.setattr(future_logs, "cut_to_durable", lambda _: None)
 
 
 def leave_old_names(monkeypatch):
-    """The log that was left is away, but a power loss brings it back."""
-    monkeypatch.setattr(LogManager, "_give_up", LogManager._retire)
+    """Remove the old log in a way that a power loss reverts."""
+    monkeypatch.setattr(LogManager, "_remove_replaced", LogManager._retire)
 
 
 def arrive_in_memory(monkeypatch):
-    """A log has its new place before it is on the disk."""
+    """Give a log its new place before this is on disk."""
     monkeypatch.setattr(UnifiedLog, "close", UnifiedLog.abandon)
 
 
 def forget_to_cut_the_copy(monkeypatch):
-    """The copy is not cut where the log is cut."""
+    """Do not truncate the copy when the log is truncated."""
     monkeypatch.setattr(FutureLogs, "current_truncated", lambda *_: None)
 
 

@@ -1,4 +1,5 @@
-"""Moves between log directories: what a stop leaves of them, and what a start makes of that."""
+"""Moves between log directories: their state after a stop, and their continuation by the next
+start."""
 
 import shutil
 from pathlib import Path
@@ -25,7 +26,7 @@ def fill(log, count, epoch=0):
 
 
 def copy(world, bytes_max=1 << 20):
-    """Copy up to the end, or about `bytes_max` bytes."""
+    """Copy to the end, or about `bytes_max` bytes."""
     current, future = world.manager.get_log(TP), world.manager.futures.get(TP)
     while future.log_end_offset < current.log_end_offset and bytes_max > 0:
         data = bytes_of(current.read(future.log_end_offset, 100, isolation=ALL))
@@ -42,7 +43,7 @@ def begin(world, count=20):
 
 
 def directories(world):
-    """(log dir, directory) of all that is there, uuids left out."""
+    """Return (log dir, directory) of all directories, without uuids."""
     found = []
     for number, path in enumerate(world.log_dirs):
         for directory in sorted(Path(path).glob("t-0*")):
@@ -73,23 +74,23 @@ def test_a_future_log_takes_the_current_ones_place(world):
     assert values_of(world.restart()) == numbers(21)
 
 
-def test_it_must_have_everything_first(world):
+def test_it_must_catch_up_first(world):
     begin(world)
     copy(world, 100)
-    with pytest.raises(RuntimeError, match="before it has everything"):
+    with pytest.raises(RuntimeError, match="has not caught up"):
         world.manager.complete_move(TP)
     assert values_of(world.manager.get_log(TP)) == numbers(20)
 
 
 def make_durable(world):
-    """As far as the copy is, with a checkpoint that says so."""
+    """Make the copy durable, with a checkpoint that records it."""
     world.manager.futures.get(TP).flush()
     world.manager.checkpoint()
     world.runtime.scheduler.settle()
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_future_log_goes_on_where_a_stop_left_it(world, clean):
+def test_a_future_log_continues_after_a_stop(world, clean):
     begin(world)
     end = copy(world, 300).log_end_offset
     make_durable(world)
@@ -100,8 +101,8 @@ def test_a_future_log_goes_on_where_a_stop_left_it(world, clean):
     assert values_of(world.manager.complete_move(TP)) == numbers(20)
 
 
-def test_what_a_crash_may_have_torn_is_copied_again(world):
-    """The log that is dropped in the end was durable all along."""
+def test_possibly_torn_records_are_copied_again_after_a_crash(world):
+    """The log that is deleted in the end was durable all along."""
     begin(world)
     copy(world, 300)
     make_durable(world)
@@ -114,7 +115,7 @@ def test_what_a_crash_may_have_torn_is_copied_again(world):
 
 
 def test_a_crash_between_the_two_renames_leaves_one_log(world):
-    """Both have all; the younger may have more already."""
+    """Both are complete; the newer one may have more already."""
     log, _ = begin(world)
     copy(world)
     shutil.copytree(log.directory, world.log_dirs[0] + "/kept")
@@ -129,7 +130,7 @@ def test_a_crash_between_the_two_renames_leaves_one_log(world):
     assert directories(world) == [(1, "t-0")]
 
 
-def test_a_future_log_without_a_current_one_is_the_log(world):
+def test_a_future_log_without_a_current_one_becomes_the_log(world):
     log, _ = begin(world)
     copy(world)
     world.close()
@@ -150,7 +151,7 @@ def test_a_future_log_waits_while_the_directory_of_the_current_one_is_offline(wo
     assert directories(world) == [(0, "t-0"), (1, "t-0-future")]
 
 
-def test_what_a_crash_took_from_the_current_log_goes_from_the_future_one(world):
+def test_records_that_a_crash_removed_from_the_current_log_are_removed_from_the_future_one(world):
     log, _ = begin(world, 10)
     fill(log, 10, epoch=2)
     copy(world)
@@ -167,7 +168,7 @@ def test_what_a_crash_took_from_the_current_log_goes_from_the_future_one(world):
     assert values_of(world.manager.complete_move(TP))[-1] == (19, b"other")
 
 
-def test_logs_that_part_agree_up_to_their_common_epoch(make_world):
+def test_diverging_logs_agree_up_to_their_common_epoch(make_world):
     world = make_world(log_dirs=2)
     log, _ = begin(world, 5)
     fill(log, 5, epoch=2)
@@ -175,13 +176,13 @@ def test_logs_that_part_agree_up_to_their_common_epoch(make_world):
     log.truncate_to(5)
     fill(log, 7, epoch=4)
     assert common_end(future, log) == 5
-    world.manager.futures.agree_with_current()
+    world.manager.futures.reconcile_with_current()
     assert future.log_end_offset == 5
     copy(world)
     assert common_end(future, log) == 12
 
 
-def test_a_damaged_copy_begins_anew(world):
+def test_a_damaged_copy_starts_over(world):
     _, future = begin(world)
     copy(world)
     world.close()
@@ -196,7 +197,7 @@ def test_a_damaged_copy_begins_anew(world):
     assert values_of(world.manager.complete_move(TP)) == numbers(20)
 
 
-def test_a_deleted_log_takes_its_future_one_along(world):
+def test_the_future_log_is_deleted_with_the_log(world):
     begin(world)
     world.manager.delete_log(TP)
     assert directories(world) == [(0, "t-0-delete"), (1, "t-0-delete")]
@@ -219,7 +220,7 @@ def test_a_directory_that_fails_at_the_end_leaves_the_current_log(world, monkeyp
     assert values_of(log) == numbers(21)
 
 
-def test_a_compacted_log_is_not_cleaned_on_its_way_and_its_clean_part_is_known_after(make_world):
+def test_a_compacted_log_is_not_cleaned_during_a_move_and_keeps_its_cleaned_offset(make_world):
     world = make_world(
         log_dirs=2, segment_bytes=150, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01
     )
@@ -245,6 +246,6 @@ def test_a_compacted_log_is_not_cleaned_on_its_way_and_its_clean_part_is_known_a
     assert cleaning.result()
 
 
-def test_a_replica_is_made_where_somebody_wants_it(world):
+def test_a_replica_is_created_in_the_chosen_directory(world):
     world.manager.prefer_directory(TP, world.log_dirs[1])
     assert world.log().log_directory == world.log_dirs[1]

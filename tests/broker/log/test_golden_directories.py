@@ -1,4 +1,4 @@
-"""A log directory that Apache Kafka 2.7.2 left, after a clean stop or `kill -9`, opens, reads back
+"""A log directory of Apache Kafka 2.7.2, after a clean shutdown or `kill -9`, opens, reads back
 record for record, and closes with the bytes that Kafka itself would have left."""
 
 import dataclasses
@@ -14,7 +14,7 @@ from kctl.storage.checkpoint import decode_offsets
 from tests.support.golden_logs import dump_of
 
 CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
-# The topics' settings that matter.
+# The topic configs that matter.
 V0 = ("v0-", "compacted-v0")
 V1 = ("v1-", "compacted-v1")
 SMALL_INTERVAL = {
@@ -46,12 +46,12 @@ def close(runtime, manager):
 
 
 def read_all(log, max_bytes=700):
-    """Every record, fetched as a consumer would, in pieces."""
+    """Read every record as a consumer would, in parts."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         info = log.read(offset, max_bytes, isolation=FetchIsolation.LOG_END)
         if info.records is None:
-            # Compaction took the last records.
+            # Compaction removed the last records.
             return
         data = info.records.file.pread(info.records.length, info.records.position)
         found = list(batches(data))
@@ -129,17 +129,17 @@ def test_open_and_close_changes_nothing_but_the_order_of_checkpoints(runtime, cl
     assert set(after) == set(before)
 
 
-# Compaction leaves other index entries than appends do, and drops transactions' batches; old
+# Compaction leaves other index entries than appends do, and removes transactions' batches; old
 # formats were appended in sets of several messages, which recovery cannot know.
 ODD = ("compact", "txc", "v0-", "v1-", "upgraded", "__")
 
 
-def test_recovery_of_a_clean_directory_rebuilds_the_very_same_files(runtime, clean_logs):
-    """Offset indexes, aborted transactions and epochs are made anew from the batches."""
+def test_recovery_of_a_clean_directory_rebuilds_identical_files(runtime, clean_logs):
+    """Offset indexes, aborted transactions and epochs are rebuilt from the batches."""
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (clean_logs / name).unlink()
-    # A time index entry of an append names the record, one of recovery the batch's last offset;
-    # snapshots lack those that the clean stop had dropped.
+    # An append's time index entry has the record's offset, recovery's the batch's last offset;
+    # snapshots lack those that the clean shutdown had removed.
     wanted = {
         name: data
         for name, data in contents(clean_logs).items()
@@ -156,7 +156,7 @@ def test_recovery_of_a_clean_directory_rebuilds_the_very_same_files(runtime, cle
 
 
 def replay(manager, root, source):
-    """Append a golden log's batches again, as their producers and the coordinator sent them."""
+    """Append a golden log's batches again, as its producers and coordinator sent them."""
     config = dataclasses.replace(
         topic_config(source.topic), segment_bytes=4096 if source.topic == "tx" else 8192
     )
@@ -176,7 +176,7 @@ def replay(manager, root, source):
 
 
 @pytest.mark.parametrize("topic", ["v2-gzip", "v2-snappy", "v2-lz4", "v2-zstd", "tx"])
-def test_appends_leave_the_very_files_that_kafka_left(runtime, clean_logs, topic):
+def test_appends_leave_files_identical_to_kafkas(runtime, clean_logs, topic):
     manager = open_logs(runtime, clean_logs)
     source = TopicPartition(topic, 0)
 

@@ -5,12 +5,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from kctl.broker.log import checkpoints, log_manager
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager
+from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import StorageError, UsageError
 from kctl.model import TopicPartition
 from kctl.runtime.real.disk import RealDisk
-from kctl.testing.sim_disk import SimDisk
+from kctl.simulation.disk import SimDisk
+from kctl.storage import checkpoint
 from tests.support.log_world import CLUSTER_ID, TP, LogWorld, append, values_of
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -27,14 +30,14 @@ def open_as(runtime, path, *, broker_id=0, cluster_id=CLUSTER_ID):
     return manager
 
 
-def test_directory_of_another_cluster_or_broker_is_refused_with_a_way_out(make_world, runtime):
+def test_directory_of_another_cluster_or_broker_is_rejected_with_a_hint(make_world, runtime):
     world = make_world()
     world.close()
     for wrong in ({"cluster_id": "other"}, {"broker_id": 5}):
         with pytest.raises(UsageError, match=r"belongs to (cluster AAAA|broker 0)") as caught:
             open_as(runtime, world.log_dirs[0], **wrong)
         assert caught.value.hint
-    # The refusal let go of the lock, and changed nothing.
+    # The rejection released the lock and changed nothing.
     open_as(runtime, world.log_dirs[0])
 
 
@@ -54,7 +57,7 @@ def test_logs_spread_over_directories(make_world):
 
 
 def test_partition_in_two_directories_takes_the_second_offline(make_world):
-    """Each has what the other has not: a human must say which one counts."""
+    """Each has records that the other lacks: an operator must decide."""
     world = make_world(log_dirs=2)
     append(world.log(tp(0)), b"ours", epoch=1)
     append(world.log(tp(1)), b"theirs", epoch=2)
@@ -67,7 +70,7 @@ def test_partition_in_two_directories_takes_the_second_offline(make_world):
     assert any("two log directories" in warning for warning in world.warnings)
 
 
-def test_clean_stop_leaves_the_marker_last_and_a_start_takes_it_first(make_world):
+def test_clean_shutdown_writes_the_marker_last_and_a_start_removes_it_first(make_world):
     world = make_world()
     append(world.log(), b"a")
     marker = Path(world.log_dirs[0]) / ".kafka_cleanshutdown"
@@ -94,7 +97,7 @@ def test_checkpoints_are_written_every_minute_and_high_watermarks_more_often(mak
 
 
 def test_recovery_always_looks_at_the_active_segment(make_world):
-    """All is durable but its indexes, and it may be rolled the next moment."""
+    """All records are durable, but not the indexes, and the segment may be rolled next."""
     world = make_world()
     append(world.log(), b"a", b"b")
     world.log().flush()
@@ -145,7 +148,7 @@ def test_rolled_segment_is_made_durable_in_the_background(make_world):
 
 
 class CountingDisk(RealDisk):
-    """A real disk that notes which files were made durable, and fails where it is told to."""
+    """A real disk that records which files were made durable, and fails on request."""
 
     __slots__ = ("before_fsync", "fail", "fsynced")
 
@@ -186,8 +189,8 @@ def runtime(runtime):
     return dataclasses.replace(runtime, disk=CountingDisk())
 
 
-def test_flushes_asked_for_together_are_served_together(make_world):
-    """Group commit: ten producers, one fsync per log, and another round for the latecomer."""
+def test_concurrent_flush_requests_share_a_flush(make_world):
+    """Group commit: ten producers, one fsync per log, and another round for the late one."""
     world = make_world()
     disk, log = world.runtime.disk, world.log()
     append(log, b"a")
@@ -205,7 +208,7 @@ def test_flushes_asked_for_together_are_served_together(make_world):
     assert log.recovery_point == 2
 
 
-def test_failed_fsync_takes_the_directory_offline_and_is_never_tried_again(make_world):
+def test_failed_fsync_takes_the_directory_offline_and_is_never_retried(make_world):
     world = make_world(log_dirs=2)
     good, bad = world.log(tp(0)), world.log(tp(1))
     heard = []
@@ -230,7 +233,7 @@ def test_failed_fsync_takes_the_directory_offline_and_is_never_tried_again(make_
     assert len(tries) == 1
 
 
-def test_new_logs_go_to_the_directories_that_are_left(make_world):
+def test_new_logs_are_created_in_the_remaining_directories(make_world):
     world = make_world(log_dirs=2)
     world.manager.handle_log_dir_failure(world.log_dirs[0])
     assert world.log(tp(0)).log_directory == world.log_dirs[1]
@@ -251,7 +254,9 @@ def test_directory_that_cannot_be_used_at_the_start_is_offline(runtime, tmp_path
         open_as(runtime, tmp_path / "file/y")
 
 
-def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(make_world, tmp_path):
+def test_deleted_log_is_closed_at_once_and_its_files_are_removed_after_the_delay(
+    make_world, tmp_path
+):
     world = make_world(file_delete_delay_ms=1000)
     log = world.log()
     append(log, b"old")
@@ -266,7 +271,7 @@ def test_deleted_log_is_gone_at_once_and_its_files_after_the_delay(make_world, t
     append(fresh, b"new")
     world.runtime.scheduler.advance(1001)
     assert not leaving.exists()
-    # The new log has not the old one's recovery point.
+    # The new log does not have the old one's recovery point.
     assert values_of(world.restart()) == [(0, b"new")]
 
 
@@ -295,7 +300,7 @@ def test_deletion_that_a_crash_interrupted_is_completed(make_world, tmp_path):
     assert world.manager.get_log(TP) is None
 
 
-def test_strangers_in_a_log_directory_are_left_alone(make_world):
+def test_unknown_files_in_a_log_directory_are_kept(make_world):
     world = make_world()
     world.close()
     stranger = Path(world.log_dirs[0]) / "lost+found"
@@ -316,7 +321,7 @@ def test_settings_of_a_topic_change_for_its_logs(make_world):
     assert len(log.segments) == 2
 
 
-def test_retention_runs_by_itself(make_world):
+def test_retention_runs_periodically(make_world):
     world = make_world(segment_bytes=200, retention_ms=60_000)
     log = world.log()
     now_ms = world.runtime.clock.wall_ms()
@@ -328,8 +333,8 @@ def test_retention_runs_by_itself(make_world):
     assert log.log_start_offset == 5
 
 
-def test_disk_that_fails_behind_a_checkpoint_takes_the_directory_offline():
-    """Found by simulation: old snapshots that could not be removed were nobody's error."""
+def test_disk_that_fails_after_a_checkpoint_takes_the_directory_offline():
+    """Found by simulation: a failure to remove old snapshots was not handled."""
     runtime = dataclasses.replace(virtual_runtime(), disk=SimDisk())
     world = LogWorld(runtime, PurePosixPath("/"), LogConfig(segment_bytes=200))
     log = world.log()
@@ -340,3 +345,82 @@ def test_disk_that_fails_behind_a_checkpoint_takes_the_directory_offline():
     runtime.disk.fail.update(dict.fromkeys(snapshots, "Input/output error"))
     runtime.scheduler.advance(60_001)
     assert world.manager.offline_log_dirs == [log.log_directory]
+
+
+def test_the_checkpoints_of_many_logs_are_made_over_many_turns(make_world, monkeypatch):
+    monkeypatch.setattr(checkpoints, "LOGS_PER_TURN", 5)
+    monkeypatch.setattr(checkpoint, "LINES_PER_TURN", 5)
+    world = make_world()
+    for number in range(20):
+        append(world.log(tp(number)), b"a")
+    world.runtime.scheduler.settle()
+    visited = []
+    claim, saved = UnifiedLog.claim_recovery_point, UnifiedLog.recovery_point_saved
+    monkeypatch.setattr(
+        UnifiedLog, "claim_recovery_point", lambda log: visited.append(log) or claim(log)
+    )
+    monkeypatch.setattr(
+        UnifiedLog,
+        "recovery_point_saved",
+        lambda log, truncations: visited.append(log) or saved(log, truncations),
+    )
+    world.manager.checkpoint()
+    per_turn = [len(visited)]
+    while world.runtime.scheduler.turn():
+        per_turn.append(len(visited) - sum(per_turn))
+    assert (max(per_turn), sum(per_turn)) == (5, 40)
+
+
+def test_checkpoints_of_many_logs_are_written_in_the_order_in_which_they_began(
+    make_world, monkeypatch
+):
+    monkeypatch.setattr(checkpoints, "LOGS_PER_TURN", 5)
+    world = make_world()
+    for number in range(20):
+        append(world.log(tp(number)), b"a")
+    world.manager.checkpoint()
+    append(world.log(tp(0)), b"b")
+    world.manager._checkpoints.write_high_watermarks()
+    world.runtime.scheduler.settle()
+    path = Path(world.log_dirs[0]) / "replication-offset-checkpoint"
+    assert path.read_text().splitlines()[2] == "topic 0 2"
+
+
+def test_a_truncation_is_announced_if_the_checkpoint_had_passed_its_log(make_world, monkeypatch):
+    monkeypatch.setattr(checkpoints, "LOGS_PER_TURN", 5)
+    world = make_world()
+    for number in range(20):
+        append(world.log(tp(number)), b"a", b"b")
+        world.log(tp(number)).flush()
+    world.manager.checkpoint()
+    log = world.log(tp(0))
+    log.truncate_to(0)
+    world.runtime.scheduler.settle()
+    assert list(Path(log.directory).glob("*.truncation"))
+    world.manager.checkpoint()
+    world.runtime.scheduler.settle()
+    assert not list(Path(log.directory).glob("*.truncation"))
+
+
+def test_a_stop_waits_for_checkpoints_that_take_turns(make_world, monkeypatch):
+    monkeypatch.setattr(checkpoints, "LOGS_PER_TURN", 5)
+    world = make_world()
+    for number in range(20):
+        append(world.log(tp(number)), b"a")
+    world.manager.checkpoint()
+    world.close()
+    world.start()
+    assert world.log(tp(19)).high_watermark == 1
+
+
+def test_periodic_work_visits_many_logs_over_many_turns(make_world, monkeypatch):
+    monkeypatch.setattr(log_manager, "LOGS_PER_TURN", 5)
+    world = make_world()
+    for number in range(20):
+        world.log(tp(number))
+    visited = []
+    monkeypatch.setattr(UnifiedLog, "delete_old_segments", lambda log, _: visited.append(log) or 0)
+    for _ in world.manager.delete_old_segments():
+        assert len(visited) == 5
+        visited.clear()
+    assert len(visited) == 5

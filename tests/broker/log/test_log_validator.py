@@ -1,4 +1,4 @@
-"""The validator against Apache Kafka's own log, case by case, and its promises beyond that."""
+"""The validator compared with Apache Kafka's own log, case by case, and its further guarantees."""
 
 import tracemalloc
 
@@ -10,6 +10,7 @@ from kctl.broker.log.log_validator import (
     AppendOrigin,
     RecordValidationError,
     ValidatedRecords,
+    ValidationInTurns,
     ValidationRules,
     validate_records,
 )
@@ -20,6 +21,7 @@ from kctl.records.compression import CompressionType
 from kctl.records.memory_records import records, valid_end
 from kctl.records.record import Record
 from kctl.records.record_batch import LOG_APPEND_TIME, RecordBatch
+from kctl.work import at_once
 from tests.support.append_cases import Case, cases, comparable
 
 NOW = 1_600_000_100_000
@@ -27,9 +29,9 @@ OLD = ["v0-none as it is", "v1-none as it is", "v0-lz4 as it is", "v1-gzip as it
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MAGICS = {"0.9.0": 0, "0.10.0": 1}
 
-# Where kctl answers otherwise on purpose: name -> kctl's answer; "healed" is a rewritten batch.
+# Deliberate differences from Kafka: name -> kctl's result; "healed" is a rewritten batch.
 DELIBERATE = {
-    # Kafka fails with an exception that it does not expect: UNKNOWN_SERVER_ERROR.
+    # Kafka fails with an unexpected exception: UNKNOWN_SERVER_ERROR.
     "v2-zstd as v0": "UNSUPPORTED_COMPRESSION_TYPE",
     "v2-zstd as v1": "UNSUPPORTED_COMPRESSION_TYPE",
     "v2 zstd without headers as v0": "UNSUPPORTED_COMPRESSION_TYPE",
@@ -39,7 +41,7 @@ DELIBERATE = {
     **{f"codec {codec} cut": "CORRUPT_MESSAGE" for codec in (1, 2, 3, 4)},
     **{f"v{magic} wrapper of garbage": "CORRUPT_MESSAGE" for magic in (0, 1)},
     **{f"v{magic} codec 6": "CORRUPT_MESSAGE" for magic in (0, 1)},
-    # Kafka stores the wrong deltas, or, if compressed, fails.
+    # Kafka stores the wrong deltas or, if compressed, fails.
     "offset deltas all 0": "healed",
     "offset deltas swapped": "healed",
     "offset deltas with a gap": "healed",
@@ -47,10 +49,18 @@ DELIBERATE = {
     "offset deltas swapped lz4": "healed",
     "offset deltas with a gap lz4": "healed",
 }
-# Nothing whole to append: Kafka speaks of offset -1, kctl of the offset before the next.
+# No whole batch to append: Kafka reports offset -1, kctl the offset before the next.
 EMPTY = {"only half a batch", "only 10 bytes", "nothing"}
-# The error is the same, but every record would be named for the wrapper's mistake.
+# The error is the same, but Kafka would report every record for the wrapper's error.
 WITHOUT_INDEXES = {"v0 magic of the other", "v1 magic of the other"}
+
+
+def validated(*arguments, **options):
+    """Do the same as `validate_records`, all turns at once."""
+    try:
+        return validate_records(*arguments, **options)
+    except ValidationInTurns as pending:
+        return at_once(pending.work)
 
 
 def rules_of(case: Case) -> ValidationRules:
@@ -70,7 +80,7 @@ def rules_of(case: Case) -> ValidationRules:
 
 def validate(case: Case, data: bytearray) -> ValidatedRecords:
     _, origin, next_offset, leader_epoch, now_ms = case.facts
-    return validate_records(
+    return validated(
         data,
         rules_of(case),
         origin=AppendOrigin(origin),
@@ -81,7 +91,7 @@ def validate(case: Case, data: bytearray) -> ValidatedRecords:
 
 
 def append(data: bytes | bytearray, rules: ValidationRules | None = None) -> ValidatedRecords:
-    return validate_records(
+    return validated(
         data,
         rules or ValidationRules("t-0"),
         origin=AppendOrigin.CLIENT,
@@ -99,7 +109,7 @@ def some_records(count: int, compression_type: int = 0) -> bytearray:
 
 
 @pytest.mark.parametrize("case", cases("append"), ids=lambda case: case.name)
-def test_answers_as_apache_kafka_does(case):
+def test_results_equal_those_of_apache_kafka(case):
     data = bytearray(case.data)
     expected = DELIBERATE.get(case.name)
     if expected == "healed":
@@ -114,7 +124,7 @@ def test_answers_as_apache_kafka_does(case):
             assert ",".join(indexes) == case.answer[2]
         else:
             assert expected or not case.answer[2] or case.name in WITHOUT_INDEXES
-        assert data == case.data  # A refused buffer is as it was.
+        assert data == case.data  # a rejected buffer is unchanged
     else:
         validated = validate(case, data)
         assert comparable(bytes(validated.records)) == comparable(case.stored) or (
@@ -184,7 +194,7 @@ def test_batches_of_any_length_are_numbered(codec, count):
     assert offsets == list(range(1000, 1000 + count))
 
 
-def test_append_time_stands_in_the_header_and_the_checksum_fits():
+def test_append_time_is_in_the_header_and_the_checksum_is_valid():
     data = some_records(200, CompressionType.LZ4)
     validated = append(data, ValidationRules("t-0", timestamp_type=LOG_APPEND_TIME))
     assert validated.records is data
@@ -197,7 +207,7 @@ def test_append_time_stands_in_the_header_and_the_checksum_fits():
 def test_bomb_costs_little_memory(codec):
     bomb = build_batch([Record(0, NOW, b"k", bytes(80_000_000))], compression_type=codec)
     rules = ValidationRules("t-0", message_bytes_max=len(bomb))
-    append(bytearray(bomb), rules)  # The codec's library is loaded now.
+    append(bytearray(bomb), rules)  # the codec's library is loaded now
     tracemalloc.start()
     append(bomb, rules)
     _, peak = tracemalloc.get_traced_memory()
@@ -206,13 +216,13 @@ def test_bomb_costs_little_memory(codec):
 
 
 def test_bomb_on_a_compacted_topic_is_refused():
-    large = [Record(number, NOW, b"k", bytes(11_000_000)) for number in range(10)]
+    large = [Record(number, NOW, b"k", bytes(8_000_000)) for number in range(14)]
     bomb = build_batch(large, compression_type=CompressionType.ZSTD)
     with pytest.raises(ApiError, match="more than 104857600 bytes"):
         append(bomb, ValidationRules("t-0", is_compacted=True))
 
 
-def test_many_bad_records_are_not_all_named():
+def test_the_number_of_reported_record_errors_is_limited():
     keyless = [Record(number, NOW, None, b"v") for number in range(3000)]
     with pytest.raises(RecordValidationError) as raised:
         append(build_batch(keyless), ValidationRules("t-0", is_compacted=True))
@@ -230,7 +240,7 @@ def test_recompressed_batch_that_grows_too_large_is_refused():
 
 
 def of_coordinator(data: bytearray, rules: ValidationRules) -> ValidatedRecords:
-    return validate_records(
+    return validated(
         data, rules, origin=AppendOrigin.COORDINATOR, next_offset=1000, leader_epoch=7, now_ms=NOW
     )
 

@@ -13,7 +13,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @pytest.fixture
 def world(make_world, runtime):
-    # Producers expire by their records' times: let those be of today.
+    # Producers expire by their records' times, which are therefore of today.
     runtime.clock.now_ms = BASE_MS - runtime.clock.WALL_AHEAD_MS
     return make_world(segment_bytes=1000)
 
@@ -45,7 +45,7 @@ def test_batch_sent_again_gets_its_old_offsets_and_is_not_appended(log):
     assert log.log_end_offset == 3
 
 
-def test_the_last_five_batches_are_known_again_the_sixth_is_a_gap(log):
+def test_the_last_five_batches_are_recognized_and_the_sixth_is_a_gap(log):
     for sequence in range(6):
         send(log, sequence)
     for sequence in range(1, 6):
@@ -61,7 +61,7 @@ def test_gap_in_the_sequence_is_refused(log):
     assert send(log, 1).first_offset == 1
 
 
-def test_producer_that_the_log_does_not_know_may_begin_anywhere(log):
+def test_an_unknown_producer_may_begin_at_any_sequence(log):
     """KIP-360: its records may have been deleted."""
     assert send(log, 500).first_offset == 0
     with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
@@ -87,12 +87,12 @@ def test_older_epoch_is_fenced_newer_one_begins_at_zero(log):
     with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         send(log, 1, producer_epoch=2)
     send(log, 0, producer_epoch=2)
-    # The old epoch's batch is no duplicate: its producer is fenced.
+    # The old epoch's batch is not a duplicate: its producer is fenced.
     with refusal(ErrorCode.INVALID_PRODUCER_EPOCH):
         send(log, 0, producer_epoch=1)
 
 
-def test_open_transaction_takes_no_plain_batch(log):
+def test_an_open_transaction_rejects_plain_batches(log):
     send(log, 0, is_transactional=True)
     with refusal(ErrorCode.INVALID_TXN_STATE):
         send(log, 1)
@@ -100,7 +100,7 @@ def test_open_transaction_takes_no_plain_batch(log):
     send(log, 1)
 
 
-def test_marker_of_a_deposed_coordinator_is_refused(log):
+def test_marker_of_an_old_coordinator_is_rejected(log):
     send(log, 0, is_transactional=True)
     end_transaction(log, 7, commit=True, coordinator_epoch=5)
     send(log, 1, is_transactional=True)
@@ -123,7 +123,7 @@ def test_marker_without_a_transaction_leaves_no_trace(log, tmp_path):
     assert not list(tmp_path.rglob("*.txnindex"))
 
 
-def test_coordinators_batches_are_not_held_to_sequences(log):
+def test_sequences_of_coordinators_are_not_checked(log):
     append(
         log, b"a", producer_id=7, producer_epoch=0, base_sequence=-1, is_transactional=True,
         origin=AppendOrigin.COORDINATOR,
@@ -168,14 +168,14 @@ def test_snapshots_are_taken_at_rolls_and_at_the_end(world, log, tmp_path):
     world.close()
 
     offsets = sorted(int(path.name[:20]) for path in tmp_path.rglob("*.snapshot"))
-    # What recovery could ask for: from the segment before the active one on.
+    # The snapshots that recovery may need: from the segment before the active one on.
     assert offsets == [*bases[-2:], 20]
     path = next(iter(tmp_path.rglob("*20.snapshot")))
     (entry,) = decode_snapshot(path.read_bytes(), str(path))
     assert (entry.producer_id, entry.last_sequence, entry.last_offset) == (7, 19, 19)
 
 
-def test_damaged_or_missing_snapshots_are_made_anew_from_the_batches(world, log, tmp_path):
+def test_damaged_or_missing_snapshots_are_rebuilt_from_the_batches(world, log, tmp_path):
     for sequence in range(20):
         send(log, sequence, bytes(50))
     world.close()
@@ -190,7 +190,7 @@ def test_damaged_or_missing_snapshots_are_made_anew_from_the_batches(world, log,
     assert any("snapshot" in warning for warning in world.warnings)
 
 
-def test_silent_producers_are_forgotten_unless_a_transaction_is_open(world, log):
+def test_inactive_producers_expire_unless_a_transaction_is_open(world, log):
     send(log, 0, producer_id=1)
     send(log, 0, producer_id=2, is_transactional=True)
     world.runtime.scheduler.advance(7 * DAY_MS + 600_000)

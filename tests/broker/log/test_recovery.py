@@ -1,4 +1,5 @@
-"""What a log is after a crash: nothing whole is lost, nothing torn is served, rot is not cut."""
+"""The log after a crash: nothing whole is lost, nothing torn is served, corruption is not
+removed."""
 
 import shutil
 from hashlib import shake_256
@@ -76,16 +77,16 @@ def test_a_log_cut_at_any_byte_of_its_last_batch_ends_before_that_batch(world, d
         world.crash()
 
 
-def test_nul_tail_is_cut(world, directory):
+def test_nul_tail_is_removed(world, directory):
     expected = fill(world.log())
     with (directory / LOG).open("ab") as file:
         file.write(bytes(5000))
     log = world.restart()
     assert values_of(log) == expected
-    assert any("never completely written" in warning for warning in world.warnings)
+    assert any("incompletely written" in warning for warning in world.warnings)
 
 
-def test_last_batch_whose_sectors_never_reached_the_disk_is_cut(world, directory):
+def test_last_batch_whose_sectors_never_reached_the_disk_is_removed(world, directory):
     log = world.log()
     expected = fill(log, 3, size=2000 // 3)
     append(log, b"x" * 1000)
@@ -98,7 +99,7 @@ def test_last_batch_whose_sectors_never_reached_the_disk_is_cut(world, directory
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_garbage_at_the_end_is_cut(world, directory, seed):
+def test_garbage_at_the_end_is_removed(world, directory, seed):
     expected = fill(world.log())
     with (directory / LOG).open("ab") as file:
         file.write(shake_256(b"%d" % seed).digest(3000))
@@ -106,8 +107,8 @@ def test_garbage_at_the_end_is_cut(world, directory, seed):
     assert values_of(log) == expected
 
 
-def test_batch_that_does_not_belong_there_is_cut(world, directory):
-    """Its bytes are whole, but its offsets were there before."""
+def test_batch_with_wrong_offsets_at_the_end_is_removed(world, directory):
+    """It is whole, but its offsets occurred before."""
     expected = fill(world.log())
     with (directory / LOG).open("ab") as file:
         file.write(batch(b"from elsewhere"))
@@ -116,7 +117,7 @@ def test_batch_that_does_not_belong_there_is_cut(world, directory):
 
 
 def test_hole_that_a_crash_left_ends_the_log_though_valid_batches_follow(world, directory):
-    """Sectors reach the disk in any order; what follows the hole was never acknowledged as
+    """Sectors reach the disk in any order; batches after the hole were never acknowledged as
     durable either."""
     log = world.log()
     fill(log, 20)
@@ -128,7 +129,7 @@ def test_hole_that_a_crash_left_ends_the_log_though_valid_batches_follow(world, 
     assert not world.manager.damaged
 
 
-def test_segments_behind_a_cut_go(world, directory):
+def test_segments_after_a_truncated_one_are_removed(world, directory):
     log = world.log()
     fill(log, 60)
     bases = [segment.base_offset for segment in log.segments]
@@ -143,7 +144,9 @@ def test_segments_behind_a_cut_go(world, directory):
 
 
 @pytest.mark.parametrize("byte", [0, 7, 8, 11, 12, 16, 17, 21, 27, 35, 43, 57, HEADER, 120])
-def test_one_flipped_bit_among_valid_batches_is_rot_and_nothing_is_cut(world, directory, byte):
+def test_one_flipped_bit_among_valid_batches_is_corruption_and_nothing_is_removed(
+    world, directory, byte
+):
     log = world.log()
     fill(log, 20)
     position = log.segments[0].find(7)[0] + byte
@@ -155,7 +158,7 @@ def test_one_flipped_bit_among_valid_batches_is_rot_and_nothing_is_cut(world, di
     world.start()
 
     if 12 <= byte < 16:
-        # The leader epoch is in front of what the checksum covers: Kafka cannot tell, either.
+        # The checksum does not cover the leader epoch, so Kafka cannot detect this either.
         assert values_of(world.log())[7][0] == 7
         return
     assert world.manager.get_log(TP) is None
@@ -164,7 +167,7 @@ def test_one_flipped_bit_among_valid_batches_is_rot_and_nothing_is_cut(world, di
     assert (directory / LOG).read_bytes() == data
 
 
-def test_damage_below_the_recovery_point_is_rot_even_at_the_end(world, directory):
+def test_damage_below_the_recovery_point_is_corruption_even_at_the_end(world, directory):
     fill(world.log(), 10)
     set_recovery_point(world, 10)
     world.crash()
@@ -175,8 +178,10 @@ def test_damage_below_the_recovery_point_is_rot_even_at_the_end(world, directory
 
 
 @pytest.mark.parametrize("byte", [0, 6, 8, 10, 11, 16, 17, 60, BATCH - 1])
-def test_rolled_segment_that_ends_with_a_rotten_batch_keeps_the_later_ones(world, directory, byte):
-    """Found by simulation, byte 10: a length that leads behind the file's end seemed torn."""
+def test_a_corrupt_batch_at_the_end_of_a_rolled_segment_keeps_the_later_segments(
+    world, directory, byte
+):
+    """Found by simulation, byte 10: a length that points beyond the end of the file seemed torn."""
     log = world.log()
     fill(log, 60)
     base = log.segments[1].base_offset
@@ -190,19 +195,19 @@ def test_rolled_segment_that_ends_with_a_rotten_batch_keeps_the_later_ones(world
 
 
 @pytest.mark.parametrize("byte", [8, 10, 11])
-def test_last_batch_of_which_only_the_length_is_wrong_is_not_cut(world, directory, byte):
+def test_last_batch_with_only_a_wrong_length_is_not_removed(world, directory, byte):
     fill(world.log(), 20)
     world.crash()
     data = bytearray((directory / LOG).read_bytes())
     data[byte - BATCH] ^= 0x80
     (directory / LOG).write_bytes(data)
     world.start()
-    with pytest.raises(StorageError, match="the batch is whole, but its length is wrong"):
+    with pytest.raises(StorageError, match="the batch is complete, but its length is wrong"):
         world.log()
 
 
 def test_a_batch_whose_length_ended_a_lost_sector_is_torn(world, directory):
-    """Found by simulation: the power went when the sectors behind it were on the disk already."""
+    """Found by simulation: the power failed when the sectors after it were already on disk."""
     log = world.log()
     append(log, b"x" * 429)
     assert log.size == 512 - 12
@@ -226,10 +231,10 @@ def test_a_damaged_log_does_not_stop_the_others_and_stays_damaged(world, directo
 
     world.restart()
     assert values_of(world.log(TopicPartition("other", 0))) == [(0, b"fine")]
-    # A clean stop must not make the next start trust it.
+    # A clean shutdown must not make the next start trust it.
     world.restart(clean=True)
     assert TP in world.manager.damaged
-    # Deleting the topic is a way out.
+    # Deleting the topic resolves it.
     world.manager.delete_log(TP)
     assert values_of(world.log()) == []
 
@@ -247,15 +252,15 @@ def gap_after_the_first_segment(world, directory):
     return expected, bases
 
 
-def test_segments_behind_lost_records_go(world, directory):
+def test_segments_after_lost_records_are_removed(world, directory):
     expected, _ = gap_after_the_first_segment(world, directory)
     world.start()
     assert values_of(world.log()) == expected[:10]
     assert world.log().log_end_offset == 10
 
 
-def test_missing_records_mean_nothing_in_a_directory_without_checkpoints(world, directory):
-    """It was copied here; its topics may have been compacted in a former life."""
+def test_missing_records_are_accepted_in_a_directory_without_checkpoints(world, directory):
+    """It was copied here; its topics may have been compacted elsewhere."""
     expected, bases = gap_after_the_first_segment(world, directory)
     for path in directory.parent.glob("*-checkpoint"):
         path.unlink()
@@ -263,11 +268,11 @@ def test_missing_records_mean_nothing_in_a_directory_without_checkpoints(world, 
     assert values_of(world.log()) == expected[:10] + expected[bases[1] :]
 
 
-def test_missing_records_that_were_durable_are_rot(world, directory):
+def test_missing_records_that_were_durable_are_corruption(world, directory):
     gap_after_the_first_segment(world, directory)
     set_recovery_point(world, 20)
     world.start()
-    assert "are gone though they were durable" in world.manager.damaged[TP][1]
+    assert "are missing although they were durable" in world.manager.damaged[TP][1]
 
 
 def test_indexes_are_rebuilt_as_they_were(world, directory):
@@ -298,7 +303,7 @@ def test_missing_index_after_a_clean_stop_is_rebuilt(world, directory):
     assert values_of(world.log()) == expected
 
 
-def test_index_without_a_log_goes(world, directory):
+def test_index_without_a_log_is_removed(world, directory):
     world.log()
     stray = directory / file_name(77, ".index")
     stray.write_bytes(bytes(8))
@@ -307,7 +312,7 @@ def test_index_without_a_log_goes(world, directory):
     assert log.log_end_offset == 0
 
 
-def test_deleted_and_half_cleaned_files_go_and_a_complete_swap_takes_its_place(world, directory):
+def test_deleted_and_half_cleaned_files_are_removed_and_a_complete_swap_is_used(world, directory):
     log = world.log()
     fill(log, 60)
     bases = [segment.base_offset for segment in log.segments]
@@ -328,8 +333,8 @@ def test_deleted_and_half_cleaned_files_go_and_a_complete_swap_takes_its_place(w
     assert [offset for offset, _ in values_of(log)] == [0, 1, *range(bases[1], 60)]
 
 
-def test_swap_of_a_split_that_was_cut_short_goes(world, directory):
-    """KAFKA-6264: a .cleaned of a lower or equal offset says that the split was not complete."""
+def test_swap_of_an_interrupted_split_is_removed(world, directory):
+    """KAFKA-6264: a .cleaned of a lower or equal offset shows that the split was not complete."""
     log = world.log()
     expected = fill(log, 60)
     base = log.segments[1].base_offset
@@ -340,7 +345,7 @@ def test_swap_of_a_split_that_was_cut_short_goes(world, directory):
     assert values_of(world.log()) == expected
 
 
-def test_log_that_ends_below_its_start_begins_anew_there(world, directory):
+def test_log_that_ends_below_its_start_starts_over_there(world, directory):
     log = world.log()
     fill(log, 20)
     log.maybe_increment_log_start_offset(15)
@@ -392,7 +397,7 @@ def test_clean_start_writes_nothing(world, directory):
     assert {path: path.stat().st_mtime_ns for path in directory.iterdir()} == before
 
 
-def test_clean_marker_over_a_torn_log_is_not_believed(world, directory):
+def test_clean_marker_over_a_torn_log_is_not_trusted(world, directory):
     expected = fill(world.log(), 10)
     world.close()
     with (directory / LOG).open("ab") as file:
@@ -404,7 +409,7 @@ def test_clean_marker_over_a_torn_log_is_not_believed(world, directory):
 
 
 def test_crash_while_loading_is_an_unclean_stop(world, directory, monkeypatch):
-    """KAFKA-10471: the marker is gone before the first log is touched."""
+    """KAFKA-10471: the marker is removed before the first log is opened."""
     expected = fill(world.log(), 10)
     world.close()
     marker = directory.parent / ".kafka_cleanshutdown"

@@ -1,4 +1,5 @@
-"""What a log gives up: at its end to a new leader, at its start to age, size and DeleteRecords."""
+"""Records that a log removes: at its end for a new leader, at its start by age, size and
+DeleteRecords."""
 
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def world(make_world):
     return make_world(segment_bytes=600, index_interval_bytes=150)
 
 
-def test_truncation_cuts_in_the_middle_and_the_log_goes_on_there(world):
+def test_truncation_in_the_middle_and_the_log_continues_there(world):
     log = world.log()
     fill(log)
     log.truncate_to(17)
@@ -51,7 +52,7 @@ def test_truncation_beyond_the_end_only_forgets_epochs_that_begin_there(world):
     assert log.log_end_offset == 3
 
 
-def test_truncation_below_the_first_segment_starts_anew(world):
+def test_truncation_below_the_first_segment_starts_over(world):
     log = world.log()
     fill(log)
     log.maybe_increment_log_start_offset(30)
@@ -88,7 +89,7 @@ def announcements(log):
     return sorted(path.name for path in Path(log.directory).glob("*.truncation"))
 
 
-def test_truncation_is_announced_until_a_checkpoint_says_so(world):
+def test_truncation_is_announced_until_a_checkpoint_includes_it(world):
     log = world.log()
     fill(log)
     log.truncate_to(35)
@@ -104,7 +105,7 @@ def test_truncation_is_announced_until_a_checkpoint_says_so(world):
     assert announcements(log) == []
 
 
-def test_truncation_is_announced_while_an_older_checkpoint_is_on_its_way(world):
+def test_truncation_is_announced_while_an_older_checkpoint_is_being_written(world):
     log = world.log()
     fill(log)
     log.flush()
@@ -115,7 +116,7 @@ def test_truncation_is_announced_while_an_older_checkpoint_is_on_its_way(world):
     assert announcements(log) == [announcement], "what was written is from before"
 
 
-def test_torn_record_after_a_truncation_is_no_rot(world):
+def test_torn_record_after_a_truncation_is_not_corruption(world):
     log = world.log()
     fill(log)
     log.flush()
@@ -131,7 +132,7 @@ def test_torn_record_after_a_truncation_is_no_rot(world):
     assert world.log().log_end_offset == 0
 
 
-def test_checkpoints_of_a_deleted_log_say_nothing_of_the_next_one_of_its_name(world):
+def test_checkpoints_of_a_deleted_log_do_not_apply_to_the_next_one_of_its_name(world):
     log = world.log()
     fill(log)
     log.maybe_increment_log_start_offset(30)
@@ -143,7 +144,7 @@ def test_checkpoints_of_a_deleted_log_say_nothing_of_the_next_one_of_its_name(wo
     assert (log.log_start_offset, values_of(log)) == (0, [(0, b"new")])
 
 
-def test_flush_that_was_under_way_when_the_log_was_cut_covers_nothing(world):
+def test_flush_in_progress_during_a_truncation_covers_nothing(world):
     log = world.log()
     fill(log)
     job = log.prepare_flush()
@@ -165,7 +166,7 @@ def test_slices_in_flight_survive_deletion(world):
     assert bytes_of(info) == before
 
 
-def test_old_records_go_by_time_segment_by_segment(make_world):
+def test_old_records_are_deleted_by_time_segment_by_segment(make_world):
     world = make_world(segment_bytes=600, retention_ms=HOUR_MS)
     log = world.log()
     fill(log)
@@ -176,7 +177,7 @@ def test_old_records_go_by_time_segment_by_segment(make_world):
     assert log.log_start_offset == log.segments[0].base_offset > 0
 
 
-def test_when_all_is_too_old_an_empty_segment_stays(make_world):
+def test_when_everything_is_too_old_an_empty_segment_remains(make_world):
     world = make_world(retention_ms=HOUR_MS)
     log = world.log()
     fill(log, 5)
@@ -188,7 +189,7 @@ def test_when_all_is_too_old_an_empty_segment_stays(make_world):
     assert (again.log_start_offset, again.log_end_offset) == (5, 6)
 
 
-def test_nothing_above_the_high_watermark_goes(make_world):
+def test_nothing_above_the_high_watermark_is_deleted(make_world):
     log = make_world(segment_bytes=600, retention_ms=0).log()
     for number in range(20):
         log.append_as_leader(batch(bytes(50), first_ms=BASE_MS), 0, now_ms=number)
@@ -243,7 +244,7 @@ def test_log_start_offset_survives_a_restart(world):
     assert world.restart().log_start_offset == 17
 
 
-def test_epochs_answer_where_they_end(world):
+def test_end_offsets_of_epochs(world):
     log = world.log()
     fill(log, 5, epoch=1)
     fill(log, 5, epoch=3)
@@ -262,7 +263,7 @@ def test_epochs_answer_where_they_end(world):
     assert log.end_offset_for_epoch(4) is None
 
 
-def test_new_epoch_takes_away_those_it_contradicts(world):
+def test_a_new_epoch_removes_the_epochs_that_it_contradicts(world):
     log = world.log()
     fill(log, 5, epoch=1)
     log.maybe_assign_epoch_start_offset(2, 5)

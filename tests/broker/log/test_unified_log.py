@@ -1,13 +1,22 @@
 """Appending to and reading from one log."""
 
+import tracemalloc
+from itertools import pairwise
+
 import pytest
 
+from kctl.broker.log import log_config
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.builder import RecordBatchBuilder, assemble
+from kctl.records.compression import GZIP, ZSTD
+from kctl.records.compression_stream import CHUNK_BYTES, StreamCompressor
 from kctl.records.memory_records import batches
+from kctl.records.varint import write_varint
+from kctl.work import at_once
 from tests.support.log_world import BASE_MS, append, batch, bytes_of, end_transaction, values_of
 
 LOG_END = FetchIsolation.LOG_END
@@ -15,6 +24,9 @@ LOG_END = FetchIsolation.LOG_END
 
 def refusal(code):
     return pytest.raises(ApiError, check=lambda error: error.code == code)
+
+
+MIB = 1024 * 1024
 
 
 def test_appended_batches_get_offsets_epoch_and_one_place_in_the_file(make_world):
@@ -34,7 +46,7 @@ def test_appended_batches_get_offsets_epoch_and_one_place_in_the_file(make_world
     assert log.latest_epoch == 3
 
 
-def test_log_append_time_is_told_to_the_producer(make_world):
+def test_log_append_time_is_returned_to_the_producer(make_world):
     log = make_world(message_timestamp_type="LogAppendTime").log()
     info = log.append_as_leader(batch(b"a"), 0, now_ms=777)
     assert info.log_append_time_ms == info.max_timestamp == 777
@@ -70,7 +82,7 @@ def test_reads_start_at_the_batch_that_holds_the_offset(make_world):
     assert info.position == (1, 0, 0)
 
 
-def test_at_least_one_batch_however_small_the_limit_unless_asked_otherwise(make_world):
+def test_at_least_one_batch_however_small_the_limit_by_default(make_world):
     log = make_world().log()
     append(log, bytes(100))
     append(log, bytes(100))
@@ -105,14 +117,14 @@ def test_offsets_outside_the_log_are_out_of_range(make_world):
     assert log.read(2, 10, isolation=LOG_END).records is None
 
 
-def test_reading_goes_on_through_all_segments(make_world, tmp_path):
+def test_reading_continues_through_all_segments(make_world, tmp_path):
     log = make_world(segment_bytes=300, index_interval_bytes=100).log()
     for number in range(40):
         append(log, b"%03d" % number)
 
     assert len(log.segments) > 8
     assert values_of(log) == [(number, b"%03d" % number) for number in range(40)]
-    # From anywhere, also where the tail is not remembered.
+    # From any offset, including those before the remembered tail.
     for number in range(40):
         assert values_of(log, number)[0] == (number, b"%03d" % number)
 
@@ -175,7 +187,7 @@ def test_rolls_at_every_batch_where_indexes_have_no_room(make_world):
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
 
 
-def test_a_read_of_no_bytes_is_no_part_of_a_batch(make_world):
+def test_a_read_of_zero_bytes_is_not_incomplete(make_world):
     log = make_world().log()
     append(log, b"a")
     how = {"isolation": FetchIsolation.TXN_COMMITTED, "min_one_message": False}
@@ -185,7 +197,8 @@ def test_a_read_of_no_bytes_is_no_part_of_a_batch(make_world):
 
 
 def test_a_follower_begins_with_the_batch_in_whose_middle_the_leaders_log_starts(make_world):
-    """DeleteRecords cuts at any record; a replica that is made after that gets whole batches."""
+    """DeleteRecords may end inside a batch; a replica that is created after that gets whole
+    batches."""
     world = make_world()
     leader, follower = world.log(), world.log(TopicPartition("copy", 0))
     append(leader, b"a", b"b", b"c", b"d")
@@ -204,7 +217,7 @@ def test_follower_keeps_what_the_leader_wrote(make_world):
     append(leader, b"c", epoch=4)
     data = bytes_of(leader.read(0, 10**6, isolation=LOG_END))
 
-    # Cut in the middle of the last batch: that one is fetched again.
+    # Truncated in the middle of the last batch, which is fetched again.
     info = follower.append_as_follower(data[:-3])
     assert (info.first_offset, info.last_offset) == (0, 1)
     follower.append_as_follower(data[next(batches(data)).size :])
@@ -215,7 +228,7 @@ def test_follower_keeps_what_the_leader_wrote(make_world):
     assert follower.latest_epoch == 4
 
 
-def test_follower_refuses_what_it_has_and_what_is_damaged(make_world):
+def test_follower_rejects_known_and_damaged_batches(make_world):
     log = make_world().log()
     log.append_as_follower(batch(b"a"))
     with refusal(ErrorCode.UNKNOWN_SERVER_ERROR):
@@ -233,24 +246,24 @@ def test_offsets_by_timestamp(make_world):
     for number in range(20):
         append(log, b"a", b"b", first_ms=BASE_MS + 10 * number, epoch=2)
 
-    assert log.fetch_offset_by_timestamp(-1) == (-1, 40, 2)
-    assert log.fetch_offset_by_timestamp(-2) == (-1, 0, 2)
-    assert log.fetch_offset_by_timestamp(0) == (BASE_MS, 0, 2)
-    assert log.fetch_offset_by_timestamp(BASE_MS + 71) == (BASE_MS + 71, 15, 2)
-    assert log.fetch_offset_by_timestamp(BASE_MS + 72) == (BASE_MS + 80, 16, 2)
-    assert log.fetch_offset_by_timestamp(BASE_MS + 192) is None
+    assert at_once(log.fetch_offset_by_timestamp(-1)) == (-1, 40, 2)
+    assert at_once(log.fetch_offset_by_timestamp(-2)) == (-1, 0, 2)
+    assert at_once(log.fetch_offset_by_timestamp(0)) == (BASE_MS, 0, 2)
+    assert at_once(log.fetch_offset_by_timestamp(BASE_MS + 71)) == (BASE_MS + 71, 15, 2)
+    assert at_once(log.fetch_offset_by_timestamp(BASE_MS + 72)) == (BASE_MS + 80, 16, 2)
+    assert at_once(log.fetch_offset_by_timestamp(BASE_MS + 192)) is None
     log.maybe_increment_log_start_offset(15)
-    assert log.fetch_offset_by_timestamp(0) == (BASE_MS + 71, 15, 2)
-    assert log.fetch_offset_by_timestamp(-2) == (-1, 15, 2)
+    assert at_once(log.fetch_offset_by_timestamp(0)) == (BASE_MS + 71, 15, 2)
+    assert at_once(log.fetch_offset_by_timestamp(-2)) == (-1, 15, 2)
 
 
 def test_old_formats_have_no_search_by_time(make_world):
     log = make_world(message_format_version="0.9.0").log()
     with refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
-        log.fetch_offset_by_timestamp(5)
+        at_once(log.fetch_offset_by_timestamp(5))
 
 
-def test_preallocated_segment_gives_back_what_it_did_not_use(make_world, tmp_path):
+def test_preallocated_segment_releases_unused_space(make_world, tmp_path):
     world = make_world(preallocate=True, segment_bytes=4096)
     log = world.log()
     path = tmp_path / "logs/d0/t-0/00000000000000000000.log"
@@ -373,3 +386,63 @@ def test_open_files_are_bounded_and_slices_outlive_them(make_world):
 
     assert len(world.manager._factory.open_segments) <= 3
     assert next(batches(bytes_of(first))).base_offset == 0
+
+
+def inflating_batch(count, value_bytes):
+    """Return a zstd batch of a few bytes whose `count` records hold `value_bytes` zeros each."""
+    whole = RecordBatchBuilder(compression_type=ZSTD)
+    whole.append(timestamp=BASE_MS, key=None, value=b"")
+    record = bytearray(b"\0\0\0\1")
+    write_varint(record, value_bytes)
+    packer = StreamCompressor(ZSTD)
+    for _ in range(count):
+        size = bytearray()
+        write_varint(size, len(record) + value_bytes + 1)
+        packer.write(size + record)
+        for start in range(0, value_bytes, MIB):
+            packer.write(bytes(min(MIB, value_bytes - start)))
+        packer.write(b"\0")
+    attributes, last = whole.attributes, count - 1
+    return assemble(
+        packer.finish(), 0, -1, attributes, last, BASE_MS, BASE_MS + 1, -1, -1, -1, count
+    )
+
+
+def test_a_search_by_time_reads_a_batch_of_any_size_in_bounded_steps(make_world):
+    """200 MiB in 6 kB: it was accepted, and then every search failed."""
+    log = make_world().log()
+    log.append_as_follower(inflating_batch(2, 100 * MIB))
+    tracemalloc.start()
+    steps = list(log.fetch_offset_by_timestamp(BASE_MS + 1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(steps) >= 100 * MIB // CHUNK_BYTES
+    assert peak < 2 * MIB
+    assert at_once(log.fetch_offset_by_timestamp(BASE_MS)) == (BASE_MS, 0, -1)
+
+
+def test_a_search_by_time_looks_at_so_many_records_in_a_step(make_world):
+    log = make_world().log()
+    builder = RecordBatchBuilder(compression_type=GZIP)
+    for number in range(5_000):
+        builder.append(timestamp=BASE_MS + number, key=None, value=None)
+    log.append_as_follower(builder.build())
+    work = log.fetch_offset_by_timestamp(BASE_MS + 4_999)
+    assert len(list(work)) >= 4
+    assert at_once(log.fetch_offset_by_timestamp(BASE_MS + 4_999)) == (BASE_MS + 4_999, 4_999, -1)
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_search_reads_a_bounded_part_of_a_segment(make_world, monkeypatch, is_recovered):
+    """With an index.interval.bytes of 1 GiB a search read all the batches of a segment."""
+    monkeypatch.setattr(log_config, "INDEX_ENTRY_BYTES_MAX", 1_000)
+    world = make_world(index_interval_bytes=1 << 30)
+    log = world.log()
+    for number in range(100):
+        append(log, b"%d" % number)
+    if is_recovered:
+        log = world.restart(clean=False)
+    (segment,) = log.segments
+    positions = [entry.position for entry in segment.offset_index.entries()]
+    assert len(positions) > 5
+    assert max(after - before for before, after in pairwise([0, *positions])) < 1_200

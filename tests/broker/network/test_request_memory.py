@@ -1,12 +1,30 @@
-"""RequestMemory over loopback sockets: large requests wait, small ones do not, none for ever."""
+"""RequestMemory over loopback sockets: large requests wait, small ones do not, none forever."""
 
 import struct
 
+import pytest
+
 from kctl.broker.network import request_memory
+from kctl.broker.network.counters import NetworkCounters
+from kctl.broker.network.request_memory import RequestMemory
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.messages.produce import ProduceResponse
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
 from tests.support.raw_requests import decode_response, produce_request
+from tests.support.virtual_runtime import VirtualClock, VirtualScheduler
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Disable the limits on slow peers, for slow machines; tests of slow peers set them again."""
+    monkeypatch.setattr(request_memory, "PROGRESS_MS", 60_000)
+    monkeypatch.setattr(request_memory, "LOOK_MS", 60_000)
+
+
+def answer_produce(request):
+    request.reply(ProduceResponse())
 
 
 def test_over_the_budget_of_request_bytes_one_large_request_is_taken_at_a_time(loop):
@@ -17,7 +35,7 @@ def test_over_the_budget_of_request_bytes_one_large_request_is_taken_at_a_time(l
     assert broker.counters.queued_request_bytes > 100_000
     for peer in others:
         peer.send(broker.writer.frame(produce_request(b"b" * 120_000), 7))
-    # One goes on beyond the budget, and the next when it is answered.
+    # One request continues beyond the budget, the next one after its response.
     for _ in others:
         beyond = broker.next_request()
         loop.turns()
@@ -32,7 +50,54 @@ def test_over_the_budget_of_request_bytes_one_large_request_is_taken_at_a_time(l
     assert broker.counters.queued_request_bytes == 0
 
 
-def test_a_large_request_that_never_ends_keeps_nobody_from_small_ones(loop):
+def test_unfinished_small_requests_share_a_limit(loop, monkeypatch):
+    """10,000 connections with 32 KiB of one each held 320 MiB."""
+    monkeypatch.setattr(request_memory, "UNFINISHED_SMALL_BYTES_MAX", 10_000)
+    broker = Broker(loop, answer_produce)
+    frame = broker.writer.frame(produce_request(b"a" * 8_000), 7)
+    peers = []
+    for _ in range(5):
+        peer = broker.connect()
+        before = broker.counters.bytes_in
+        peer.send(frame[:3_000])
+        loop.until(lambda before=before: broker.counters.bytes_in == before + 3_000)
+        peers.append(peer)
+    for peer in peers[:2]:
+        peer.wait_for_close()
+    for peer in peers[2:]:
+        peer.send(frame[3_000:])
+        peer.receive_frame()
+    assert broker.counters.bad_requests == 2
+
+
+def test_complete_small_requests_do_not_count_as_unfinished(loop, monkeypatch):
+    monkeypatch.setattr(request_memory, "UNFINISHED_SMALL_BYTES_MAX", 10_000)
+    broker = Broker(loop)
+    frame = broker.writer.frame(produce_request(b"a" * 8_000), 7)
+    peers = [broker.connect() for _ in range(5)]
+    for peer in peers:
+        before = broker.counters.bytes_in
+        peer.send(frame[:3_000])
+        loop.until(lambda before=before: broker.counters.bytes_in == before + 3_000)
+        peer.send(frame[3_000:])
+        broker.next_request().reply(ProduceResponse())
+        peer.receive_frame()
+    # Waiting for responses, and large.
+    for peer in peers:
+        peer.send(frame)
+    large = broker.connect()
+    large.send(broker.writer.frame(produce_request(b"a" * 80_000), 7)[:50_000])
+    loop.until(lambda: len(broker.requests) == 5)
+    peers[0].send(frame[:100])
+    loop.turns()
+    for _ in peers:
+        broker.next_request().reply(ProduceResponse())
+    for peer in peers:
+        peer.receive_frame()
+    assert broker.counters.bad_requests == 0
+
+
+def test_an_unfinished_large_request_does_not_block_small_ones(loop):
     broker = Broker(loop, answer_with_group, queued_request_bytes_max=100_000)
     slow, quick = broker.connect(), broker.connect()
     slow.send(broker.writer.frame(produce_request(b"a" * 900_000), 7)[:500_000])
@@ -42,7 +107,7 @@ def test_a_large_request_that_never_ends_keeps_nobody_from_small_ones(loop):
         quick.receive_frame()
 
 
-def test_all_who_wait_for_the_budget_get_their_turn(loop):
+def test_all_connections_that_wait_for_the_budget_get_their_turn(loop):
     broker = Broker(loop, queued_request_bytes_max=100_000)
     big, finisher, gone, *small = (broker.connect() for _ in range(6))
     big.send(broker.writer.frame(produce_request(b"a" * 120_000), 7))
@@ -50,7 +115,7 @@ def test_all_who_wait_for_the_budget_get_their_turn(loop):
     finisher.send(broker.writer.frame(produce_request(b"a" * 120_000), 7)[:50_000])
     for number, peer in enumerate([gone, *small]):
         peer.send(broker.writer.frame(produce_request(b"b" * 40_000, topic=str(number)), 7))
-    # One that has finished speaking waits as patiently.
+    # A connection with a complete request waits in the same way.
     small[-1].socket.shutdown(1)
     loop.until(lambda: broker.server.memory.waiting_count == 4)
     gone.reset()
@@ -66,8 +131,8 @@ def test_all_who_wait_for_the_budget_get_their_turn(loop):
     small[-1].wait_for_close()
 
 
-def test_half_received_requests_are_finished_one_after_the_other(loop):
-    """Otherwise they could block each other for ever."""
+def test_half_received_requests_are_finished_in_turn(loop):
+    """Otherwise they could block each other forever."""
     broker = Broker(loop, queued_request_bytes_max=200_000)
     peers = [broker.connect() for _ in range(8)]
     whole = broker.writer.frame(produce_request(b"a" * 900_000), 7)
@@ -94,7 +159,7 @@ def test_many_slow_senders_hold_no_more_than_the_budget_and_one_request(loop):
     assert broker.server.memory.waiting_count > 10
 
 
-def test_who_is_slow_while_others_wait_for_memory_is_closed(loop, monkeypatch):
+def test_a_slow_connection_is_closed_while_others_wait_for_memory(loop, monkeypatch):
     monkeypatch.setattr(request_memory, "PROGRESS_MS", 50)
     broker = Broker(loop, queued_request_bytes_max=100_000)
     slow, finisher, patient = (broker.connect() for _ in range(3))
@@ -109,6 +174,72 @@ def test_who_is_slow_while_others_wait_for_memory_is_closed(loop, monkeypatch):
     assert "others wait for memory" in loop.trace.warnings[-1]
     request.reply(ProduceResponse())
     patient.receive_frame()
+
+
+def test_stalled_large_requests_leave_room_for_medium_ones(loop):
+    """40 half-sent requests blocked a produce request of 200 kB forever."""
+    broker = Broker(loop, answer_produce, queued_request_bytes_max=8 * MIB)
+    for _ in range(40):
+        peer = broker.connect()
+        peer.send(struct.pack(">i", 100 * MIB) + bytes(MIB))
+        loop.turns(5)
+    assert broker.server.memory.waiting_count > 10
+    innocent = broker.connect()
+    for _ in range(3):
+        innocent.send(broker.writer.frame(produce_request(b"a" * 200_000), 7))
+        innocent.receive_frame()
+
+
+@pytest.mark.parametrize("size", [100 * MIB, 900_000])
+def test_all_stalled_connections_are_closed_in_one_sweep(loop, monkeypatch, size):
+    monkeypatch.setattr(request_memory, "PROGRESS_MS", 100)
+    monkeypatch.setattr(request_memory, "LOOK_MS", 20)
+    broker = Broker(loop, answer_produce, queued_request_bytes_max=4 * MIB)
+    still = [broker.connect() for _ in range(12)]
+    for peer in still:
+        # Their buffers are not full, so none of them waits in line.
+        peer.send(struct.pack(">i", size) + bytes(600_000))
+        loop.turns(5)
+    innocent = broker.connect()
+    innocent.send(broker.writer.frame(produce_request(b"a" * 950_000), 7))
+    innocent.receive_frame()
+    for peer in still[:6]:
+        peer.wait_for_close()
+    assert "others wait for memory" in loop.trace.warnings[-1]
+
+
+class Sender:
+    """A connection that requests memory whenever it is resumed, and sends nothing."""
+
+    announced_bytes = 100 * MIB
+    received_bytes = MIB
+    unfinished_small_bytes = 0
+    has_unanswered_request = False
+
+    def __init__(self, memory):
+        self.memory = memory
+        self.evictions = []
+
+    def resume(self):
+        self.memory.grant(self)
+
+    def evict(self, reason):
+        self.evictions.append(reason)
+        self.memory.forget(self)
+
+
+def test_finishers_that_waited_and_send_nothing_are_closed_at_the_first_look(monkeypatch):
+    monkeypatch.setattr(request_memory, "LOOK_MS", 100)
+    scheduler = VirtualScheduler(VirtualClock())
+    counters = NetworkCounters()
+    memory = RequestMemory(scheduler, counters, MIB)
+    counters.queued_request_bytes = MIB
+    first, *others = senders = [Sender(memory) for _ in range(12)]
+    assert [memory.grant(sender) for sender in senders] == [True] + [False] * 11
+    memory.forget(first)
+    scheduler.advance(100 * 10)
+    assert [len(sender.evictions) for sender in others] == [1] * 10 + [0]
+    assert memory.waiting_count == 0
 
 
 def test_an_announced_size_is_not_allocated(loop):

@@ -1,5 +1,6 @@
 """SocketServer and ServerConnection over loopback sockets, with handlers that are the test's."""
 
+import socket
 import struct
 from collections import deque
 from itertools import pairwise
@@ -30,7 +31,7 @@ SERVED = {int(api): (0, api.max_version) for api in ApiKey}
 
 
 class Broker:
-    """A SocketServer whose requests wait in `requests` until the test answers, or are answered at
+    """A SocketServer whose requests wait in `requests` until the test responds, or are handled at
     once by `handler`."""
 
     def __init__(self, loop, handler=None, served=SERVED, **limits):
@@ -72,7 +73,7 @@ def heartbeat(group="g"):
 
 
 def answer_with_group(request):
-    """An answer that tells which request it answers."""
+    """Return a response that identifies its request."""
     request.reply(HeartbeatResponse(throttle_time_ms=int(request.body.group_id)))
 
 
@@ -116,7 +117,7 @@ def test_pipelined_requests_are_seen_one_at_a_time_and_answered_in_order(loop):
         assert decode_response(ApiKey.HEARTBEAT, 1, response).throttle_time_ms == number
 
 
-def test_a_parked_request_holds_up_nobody_else(loop):
+def test_a_waiting_request_blocks_no_other_connection(loop):
     broker = Broker(loop)
     parked, other = broker.connect(), broker.connect()
     parked.send(broker.writer.frame(FetchRequest(), 11))
@@ -232,7 +233,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(loop):
     decoded = decode_response(ApiKey.API_VERSIONS, 0, response)
     assert decoded.error_code == 35
     assert [(key.api_key, key.max_version) for key in decoded.api_keys] == [(18, 3)]
-    # The connection stays, for the client's second try.
+    # The connection stays open for the client's second attempt.
     peer.send(broker.writer.frame(ApiVersionsRequest(), 0))
     broker.next_request().reply(ApiVersionsResponse())
     assert decode_response(ApiKey.API_VERSIONS, 0, peer.receive_frame()).error_code == 0
@@ -276,7 +277,9 @@ def test_bad_bytes_close_that_connection_and_no_other(loop, name):
     st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=6),
     st.integers(0, 60),
 )
-def test_damaged_requests_are_answered_or_closed_and_nobody_else_notices(message, changes, cut):
+def test_damaged_requests_get_a_response_or_are_closed_without_effect_on_others(
+    message, changes, cut
+):
     answers = {
         ApiKey.HEARTBEAT: HeartbeatResponse(),
         ApiKey.PRODUCE: ProduceResponse(),
@@ -315,7 +318,7 @@ def test_many_bad_peers_of_one_host_make_one_line_a_second(loop):
     assert len(loop.trace.warnings) <= 2
 
 
-def test_a_handler_that_fails_closes_its_connection_and_the_broker_goes_on(loop):
+def test_a_handler_that_fails_closes_its_connection_and_the_broker_continues(loop):
     def handler(request):
         if request.body.group_id == "bad":
             raise LookupError("handler's bug")
@@ -406,7 +409,7 @@ def test_a_peer_that_never_reads_is_served_one_answer_ahead(loop):
     assert len(broker.seen) == served
     (connection,) = broker.server._connections
     assert 0 < connection.unsent_bytes() < 64 * 1024
-    # Once it reads, it goes on.
+    # Once it reads, it is served again.
     peer.receive_frame()
     peer.receive(1_000_000)
     loop.until(lambda: len(broker.seen) > served)
@@ -417,7 +420,7 @@ def test_pipelining_without_end_stops_being_read(loop):
     peer = broker.connect()
     one = broker.writer.frame(heartbeat("1"), 1)
     peer.send_until_blocked(one * 1000)
-    # Not before the parked request is answered is anything more taken from the socket.
+    # Nothing more is read from the socket before the waiting request has its response.
     taken = broker.counters.bytes_in
     assert taken < 200_000
     broker.handler = answer_with_group
@@ -426,10 +429,10 @@ def test_pipelining_without_end_stops_being_read(loop):
     assert loop.trace.warnings == []
 
 
-def test_reading_goes_on_after_a_late_answer_to_the_last_request_that_was_held(loop):
+def test_reading_continues_after_a_late_response_to_the_last_pipelined_request(loop):
     broker = Broker(loop)
     peer = broker.connect()
-    # More than PIPELINED_BYTES_MAX: it stops reading, and then finds whole requests only.
+    # More than PIPELINED_BYTES_MAX: reading stops, and then only whole requests are left.
     count = 40
     for number in range(count):
         peer.send(broker.writer.frame(heartbeat(f"{number:01000}"), 1))
@@ -499,7 +502,7 @@ def test_a_reader_that_stopped_is_idle(loop):
     assert broker.counters.connections_idle_closed == 1
 
 
-def test_close_lets_requests_in_flight_finish_and_takes_no_more(loop):
+def test_close_lets_requests_in_flight_finish_and_accepts_no_further_ones(loop):
     broker = Broker(loop)
     busy, idle = broker.connect(), broker.connect()
     busy.send(broker.writer.frame(heartbeat("1"), 1) + broker.writer.frame(heartbeat("2"), 1))
@@ -517,7 +520,7 @@ def test_close_lets_requests_in_flight_finish_and_takes_no_more(loop):
         connect(loop, broker.port)
 
 
-def test_close_does_not_wait_for_ever(loop):
+def test_close_does_not_wait_forever(loop):
     broker = Broker(loop)
     peer = broker.connect()
     peer.send(broker.writer.frame(heartbeat("1"), 1))
@@ -538,3 +541,46 @@ def test_a_listener_that_cannot_be_bound_leaves_none_behind(loop):
         server.start()
     with pytest.raises(ConnectionRefusedError):
         connect(loop, server._listeners[0].port)
+
+
+def test_requests_of_one_read_share_turns_with_others(loop):
+    """A peer that sends many requests at once is served some, then others have their turn."""
+    order = []
+    # Every handled request uses up the whole turn.
+    loop.scheduler._now = lambda: loop.scheduler._turn_began + len(order)
+
+    def handle(request):
+        order.append(request.body.group_id)
+        request.reply(HeartbeatResponse())
+
+    broker = Broker(loop, handle)
+    greedy, other = broker.connect(), broker.connect()
+    for peer, name in ((greedy, "greedy"), (other, "other")):
+        frames = [
+            broker.writer.frame(heartbeat(name), 1) for _ in range(5 if peer is greedy else 1)
+        ]
+        peer.send(b"".join(frames))
+    for _ in range(5):
+        greedy.receive_frame()
+    other.receive_frame()
+    assert sorted(order) == ["greedy"] * 5 + ["other"]
+    assert order.index("other") <= 2
+
+
+def test_requests_that_wait_for_their_turn_are_answered_after_a_half_close(loop):
+    count = 0
+    loop.scheduler._now = lambda: loop.scheduler._turn_began + count
+
+    def handle(request):
+        nonlocal count
+        count += 1
+        request.reply(HeartbeatResponse())
+
+    broker = Broker(loop, handle)
+    peer = broker.connect()
+    peer.send(b"".join(broker.writer.frame(heartbeat(), 1) for _ in range(5)))
+    peer.socket.shutdown(socket.SHUT_WR)
+    for _ in range(5):
+        peer.receive_frame()
+    peer.wait_for_close()
+    assert count == 5

@@ -1,4 +1,5 @@
-"""Requests with many elements: others have their turns, and the answer is as if it were whole."""
+"""Requests with many elements: others get their turns, and the response is that of the whole
+request."""
 
 import pytest
 
@@ -63,7 +64,7 @@ def offsets_as_indexes(request):
 def test_elements_are_answered_in_order_each_once(loop, counts):
     broker = Broker(loop, offsets_as_indexes)
     peer = broker.connect()
-    # Long enough not to be a small frame.
+    # Long enough not to count as a small frame.
     peer.send(broker.writer.frame(list_request((*counts, 1_500)), 1))
     answer = decode_response(ApiKey.LIST_OFFSETS, 1, peer.receive_frame())
     assert len(broker.seen) > 1

@@ -2,17 +2,17 @@ import dataclasses
 
 import pytest
 
-from kctl.broker.config import BrokerConfig
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.configs.broker_config import BrokerConfig
 from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
 from kctl.runtime.real.disk import RealDisk
-from kctl.runtime.turns import at_once
+from kctl.work import at_once
 from tests.support.log_world import LogWorld
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -21,7 +21,7 @@ BROKER_EPOCH = 7
 
 
 class ReplicationWorld:
-    """Broker 1's replicas over real files in virtual time; the test plays the controller."""
+    """Broker 1's replicas on real files in virtual time; the test acts as the controller."""
 
     def __init__(self, runtime, directory, log_dirs=1, config=None, **settings):
         self.runtime = runtime
@@ -34,7 +34,8 @@ class ReplicationWorld:
         self.leadership.on_role_change(self.changes.extend)
 
     def lead(self, *, leader=ME, epoch=0, isr=(ME,), replicas=(ME,), controller_epoch=1):
-        """LeaderAndIsr for partition t-0; the error code for the partition, or the request's."""
+        """Send LeaderAndIsr for partition t-0; return the error code of the partition or the
+        request."""
         state = LeaderAndIsrPartitionState(
             partition_index=0, controller_epoch=controller_epoch, leader=leader,
             leader_epoch=epoch, isr=list(isr), replicas=list(replicas),
@@ -52,7 +53,7 @@ class ReplicationWorld:
         return self.manager.partition("t", 0)
 
     def produce(self, records, *, acks, timeout_ms=1000):
-        """The results, in a list that fills when the request is answered."""
+        """Return the results, in a list that fills when the request is complete."""
         answered = []
         self.manager.append_records([("t", 0, records)], acks, timeout_ms, answered.extend)
         return answered
@@ -60,7 +61,7 @@ class ReplicationWorld:
 
 @pytest.fixture
 def make_world(tmp_path):
-    """Makes a ReplicationWorld; keyword arguments are topic settings, or `log_dirs`, `config`."""
+    """Create a ReplicationWorld; keyword arguments are topic configs, or `log_dirs`, `config`."""
 
     def make(**settings):
         runtime = dataclasses.replace(virtual_runtime(), disk=RealDisk())

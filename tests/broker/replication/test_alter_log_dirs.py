@@ -13,26 +13,28 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from kctl.work import at_once
 from tests.support.log_world import TP, batch, values_of
 
 CONFIG = {"replica.fetch.max.bytes": "500"}
 
 
 class Mover:
-    """A world of two log directories, and what moves replicas in it."""
+    """A world with two log directories and the manager that moves replicas."""
 
     def __init__(self, make_world, rate=None, **settings):
         self.world = make_world(log_dirs=2, config=CONFIG, **settings)
         self.logs = self.world.logs.manager
         self.first, self.second = self.world.logs.log_dirs
         self.replaced = []
+        quota = ReplicationQuota(1, "", lambda _: {}, window_ms=1000, window_count=11)
+        quota.rate = rate
         self.moves = ReplicaAlterLogDirsManager(
             self.world.runtime,
             self.world.manager,
             {TopicPartition("known", 0): "what is known"}.get,
+            quota,
         )
-        self.moves.quota = ReplicationQuota(1, "", lambda _: {}, window_ms=1000, window_count=11)
-        self.moves.quota.rate = rate
         self.moves.on_log_replaced(self.replaced.append)
         self.world.leadership.on_role_change(self.moves.on_role_change)
         self.written = 0
@@ -86,7 +88,7 @@ def test_a_replica_moves_while_it_is_written_to(mover):
     assert mover.is_at(mover.first)
 
 
-def test_what_cannot_be_is_refused(mover):
+def test_invalid_moves_are_rejected(mover):
     assert mover.alter("/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
     assert (
         mover.alter(mover.second, TopicPartition("unknown", 0))
@@ -102,13 +104,13 @@ def test_what_cannot_be_is_refused(mover):
     assert mover.is_at(mover.first)
 
 
-def test_a_replica_to_come_is_made_in_the_directory_that_was_named(make_world):
+def test_a_future_replica_is_created_in_the_chosen_directory(make_world):
     mover = Mover(make_world)
     assert mover.alter(mover.second) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert mover.lead().is_at(mover.second)
 
 
-def test_the_lag_of_a_copy_is_told(make_world):
+def test_the_lag_of_a_copy_is_reported(make_world):
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -121,7 +123,7 @@ def test_the_lag_of_a_copy_is_told(make_world):
     assert 0 < lag < 20
 
 
-def test_a_throttle_holds_the_copy_up_and_can_be_loosened(make_world):
+def test_a_throttle_slows_the_copy_and_can_be_raised(make_world):
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -132,7 +134,7 @@ def test_a_throttle_holds_the_copy_up_and_can_be_loosened(make_world):
     assert mover.is_at(mover.second)
 
 
-def test_naming_where_it_is_ends_a_move_and_a_third_directory_begins_another(make_world):
+def test_the_current_directory_cancels_a_move_and_a_third_one_begins_another(make_world):
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -145,8 +147,8 @@ def test_naming_where_it_is_ends_a_move_and_a_third_directory_begins_another(mak
     assert mover.is_at(mover.second)
 
 
-def test_a_follower_that_is_cut_cuts_its_copy(make_world):
-    """The copy never has what the log has lost."""
+def test_a_truncated_follower_truncates_its_copy(make_world):
+    """The copy never has records that the log has lost."""
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -177,7 +179,7 @@ def test_records_deleted_before_they_were_copied_are_left_out(make_world):
     assert [n for n, _ in values_of(log)] == list(range(15, 20))
 
 
-def test_a_move_goes_on_after_a_stop_of_the_broker(make_world):
+def test_a_move_continues_after_a_restart(make_world):
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -193,16 +195,15 @@ def test_a_move_goes_on_after_a_stop_of_the_broker(make_world):
     assert again.is_at(again.second)
 
 
-def test_a_deleted_replica_takes_its_copy_along(make_world):
+def test_the_copy_is_deleted_with_its_replica(make_world):
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
     mover.settle()
     state = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
     topic = StopReplicaTopicState(topic_name="t", partition_states=[state])
-    mover.world.leadership.stop_replicas(
-        StopReplicaRequest(controller_epoch=1, broker_epoch=7, topic_states=[topic])
-    )
+    request = StopReplicaRequest(controller_epoch=1, broker_epoch=7, topic_states=[topic])
+    at_once(mover.world.leadership.stop_replicas(request))
     assert mover.future is None
     mover.moves.quota.rate = None
     mover.world.runtime.scheduler.advance(200)
@@ -211,7 +212,7 @@ def test_a_deleted_replica_takes_its_copy_along(make_world):
 
 @pytest.mark.parametrize("failing", ["first", "second"])
 def test_either_directory_may_fail_in_the_middle(make_world, failing):
-    """Where it is going: it stays where it is. Where it is: it is offline, the copy is kept."""
+    """Target directory: the replica stays where it is. Source: it is offline, the copy is kept."""
     mover = Mover(make_world, rate=1).lead()
     mover.produce()
     mover.alter(mover.second)
@@ -227,7 +228,7 @@ def test_either_directory_may_fail_in_the_middle(make_world, failing):
         assert mover.future is not None
 
 
-def test_a_rotten_record_ends_the_move_and_nothing_else(mover):
+def test_a_corrupt_record_ends_only_the_move(mover):
     segment = mover.world.partition.log.segments[-1]
     segment.records.file.pwrite(b"\xff", 70)
     assert mover.alter(mover.second) == ErrorCode.NONE
@@ -238,7 +239,7 @@ def test_a_rotten_record_ends_the_move_and_nothing_else(mover):
 
 
 def test_every_record_on_the_disk_before_is_on_the_disk_after(make_world):
-    """flush.messages=1: what is acknowledged is durable, in the new directory as well."""
+    """flush.messages=1: acknowledged records are durable in the new directory as well."""
     mover = Mover(make_world, flush_messages=1).lead()
     answered = mover.world.produce(batch(b"0"), acks=-1)
     mover.settle()

@@ -1,7 +1,7 @@
-"""flush.messages=1, `kctl serve --durable`: answers come after an fsync, which many share.
+"""flush.messages=1, `kctl serve --durable`: responses follow an fsync, which many requests share.
 
 Real replicas and logs on a simulated disk in virtual time: a flush runs on a later turn of the
-loop, so a test sees what is so before it.
+loop, so a test can check the state before it.
 """
 
 import dataclasses
@@ -17,8 +17,9 @@ from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.turns import fail_loudly
+from kctl.simulation.disk import SimDisk
 from kctl.store.embedded import EmbeddedStore
-from kctl.testing.sim_disk import SimDisk
 from tests.broker.replication.conftest import ME, ReplicationWorld
 from tests.support.group_world import GroupWorld
 from tests.support.log_world import LogWorld, batch, values_of
@@ -29,7 +30,7 @@ TP = TopicPartition("t", 0)
 
 
 class CountingDisk(SimDisk):
-    """Counts fsyncs of files; can refuse them, as a disk that is dying does."""
+    """Counts fsyncs of files; can fail them, like a failing disk."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +45,7 @@ class CountingDisk(SimDisk):
 
 
 class Root:
-    """What LogWorld asks of a directory."""
+    """The methods of a directory that LogWorld uses."""
 
     def __truediv__(self, name):
         return f"/{name}"
@@ -63,14 +64,14 @@ class DurableWorld(ReplicationWorld):
         self.scheduler.settle()
 
     def values_after_power_cut(self, seed=0):
-        """What a start after a power cut now finds of t-0."""
+        """Return the records of t-0 after a power cut now and a restart."""
         disk = self.disk.power_loss(SeededEntropy(seed))
         runtime = dataclasses.replace(virtual_runtime(), disk=disk)
         log = LogWorld(runtime, Root(), self.logs.config).manager.get_log(TP)
         return [] if log is None else [value for _, value in values_of(log)]
 
     def consume(self, offset, *, max_wait_ms=0):
-        """Results of a consumer's fetch, in a list that fills when it is answered."""
+        """Return the results of a consumer's fetch, in a list that fills when it is complete."""
         params = FetchParams(
             replica_id=-1,
             max_wait_ms=max_wait_ms,
@@ -82,7 +83,7 @@ class DurableWorld(ReplicationWorld):
             partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
         )
         answered = []
-        self.manager.fetch(params, [("t", request)], answered.extend)
+        self.manager.fetch(params, [("t", request)], answered.extend, fail_loudly)
         return answered
 
 
@@ -111,7 +112,7 @@ def test_acks_0_does_not_wait_but_reaches_the_disk_soon(world):
     assert world.partition.log.recovery_point == 1
 
 
-def test_without_the_setting_nobody_waits(make_world):
+def test_without_the_config_no_request_waits(make_world):
     world = make_world()
     world.lead()
     (result,) = world.produce(batch(b"a"), acks=-1)
@@ -129,7 +130,7 @@ def test_all_that_waits_shares_one_fsync(world):
     assert [results[0].info.first_offset for results in answered] == list(range(1, 51))
 
 
-def test_what_comes_during_a_flush_waits_for_the_next(world):
+def test_an_append_during_a_flush_waits_for_the_next(world):
     world.produce(batch(b"first"), acks=1)
     world.settle()
     before = world.disk.sync_count
@@ -142,7 +143,7 @@ def test_what_comes_during_a_flush_waits_for_the_next(world):
     world.scheduler.background.release()
     world.settle()
     assert len(early) == 1
-    # The disk never heard of the others: their flush is held, too.
+    # The others did not reach the disk: their flush is held, too.
     assert late == [[]] * 9
     assert world.values_after_power_cut()[:2] == [b"first", b"early"]
     world.scheduler.background.release()
@@ -152,7 +153,7 @@ def test_what_comes_during_a_flush_waits_for_the_next(world):
 
 
 def hold(scheduler):
-    """A `background` whose jobs wait for `release`."""
+    """Return a `background` whose jobs wait for `release`."""
     real, held = scheduler.background, []
 
     def background(job):
@@ -173,7 +174,7 @@ def hold(scheduler):
     return background
 
 
-def test_consumers_never_see_what_is_not_on_the_disk(world):
+def test_consumers_only_see_durable_records(world):
     world.scheduler.background = hold(world.scheduler)
     waiting = world.consume(0, max_wait_ms=10_000)
     world.produce(batch(b"a"), acks=0)
@@ -187,9 +188,9 @@ def test_consumers_never_see_what_is_not_on_the_disk(world):
     assert len(waiting[0].data.records) == world.partition.log.size
 
 
-def test_who_follows_now_asks_for_more_when_what_it_led_with_is_on_its_disk(world):
-    """Found by simulation: a fetch tells the new leader what its follower has, and the follower
-    lost power before it had it.
+def test_a_former_leader_fetches_only_when_its_records_are_durable(world):
+    """Found by simulation: a fetch reports records to the new leader that the follower then lost
+    with its power.
 
         leads      appends a record          its fsync is under way
         follows    fetches from 1 on?        not yet
@@ -216,7 +217,7 @@ def test_who_follows_now_asks_for_more_when_what_it_led_with_is_on_its_disk(worl
     assert fetched == [(2, 1)]
 
 
-def test_a_retry_of_what_is_not_yet_on_the_disk_waits_for_it_too(world):
+def test_a_retry_of_a_batch_that_is_not_durable_waits_for_it_too(world):
     world.scheduler.background = hold(world.scheduler)
     batches = [batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0) for _ in range(2)]
     answered = [world.produce(records, acks=-1) for records in batches]
@@ -248,7 +249,7 @@ def test_records_in_new_segments_survive_power_cuts():
 
 
 def test_a_failed_fsync_is_final(world):
-    """ext4, XFS and Btrfs mark pages clean when it fails: a second one would lie."""
+    """ext4, XFS and Btrfs mark pages clean when it fails: a second fsync would succeed falsely."""
     world.disk.is_dying = True
     answered = [world.produce(batch(b"a"), acks=acks) for acks in (1, -1)]
     waiting = world.consume(0, max_wait_ms=10_000)
@@ -257,7 +258,7 @@ def test_a_failed_fsync_is_final(world):
     assert [it.error_code for (it,) in answered] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert [it.error_code for it in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert world.logs.manager.offline_log_dirs == world.logs.log_dirs
-    # The disk seems well again: nobody asks it.
+    # The disk works again, but is not used.
     world.disk.is_dying = False
     (result,) = world.produce(batch(b"b"), acks=1)
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -266,7 +267,7 @@ def test_a_failed_fsync_is_final(world):
 
 
 class WriterOf:
-    """The coordinators' door to one partition, whatever it is called."""
+    """The coordinators' access to one partition, whatever its name."""
 
     def __init__(self, world, topic_partition):
         self._writer = ReplicatedPartitionWriter(world.manager, timeout_ms=5000)

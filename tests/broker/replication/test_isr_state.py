@@ -1,4 +1,4 @@
-"""What a leader counts with while a change of the ISR is not answered."""
+"""The replicas that a leader counts while a change of the ISR awaits the controller's response."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_a_follower_about_to_leave_is_waited_for_until_the_controller_agrees():
     assert IsrState.committed((1,)).maximal == (1,)
 
 
-def test_one_change_at_a_time():
+def test_only_one_change_at_a_time():
     state = IsrState.committed((1, 2)).expand(3)
     with pytest.raises(RuntimeError):
         state.shrink([2])

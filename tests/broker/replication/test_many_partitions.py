@@ -1,11 +1,12 @@
-"""Requests with many partitions are carried out in parts, and others have turns in between."""
+"""Requests with many partitions are handled in parts, with turns for others in between."""
 
 import pytest
 
+from kctl.broker.log.unified_log import FetchIsolation
 from kctl.broker.replication.delayed import FetchParams
-from kctl.broker.replication.leadership import PARTITIONS_PER_TURN
+from kctl.broker.replication.fetch_reader import READS_PER_TURN
+from kctl.broker.replication.leadership import PARTITIONS_PER_TURN, UNITS_PER_LOG
 from kctl.broker.replication.partition import Role
-from kctl.broker.replication.replica_manager import READS_PER_TURN, FetchIsolation
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
@@ -14,9 +15,17 @@ from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from kctl.runtime.turns import fail_loudly
+from kctl.work import at_once
 from tests.broker.replication.conftest import BROKER_EPOCH, ME
 from tests.support.log_world import batch, bytes_of
 
+LOGS_PER_TURN = PARTITIONS_PER_TURN // UNITS_PER_LOG + 1
 MANY = 2 * READS_PER_TURN + 500
 
 
@@ -29,7 +38,7 @@ def fetch(world, asked, *, max_wait_ms=0):
     ]
     for _, request in partitions:
         request.current_leader_epoch = -1
-    world.manager.fetch(params, partitions, answered.extend)
+    world.manager.fetch(params, partitions, answered.extend, fail_loudly)
     return answered
 
 
@@ -40,7 +49,7 @@ def world(make_world):
     return world
 
 
-def test_a_fetch_of_many_partitions_answers_all_in_order(world):
+def test_a_fetch_of_many_partitions_returns_all_in_order(world):
     world.produce(batch(b"value"), acks=1)
     asked = [("none", number) for number in range(MANY)]
     asked[1_500] = ("t", 0)
@@ -64,7 +73,7 @@ def test_a_fetch_of_many_partitions_waits_and_is_woken(world):
     assert bytes_of(answered[0].data)
 
 
-def test_what_comes_while_many_partitions_are_read_is_not_missed(world):
+def test_records_appended_while_many_partitions_are_read_are_not_missed(world):
     answered = fetch(world, [("t", 0)] * MANY, max_wait_ms=1_000)
     world.runtime.scheduler.call_later(0, lambda: world.produce(batch(b"value"), acks=1))
     world.runtime.scheduler.settle()
@@ -93,24 +102,44 @@ def leader_and_isr(count, *, controller_epoch):
     )
 
 
-def test_many_roles_are_taken_in_parts_and_announced_together(world):
-    world.changes.clear()
-    work = world.leadership.become_leader_or_follower(
-        leader_and_isr(PARTITIONS_PER_TURN + 1, controller_epoch=1)
-    )
-    next(work)
-    assert not world.changes
-    with pytest.raises(StopIteration) as stop:
-        next(work)
-    assert {it.error_code for it in stop.value.value.partition_errors} == {ErrorCode.NONE}
-    # t-0 was led before.
-    assert len(world.changes) == PARTITIONS_PER_TURN
+def watched(work, count):
+    """Do `work`; return its result, and how `count()` changed in each of its turns."""
+    changes, before, is_over, result = [], count(), False, None
+    while not is_over:
+        try:
+            next(work)
+        except StopIteration as stop:
+            is_over, result = True, stop.value
+        changes.append(count() - before)
+        before = count()
+    return result, changes
 
 
-def test_a_newer_controller_ends_what_an_older_one_began(world):
+def test_a_turn_creates_few_logs_and_announces_their_roles(world):
+    world.changes.clear()
+    count = 3 * LOGS_PER_TURN
+    work = world.leadership.become_leader_or_follower(leader_and_isr(count, controller_epoch=1))
+    answer, announced = watched(work, lambda: len(world.changes))
+    assert {it.error_code for it in answer.partition_errors} == {ErrorCode.NONE}
+    # t-0 had a leader before.
+    assert sum(announced) == count - 1
+    assert max(announced) <= LOGS_PER_TURN
+
+
+def test_a_turn_deletes_few_logs(world):
+    count = 3 * LOGS_PER_TURN
+    at_once(world.leadership.become_leader_or_follower(leader_and_isr(count, controller_epoch=1)))
+    work = world.leadership.stop_replicas(stop_replica(count))
+    answer, deleted = watched(work, lambda: -len(world.logs.manager.all_logs()))
+    assert {it.error_code for it in answer.partition_errors} == {ErrorCode.NONE}
+    assert sum(deleted) == count
+    assert max(deleted) <= LOGS_PER_TURN
+
+
+def test_a_newer_controller_ends_a_request_of_an_older_one(world):
     world.changes.clear()
     work = world.leadership.become_leader_or_follower(
-        leader_and_isr(PARTITIONS_PER_TURN + 1, controller_epoch=1)
+        leader_and_isr(LOGS_PER_TURN + 2, controller_epoch=1)
     )
     next(work)
     assert world.leadership.refusal(2, BROKER_EPOCH) == ErrorCode.NONE
@@ -119,5 +148,30 @@ def test_a_newer_controller_ends_what_an_older_one_began(world):
     assert stop.value.value.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     begun = world.manager.partitions[TopicPartition("t", 1)]
     assert begun.role is Role.LEADER
-    assert TopicPartition("t", PARTITIONS_PER_TURN) not in world.manager.partitions
+    assert TopicPartition("t", LOGS_PER_TURN + 1) not in world.manager.partitions
     assert TopicPartition("t", 1) in {it.topic_partition for it in world.changes}
+
+
+def test_a_newer_controller_ends_the_stopping_of_an_older_one(world):
+    count = LOGS_PER_TURN + 2
+    at_once(world.leadership.become_leader_or_follower(leader_and_isr(count, controller_epoch=1)))
+    work = world.leadership.stop_replicas(stop_replica(count))
+    next(work)
+    assert world.leadership.refusal(2, BROKER_EPOCH) == ErrorCode.NONE
+    with pytest.raises(StopIteration) as stop:
+        next(work)
+    assert stop.value.value.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert TopicPartition("t", count - 1) in world.manager.partitions
+
+
+def stop_replica(count):
+    """Return a request to delete the first `count` replicas of the topic."""
+    states = [
+        StopReplicaPartitionState(partition_index=n, leader_epoch=-2, delete_partition=True)
+        for n in range(count)
+    ]
+    return StopReplicaRequest(
+        controller_epoch=1,
+        broker_epoch=BROKER_EPOCH,
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=states)],
+    )

@@ -1,4 +1,4 @@
-"""A follower and its leader's answers: how logs come to agree.
+"""A follower makes its log equal to its leader's, response by response.
 
 Logs here are lists of epochs, one per record: [1, 1, 2] is three records, the last of epoch 2.
 """
@@ -48,7 +48,7 @@ OLD = FetcherOptions(2, 500, 1, 1000, 100, 1000, truncates_on_fetch=False)
 
 
 class EpochLog:
-    """A log of which only the epochs count."""
+    """A log that consists of epochs only."""
 
     def __init__(self, *epochs, start=0, high_watermark=0):
         self.epochs = list(epochs)
@@ -86,28 +86,28 @@ def fetched(error_code=0, session_id=0, **fields):
 
 
 def ask(fetcher, now_ms=0):
-    """(request, its only partition)."""
+    """Return (request, its only partition)."""
     request, actions = fetcher.next_request(now_ms)
     assert actions == []
     topics = request.topics
     return request, (topics[0].partitions[0] if topics else None)
 
 
-def test_a_fetch_tells_where_the_log_ends_and_which_epoch_wrote_last():
+def test_a_fetch_has_the_end_and_the_last_epoch_of_the_log():
     request, asked = ask(following(EpochLog(1, 1, 3, start=10)))
     assert (request.replica_id, request.max_wait_ms, request.max_bytes) == (2, 500, 1000)
     assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (13, 3, 5)
     assert (asked.log_start_offset, asked.partition_max_bytes) == (10, 100)
 
 
-def test_records_are_appended_with_what_the_leader_knows_of_its_log():
+def test_records_are_appended_with_the_leaders_offsets():
     fetcher = following(EpochLog(1))
     ask(fetcher)
     answer = fetched(high_watermark=7, log_start_offset=0, record_set=b"batches")
     assert fetcher.on_response(answer, 0) == [Append(TP, b"batches", 7, 0)]
 
 
-def test_an_answer_to_what_is_not_so_any_more_is_dropped():
+def test_a_response_that_no_longer_applies_is_dropped():
     log = EpochLog(1)
     fetcher = following(log)
     ask(fetcher)
@@ -121,18 +121,18 @@ def test_an_answer_to_what_is_not_so_any_more_is_dropped():
     assert fetcher.on_response(fetched(record_set=b"of nobody"), 0) == []
 
 
-def test_logs_that_parted_are_cut_where_the_leader_says():
+def test_diverged_logs_are_truncated_where_the_leader_says():
     """KIP-595: leader 1 1 2 2 2, follower 1 1 1: epoch 1 ended at 2 there."""
     log = EpochLog(1, 1, 1, high_watermark=1)
     fetcher = following(log)
     ask(fetcher)
     answer = fetched(high_watermark=5, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
-    # And the high watermark of that answer is not taken over (KAFKA-14704).
+    # And the high watermark of that response is not adopted (KAFKA-14704).
     assert fetcher.on_response(answer, 0) == [Truncate(TP, 2)]
 
 
-def test_an_epoch_that_the_leader_never_saw_is_cut_away_whole():
-    """Leader 1 1 4, follower 1 1 2 2 3: what the leader has up to epoch 3 is epoch 1, to 2."""
+def test_an_epoch_unknown_to_the_leader_is_removed_completely():
+    """Leader 1 1 4, follower 1 1 2 2 3: up to epoch 3 the leader has epoch 1, to offset 2."""
     log = EpochLog(1, 1, 2, 2, 3)
     fetcher = following(log)
     ask(fetcher)
@@ -141,7 +141,7 @@ def test_an_epoch_that_the_leader_never_saw_is_cut_away_whole():
 
 
 def test_before_kip_595_epochs_are_looked_up_until_logs_agree():
-    """KIP-279: follower 1 1 2 2, leader 1 3 3 3: two questions are needed."""
+    """KIP-279: follower 1 1 2 2, leader 1 3 3 3: two requests are needed."""
     log = EpochLog(1, 1, 2, 2)
     fetcher = following(log, options=OLD)
     request, asked = ask(fetcher)
@@ -155,7 +155,7 @@ def test_before_kip_595_epochs_are_looked_up_until_logs_agree():
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (1, -1)
 
 
-def test_an_answer_about_an_epoch_unknown_here_asks_again():
+def test_a_response_with_an_epoch_unknown_here_causes_another_request():
     """Follower 1 1 3 3, leader 1 2 5: up to epoch 3 the leader has epoch 2, unknown here."""
     log = EpochLog(1, 1, 3, 3)
     fetcher = following(log, options=OLD)
@@ -177,7 +177,7 @@ def epoch_end(epoch, end_offset, error_code=0):
     return OffsetForLeaderEpochResponse(topics=[topic])
 
 
-def test_a_log_without_epochs_is_cut_to_its_high_watermark():
+def test_a_log_without_epochs_is_truncated_to_its_high_watermark():
     log = EpochLog(high_watermark=0)
     log.epochs = [-1, -1, -1]
     log.high_watermark = 2
@@ -206,7 +206,7 @@ def test_a_leader_that_begins_later_is_followed_from_its_start():
     assert fetcher.on_response(offset_found(50), 0) == [StartOver(TP, 50)]
 
 
-def test_a_leader_that_ends_earlier_has_the_last_word():
+def test_a_log_that_ends_after_its_leaders_is_truncated():
     """After an unclean election."""
     fetcher = following(EpochLog(1, 1, 1))
     ask(fetcher)
@@ -216,7 +216,7 @@ def test_a_leader_that_ends_earlier_has_the_last_word():
     assert isinstance(ask(fetcher)[0], FetchRequest)
 
 
-def test_who_is_fenced_waits_for_the_controller():
+def test_a_fenced_follower_waits_for_the_controller():
     fetcher = following(EpochLog(1))
     ask(fetcher)
     (given_up,) = fetcher.on_response(fetched(ErrorCode.FENCED_LEADER_EPOCH), 0)
@@ -234,7 +234,7 @@ def test_who_is_fenced_waits_for_the_controller():
         ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )
-def test_a_leader_that_cannot_answer_yet_is_left_alone_for_a_while(code):
+def test_a_leader_that_returns_an_error_is_retried_after_a_pause(code):
     fetcher = following(EpochLog(1))
     ask(fetcher)
     assert fetcher.on_response(fetched(code), now_ms=100) == []
@@ -263,7 +263,7 @@ def test_a_session_names_only_what_changed():
     assert [topic.topic for topic in request.topics] == ["u"]
 
 
-def test_a_lost_session_begins_anew_at_once_and_a_lost_answer_after_a_while():
+def test_a_lost_session_is_reopened_at_once_and_after_a_lost_response_with_a_pause():
     fetcher = following(EpochLog(1))
     ask(fetcher)
     fetcher.on_response(fetched(session_id=77), 0)

@@ -1,4 +1,5 @@
-"""A partition's role, its appends and its high watermark, as controller and followers move them."""
+"""A partition's role, its appends and its high watermark, as the controller and followers change
+them."""
 
 import pytest
 
@@ -14,6 +15,8 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from kctl.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kctl.runtime.turns import fail_loudly
+from kctl.work import at_once
 from tests.support.log_world import batch
 
 
@@ -21,7 +24,7 @@ def fetch(
     world, offset, *, replica_id=-1, max_wait_ms=0, min_bytes=1, leader_epoch=-1, last_epoch=-1,
     rack=None,
 ):  # fmt: skip
-    """Results of a fetch of t-0, in a list that fills when it is answered."""
+    """Return the results of a fetch of t-0, in a list that fills when it is complete."""
     is_follower = replica_id >= 0
     params = FetchParams(
         replica_id=replica_id,
@@ -40,7 +43,7 @@ def fetch(
         last_fetched_epoch=last_epoch,
     )
     answered = []
-    world.manager.fetch(params, [("t", request)], answered.extend)
+    world.manager.fetch(params, [("t", request)], answered.extend, fail_loudly)
     return answered
 
 
@@ -48,7 +51,7 @@ def pass_time(world, ms):
     world.runtime.scheduler.advance(ms)
 
 
-def test_a_partition_nobody_gave_us_is_unknown(make_world):
+def test_an_unassigned_partition_is_unknown(make_world):
     world = make_world()
     (result,) = world.produce(batch(b"a"), acks=1)
     assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -67,7 +70,7 @@ def test_a_lone_leader_commits_what_it_appends(make_world):
     assert len(found.data.records) == world.partition.log.size
 
 
-def test_a_follower_sends_clients_away(make_world):
+def test_a_follower_rejects_clients(make_world):
     world = make_world()
     assert world.lead(leader=2, isr=(1, 2), replicas=(1, 2)) == 0
     assert world.partition.role is Role.FOLLOWER
@@ -75,9 +78,9 @@ def test_a_follower_sends_clients_away(make_world):
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_follower_tells_only_who_knows_its_epoch_that_an_offset_is_out_of_range(make_world):
-    """Found by simulation: who still took for the leader what had come back as an empty replica
-    was told that its offset is out of range."""
+def test_a_follower_returns_out_of_range_only_to_clients_with_its_epoch(make_world):
+    """Found by simulation: a client that still took an emptied replica for the leader got
+    OFFSET_OUT_OF_RANGE."""
     world = make_world()
     world.lead(leader=2, epoch=3, isr=(2,), replicas=(1, 2))
     for leader_epoch, code in (
@@ -115,7 +118,7 @@ def test_acks_all_times_out_when_a_replica_does_not_come(make_world):
     assert [result.error_code for result in answered] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_what_followers_told_in_an_older_epoch_counts_no_more(make_world):
+def test_progress_reported_in_older_epochs_is_discarded(make_world):
     """
     epoch 1   1 leads {1,2,3} and has a record; 2 fetches behind it, 3 does not
     epoch 2   3 leads, and 2 cuts its log to what 3 has; 1 does not hear of it
@@ -142,7 +145,85 @@ def test_too_small_an_isr_refuses_acks_all_only(make_world):
     assert world.produce(batch(b"a"), acks=1)[0].error_code == 0
 
 
-def test_who_waits_for_a_leader_that_resigns_is_told(make_world):
+def numbered(sequence, *, epoch=0):
+    return batch(b"a", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+
+
+def test_a_later_batch_of_an_unknown_producer_waits_for_its_predecessors(make_world):
+    """Found by simulation: the first batch of a producer was rejected, as the ISR was too small,
+    and the second one accepted. The first could never be stored; librdkafka reports it as
+    delivered."""
+    world = make_world(min_insync_replicas=2)
+    world.lead()
+    (refused,) = world.produce(numbered(0), acks=-1)
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    world.lead(epoch=1, isr=(1, 2), replicas=(1, 2))
+    for sequence in range(1, 5):
+        (refused,) = world.produce(numbered(sequence), acks=1)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for sequence in range(5):
+        assert world.produce(numbered(sequence), acks=1)[0].error_code == 0
+    assert world.partition.log.log_end_offset == 5
+
+
+def test_a_batch_of_an_unknown_producer_is_accepted_when_it_is_sent_again(make_world):
+    """KIP-360: the records before it may have been deleted."""
+    world = make_world()
+    world.lead()
+    for sequence in (8, 9):
+        (refused,) = world.produce(numbered(sequence), acks=1)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for sequence in (8, 9):
+        assert world.produce(numbered(sequence), acks=1)[0].error_code == 0
+
+
+def test_an_unknown_producer_that_drops_batches_is_rejected_four_times(make_world):
+    world = make_world()
+    world.lead()
+    codes = [world.produce(numbered(8 + n), acks=1)[0].error_code for n in range(6)]
+    assert codes == 4 * [ErrorCode.NOT_LEADER_OR_FOLLOWER] + [0, 0]
+
+
+def test_a_failed_append_is_logged_once_a_second_with_its_reason(make_world):
+    world = make_world(min_insync_replicas=2)
+    world.lead()
+    for _ in range(3):
+        world.produce(batch(b"a"), acks=-1)
+    (line,) = world.runtime.trace.warnings
+    assert line == (
+        "Error processing append operation on partition t-0: NOT_ENOUGH_REPLICAS: The size of the "
+        "current ISR [1] is insufficient to satisfy the min.isr requirement of 2 for partition t-0"
+    )
+    pass_time(world, 1000)
+    world.produce(batch(b"a"), acks=-1)
+    assert world.runtime.trace.warnings[1].endswith("(2 more like this)")
+
+
+def test_an_append_to_a_follower_is_not_logged(make_world):
+    world = make_world()
+    world.lead(leader=2, isr=(1, 2), replicas=(1, 2))
+    world.produce(batch(b"a"), acks=1)
+    assert world.runtime.trace.warnings == []
+
+
+def test_a_replica_that_joins_the_isr_counts_for_acks_all_once_it_has_the_records(make_world):
+    world = make_world(min_insync_replicas=2)
+    world.lead(isr=(1, 2), replicas=(1, 2, 3))
+    # Replica 2 falls behind; replica 3 catches up.
+    pass_time(world, world.partition.replica_lag_ms_max + 1)
+    fetch(world, 0, replica_id=3)
+    answered = world.produce(batch(b"a"), acks=-1)
+    world.partition.isr_altered((1,), 0, 1, world.runtime.clock.wall_ms())
+    world.partition.expand_isr(3)
+    assert answered == []
+    fetch(world, 1, replica_id=3)
+    assert [result.error_code for result in answered] == [0]
+    # Appends are rejected until the controller has confirmed.
+    (refused,) = world.produce(batch(b"b"), acks=-1)
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_requests_that_wait_for_a_leader_fail_when_it_resigns(make_world):
     world = make_world()
     world.lead(isr=(1, 2), replicas=(1, 2))
     answered = world.produce(batch(b"a"), acks=-1)
@@ -175,7 +256,7 @@ def test_a_fetch_for_many_bytes_waits_for_enough_of_them(make_world):
     assert [len(result.data.records) for result in waiting] == [2 * size]
 
 
-def test_wrong_leader_epochs_are_told_apart(make_world):
+def test_wrong_leader_epochs_are_distinguished(make_world):
     world = make_world()
     world.lead(epoch=5)
     assert fetch(world, 0, leader_epoch=4)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -183,7 +264,7 @@ def test_wrong_leader_epochs_are_told_apart(make_world):
     assert fetch(world, 0, leader_epoch=5)[0].error_code == 0
 
 
-def test_readers_with_another_history_are_told_where_it_parts(make_world):
+def test_readers_with_a_diverging_log_get_the_divergence_point(make_world):
     """KIP-595."""
     world = make_world()
     world.lead(epoch=5)
@@ -200,7 +281,7 @@ def test_readers_with_another_history_are_told_where_it_parts(make_world):
 
 
 def test_a_batch_that_does_not_fit_is_given_whole_or_not_at_all(make_world):
-    """KIP-74: whole if it is the first in the answer; cut only for clients before that."""
+    """KIP-74: returned whole if it is the first; only clients before that get a part."""
     world = make_world()
     world.lead()
     world.produce(batch(b"a"), acks=1)
@@ -219,28 +300,30 @@ def test_a_batch_that_does_not_fit_is_given_whole_or_not_at_all(make_world):
             isolation=FetchIsolation.TXN_COMMITTED,
             is_hard_limit=is_hard_limit,
         )
-        results = world.manager.read(params, requests)
+        results = world.manager.reader.read(params, requests)
         return [result.data.records and len(result.data.records) for result in results]
 
     assert sizes(is_hard_limit=False) == [size, None]
     assert sizes(is_hard_limit=True) == [size - 1, size - 1]
 
 
-def test_a_new_leader_does_not_tell_an_end_older_than_its_predecessors(make_world):
+def test_a_new_leader_does_not_report_an_older_end_than_its_predecessor(make_world):
     world = make_world()
     world.lead(isr=(1, 2), replicas=(1, 2))
     world.produce(batch(b"a"), acks=1)
     world.lead(epoch=1, isr=(1, 2), replicas=(1, 2), leader=2)
     world.lead(epoch=2, isr=(1, 2), replicas=(1, 2))
     with pytest.raises(ApiError) as error:
-        world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1)
+        at_once(world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1))
     assert error.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
     fetch(world, 1, replica_id=2)
-    found = world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1)
+    found = at_once(
+        world.partition.fetch_offset_for_timestamp(-1, FetchIsolation.HIGH_WATERMARK, -1)
+    )
     assert found == (-1, 1, 2)
 
 
-def test_old_controllers_and_old_leader_epochs_are_not_obeyed(make_world):
+def test_old_controllers_and_old_leader_epochs_are_rejected(make_world):
     world = make_world()
     assert world.lead(epoch=3, controller_epoch=5) == 0
     assert world.lead(epoch=4, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -257,56 +340,56 @@ def metadata(leader, leader_epoch, replicas=(1, 2)):
     return [("t", state), ("unknown", state)]
 
 
-def test_who_hears_of_a_newer_leader_leads_no_more(make_world):
-    """Found by simulation: the order to stop had been lost with the controller that gave it."""
+def test_a_leader_resigns_when_the_metadata_has_a_newer_leader(make_world):
+    """Found by simulation: the request to stop was lost with the controller that sent it."""
     world = make_world()
     world.lead(isr=(1, 2), replicas=(1, 2))
     waiting = world.produce(batch(b"a"), acks=-1)
-    world.leadership.heed_metadata(metadata(leader=1, leader_epoch=5))
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=0))
+    at_once(world.leadership.apply_metadata(metadata(leader=1, leader_epoch=5)))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=0)))
     assert world.partition.role is Role.LEADER
     assert waiting == []
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=2))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=2)))
     assert [result.error_code for result in waiting] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert world.changes[-1].role is Role.NONE
     assert world.lead(leader=3, epoch=2, isr=(3,), replicas=(1, 3)) == 0
     assert world.partition.role is Role.FOLLOWER
 
 
-def test_who_hears_that_replicas_are_elsewhere_follows_no_more(make_world):
-    """Found by simulation: consumers read from it, and were never told of what came later."""
+def test_a_follower_resigns_when_the_replicas_are_elsewhere(make_world):
+    """Found by simulation: consumers read from it, and never got later records."""
     world = make_world()
     world.lead(leader=2, epoch=3, isr=(1, 2), replicas=(1, 2))
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=3, replicas=(3,)))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3))))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=3, replicas=(3,))))
     assert fetch(world, 0, rack="")[0].error_code == 0
     elsewhere = metadata(leader=3, leader_epoch=4, replicas=(3,))
-    world.leadership.heed_metadata(elsewhere, may_delete=False)
+    at_once(world.leadership.apply_metadata(elsewhere, may_delete=False))
     assert fetch(world, 0, rack="")[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.changes[-1].role is Role.NONE
     assert stop_replica(world, delete=True).partition_errors[0].error_code == 0
 
 
-def test_a_replica_that_is_elsewhere_by_now_takes_its_log_with_it(make_world):
+def test_the_log_of_a_replica_that_is_now_elsewhere_is_deleted(make_world):
     """Found by simulation: a topic that was deleted and created again began with old records."""
     world = make_world()
     world.lead(epoch=3)
     world.produce(batch(b"a"), acks=1)
     elsewhere = metadata(leader=3, leader_epoch=4, replicas=(3,))
-    world.leadership.heed_metadata(elsewhere, may_delete=False)
+    at_once(world.leadership.apply_metadata(elsewhere, may_delete=False))
     assert world.logs.manager.get_log(("t", 0)).log_end_offset == 1
-    world.leadership.heed_metadata(elsewhere)
+    at_once(world.leadership.apply_metadata(elsewhere))
     assert world.logs.manager.get_log(("t", 0)) is None
     assert world.lead(epoch=0) == 0
     assert world.partition.log.log_end_offset == 0
 
 
-def test_a_log_that_waits_for_its_first_order_stays_where_it_is_assigned(make_world):
+def test_an_assigned_log_is_kept_before_its_first_leader_and_isr(make_world):
     world = make_world()
     log = world.logs.manager.get_or_create_log(TopicPartition("t", 0))
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3)))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=4, replicas=(1, 3))))
     assert world.logs.manager.get_log(("t", 0)) is log
-    world.leadership.heed_metadata(metadata(leader=3, leader_epoch=4, replicas=(2, 3)))
+    at_once(world.leadership.apply_metadata(metadata(leader=3, leader_epoch=4, replicas=(2, 3))))
     assert world.logs.manager.get_log(("t", 0)) is None
 
 
@@ -314,16 +397,15 @@ def stop_replica(world, *, delete, leader_epoch=9, broker_epoch=7):
     state = StopReplicaPartitionState(
         partition_index=0, leader_epoch=leader_epoch, delete_partition=delete
     )
-    return world.leadership.stop_replicas(
-        StopReplicaRequest(
-            controller_epoch=1,
-            broker_epoch=broker_epoch,
-            topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[state])],
-        )
+    request = StopReplicaRequest(
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[state])],
     )
+    return at_once(world.leadership.stop_replicas(request))
 
 
-def test_a_deleted_replica_takes_its_log_with_it(make_world):
+def test_the_log_is_deleted_with_its_replica(make_world):
     world = make_world()
     world.lead()
     world.produce(batch(b"a"), acks=1)
@@ -336,7 +418,7 @@ def test_a_deleted_replica_takes_its_log_with_it(make_world):
     assert world.partition.log.log_end_offset == 0
 
 
-def test_a_stopped_replica_keeps_its_log_and_a_late_order_is_fenced(make_world):
+def test_a_stopped_replica_keeps_its_log_and_a_late_request_is_fenced(make_world):
     world = make_world()
     world.lead(epoch=5)
     world.produce(batch(b"a"), acks=1)
@@ -373,7 +455,7 @@ def test_records_of_a_compacted_topic_cannot_be_deleted(make_world):
     assert answers[0][3] == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_failed_directory_takes_its_partitions_offline_and_tells_who_waits(make_world):
+def test_a_failed_directory_takes_its_partitions_offline_and_fails_waiting_requests(make_world):
     world = make_world()
     world.lead()
     waiting = fetch(world, 0, max_wait_ms=10_000)

@@ -33,7 +33,7 @@ def test_append_of_more_parts_than_one_system_call_takes(tmp_path):
 
 
 def test_failed_append_leaves_the_old_size(tmp_path):
-    # A file that may not grow past 8 bytes stands for a full disk: the write comes back short.
+    # A file limited to 8 bytes simulates a full disk: the write is short.
     code = """
 import resource, signal, sys
 from kctl.runtime.real.disk import RealDisk
@@ -124,7 +124,7 @@ def test_removing_what_is_gone_is_fine(tmp_path):
     assert not disk.exists(str(tmp_path / "gone"))
 
 
-def test_second_holder_of_a_lock_is_told_who_is_in_the_way(tmp_path):
+def test_second_holder_of_a_lock_gets_an_error_that_names_the_cause(tmp_path):
     disk = RealDisk()
     path = str(tmp_path / ".lock")
     held = disk.lock(path)

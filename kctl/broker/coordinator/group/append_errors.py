@@ -1,7 +1,7 @@
-"""What a group's clients are told when the log refuses a record.
+"""Maps errors of appends to __consumer_offsets to the errors that a group's clients receive.
 
-The client can do nothing about replicas that are missing, but ask again (of the coordinator it
-will find then).
+A client cannot act on missing replicas; it can only retry, against the coordinator that it finds
+then.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadataManager.storeGroup, storeOffsets.
 """
@@ -29,10 +29,12 @@ _OFFSETS = _COMMON | dict.fromkeys(_TOO_LARGE, int(ErrorCode.INVALID_COMMIT_OFFS
 
 
 def group_error(code: int) -> int:
-    """For JoinGroup and SyncGroup, when the group's own record failed with `code`."""
+    """Return the error for JoinGroup and SyncGroup when appending the group's record failed with
+    `code`."""
     return _GROUP.get(code, code)
 
 
 def offsets_error(code: int) -> int:
-    """For commits and deletions of offsets."""
+    """Return the error for commits and deletions of offsets when their append failed with
+    `code`."""
     return _OFFSETS.get(code, code)

@@ -1,14 +1,15 @@
-"""Cleanup: deletion of groups and of offsets, on request or because they expired. Pure.
+"""Cleanup: deletes groups and offsets, on request or on expiry. Pure.
 
-Tombstones first; when they are in the log the offsets go, and a group that is Empty and has none
-left goes with its own tombstone. Nothing is marked before: what joins or commits meanwhile is
-later in the log, and counts.
+Tombstones are written first. When they are in the log the offsets are removed, and a group that is
+Empty and has no offsets left is removed with its own tombstone. Nothing is marked in advance: a
+member that joins or an offset that is committed meanwhile comes later in the log and takes
+precedence.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata; KIP-211, KIP-229,
 KIP-496.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
@@ -23,15 +24,25 @@ from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
+from kctl.work import parts
 
-# Offsets that one round of expiry deletes at most, in one shard; the next round takes more.
+# Maximum offsets that one round of expiry deletes in one shard; the next round continues.
 EXPIRED_OFFSETS_PER_ROUND = 10_000
+# Unlimited: offsets of a deleted partition must not remain.
+OFFSETS_MAX = 2**63 - 1
+# Offsets removed, or groups examined, per turn of the loop.
+UNITS_PER_STEP = 500
+# Examining an offset costs this many times less than removing it.
+LOOKS_PER_UNIT = 20
+
+# Yields Outcomes to be executed at once, with a turn of the loop after each; returns the last one.
+Steps = Generator[Outcome, None, Outcome]
 
 _NONE = int(ErrorCode.NONE)
 
 
 class Cleanup:
-    """What of a shard's groups is no longer needed."""
+    """Deletes the groups and offsets of a shard that are no longer needed."""
 
     def __init__(
         self, groups: dict[str, Group], rebalance: Rebalance, settings: GroupSettings
@@ -40,20 +51,33 @@ class Cleanup:
         self._rebalance = rebalance
         self._settings = settings
 
-    def delete_group(self, group_id: str, reply: Reply) -> Outcome:
-        """`reply` takes an error code, once the group is gone."""
-        outcome = Outcome()
+    def delete_group(self, group_id: str, reply: Reply) -> Steps:
+        """Delete the group and its offsets in steps; `reply` takes the error code.
+
+        A member that joins between two steps ends the deletion with NON_EMPTY_GROUP.
+        """
         group = self._groups.get(group_id)
         if group is None:
-            return outcome.reply(reply, int(ErrorCode.GROUP_ID_NOT_FOUND))
+            return Outcome().reply(reply, int(ErrorCode.GROUP_ID_NOT_FOUND))
+        doomed = dict.fromkeys(group.offsets.committed)
+        *earlier, last = list(parts(list(doomed), UNITS_PER_STEP)) or [()]
+        for part in earlier:
+            if group.state is not GroupState.EMPTY:
+                break
+            yield self._remove(group, part, None, Outcome())
+        if group.state is GroupState.DEAD:
+            return Outcome().reply(reply, _NONE)
         if group.state is not GroupState.EMPTY:
-            return outcome.reply(reply, int(ErrorCode.NON_EMPTY_GROUP))
-        return self._remove(group, list(group.offsets.committed), reply, outcome)
+            return Outcome().reply(reply, int(ErrorCode.NON_EMPTY_GROUP))
+        return self._remove(group, last, reply, Outcome(), doomed)
 
     def delete_offsets(
         self, group_id: str, topic_partitions: Sequence[TopicPartition], reply: Reply
     ) -> Outcome:
-        """`reply` takes (the group's error code, one error code for each partition)."""
+        """Delete the group's offsets of these partitions.
+
+        `reply` takes (the group's error code, one error code per partition).
+        """
         outcome = Outcome()
         group = self._groups.get(group_id)
         if group is None:
@@ -71,28 +95,59 @@ class Cleanup:
 
         return self._remove(group, free, settled, outcome)
 
-    def partitions_deleted(self, topic_partitions: Sequence[TopicPartition]) -> Outcome:
-        """The topics are gone: so are their offsets, in every group."""
-        outcome = Outcome()
-        for group in list(self._groups.values()):
-            for topic_partition in topic_partitions:
-                group.offsets.forget(topic_partition)
-            held = [tp for tp in topic_partitions if tp in group.offsets.committed]
-            if held:
-                self._remove(group, held, None, outcome)
-        return outcome
+    def partitions_deleted(self, topic_partitions: Sequence[TopicPartition]) -> Steps:
+        """Remove the offsets of deleted partitions from every group, in steps."""
+        deleted = dict.fromkeys(topic_partitions)
 
-    def expire(self, moment: Moment) -> Outcome:
-        """Drop what has expired, and groups that are left with nothing."""
-        outcome = Outcome()
-        left = EXPIRED_OFFSETS_PER_ROUND
+        def gone(group: Group) -> list[TopicPartition]:
+            group.offsets.forget(deleted)
+            committed = group.offsets.committed
+            if len(committed) < len(deleted):
+                return [tp for tp in committed if tp in deleted]
+            return [tp for tp in deleted if tp in committed]
+
+        return self._in_steps(gone, OFFSETS_MAX)
+
+    def expire(self, moment: Moment) -> Steps:
+        """Remove expired offsets and the groups that have none left, in steps."""
+        return self._in_steps(
+            lambda group: self._expired(group, moment),
+            EXPIRED_OFFSETS_PER_ROUND,
+            deletes_vacant=True,
+        )
+
+    def _in_steps(
+        self,
+        chosen: Callable[[Group], list[TopicPartition]],
+        count_max: int,
+        *,
+        deletes_vacant: bool = False,
+    ) -> Steps:
+        """Remove the offsets `chosen` in each group, at most `count_max` in all.
+
+        Every Outcome holds about UNITS_PER_STEP of work and reflects the state at the time it is
+        requested.
+        """
+        outcome, units = Outcome(), 0
         for group in list(self._groups.values()):
-            if left <= 0:
+            if count_max <= 0:
                 break
-            expired = self._expired(group, moment)[:left]
-            left -= len(expired)
-            if expired or _is_vacant(group):
-                self._remove(group, expired, None, outcome)
+            if self._groups.get(group.group_id) is not group:
+                continue
+            units += 1 + len(group.offsets.committed) // LOOKS_PER_UNIT
+            doomed = dict.fromkeys(chosen(group)[:count_max])
+            count_max -= len(doomed)
+            if not doomed and deletes_vacant and _is_vacant(group):
+                self._remove(group, (), None, outcome)
+            for part in parts(list(doomed), UNITS_PER_STEP):
+                self._remove(group, part, None, outcome, doomed)
+                units += len(part)
+                if units >= UNITS_PER_STEP:
+                    yield outcome
+                    outcome, units = Outcome(), 0
+            if units >= UNITS_PER_STEP:
+                yield outcome
+                outcome, units = Outcome(), 0
         return outcome
 
     def _expired(self, group: Group, moment: Moment) -> list[TopicPartition]:
@@ -118,7 +173,10 @@ class Cleanup:
         topic_partitions: Iterable[TopicPartition],
         reply: Reply | None,
         outcome: Outcome,
+        doomed: Collection[TopicPartition] = (),
     ) -> Outcome:
+        """Write tombstones for `topic_partitions`; `doomed` are all partitions whose offsets are
+        removed, including those of other steps."""
         held = [tp for tp in topic_partitions if tp in group.offsets.committed]
         records: list[OffsetRecord | GroupRecord] = [
             offset_record(group.group_id, tp, None) for tp in held
@@ -126,18 +184,21 @@ class Cleanup:
         is_last = (
             group.state is GroupState.EMPTY
             and not group.pending_members
-            and len(held) == len(group.offsets.committed)
+            and (
+                len(held) == len(group.offsets.committed)
+                or all(tp in doomed for tp in group.offsets.committed)
+            )
             and not group.offsets.in_flight
             and not group.offsets.pending_by_producer
         )
-        # A group that never had a generation has no record of its own.
+        # A group that never completed a rebalance has no record of its own.
         if is_last and group.generation_id > 0:
             records.append(group_tombstone(group.group_id))
 
         def settled(code: int, moment: Moment) -> Outcome:
             result = Outcome()
             if code == _NONE:
-                self._bury_if_vacant(group, moment, result)
+                self._delete_if_vacant(group, moment, result)
             if reply is not None:
                 result.reply(reply, offsets_error(code))
             return result
@@ -145,9 +206,9 @@ class Cleanup:
         outcome.writes.append(Write(records, settled))
         return outcome
 
-    def _bury_if_vacant(self, group: Group, moment: Moment, outcome: Outcome) -> None:
+    def _delete_if_vacant(self, group: Group, moment: Moment, outcome: Outcome) -> None:
         if self._groups.get(group.group_id) is group and _is_vacant(group):
-            self._rebalance.bury(group, moment, outcome)
+            self._rebalance.mark_dead(group, moment, outcome)
             del self._groups[group.group_id]
             outcome.event("group_deleted", group=group.group_id)
 

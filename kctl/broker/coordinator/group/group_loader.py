@@ -1,8 +1,8 @@
-"""GroupLoader: a partition of __consumer_offsets, read from its start, becomes groups. Pure.
+"""GroupLoader: rebuilds groups from a partition of __consumer_offsets, read from its start. Pure.
 
-Records count in the order of the log; of a group only the last record matters, so groups are made
-at the end. Offsets in a transaction count if and when its commit marker comes; those of a
-transaction that is still open stay pending.
+Records apply in the order of the log. Only the last record of a group matters, so groups are built
+at the end. Offsets committed in a transaction take effect when its commit marker is read; those of
+a transaction that is still open stay pending.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -14,15 +14,19 @@ from kctl.broker.coordinator.group.rebalance import Rebalance
 from kctl.broker.coordinator.group.records import GroupRecord, OffsetRecord, read_record
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.group.subscriptions import subscribed_topics
-from kctl.broker.coordinator.outcome import NO_PRODUCER_ID, Moment, Outcome
+from kctl.broker.coordinator.outcome import Moment, Outcome
 from kctl.protocol.internal.consumer_offsets import GroupMetadataValue
 from kctl.records.control import ControlRecordType, control_record_type
 from kctl.records.memory_records import Batch
-from kctl.records.record_batch import RecordBatch
+from kctl.records.record_batch import NO_PRODUCER_ID, RecordBatch
+from kctl.work import Work
+
+# Groups and members built per turn of the loop.
+UNITS_PER_TURN = 500
 
 
 class GroupLoader:
-    """Fills `groups`; used for one load and then dropped."""
+    """Fills `groups`; used for one load and then discarded."""
 
     def __init__(
         self,
@@ -37,11 +41,11 @@ class GroupLoader:
         self._settings = settings
         # Group id -> its last record.
         self._metadata: dict[str, GroupMetadataValue] = {}
-        # Records of a kind that 2.7 does not know.
+        # Records of types that 2.7 does not know.
         self.unknown_records = 0
 
     def load(self, batch: Batch) -> None:
-        """Take in the next batch of the log. CorruptDataError if it says nothing sensible."""
+        """Load the next batch of the log; raise CorruptDataError if it cannot be parsed."""
         producer_id = NO_PRODUCER_ID
         if isinstance(batch, RecordBatch):
             if batch.is_control:
@@ -70,7 +74,7 @@ class GroupLoader:
         if group is None:
             if read.committed is None:
                 return
-            # Its state is as old as nobody knows; such a group goes by its offsets' own times.
+            # The start of its state is unknown; expiry uses the commit times of its offsets.
             group = self._rebalance.new_group(read.group_id, None)
             self._groups[read.group_id] = group
         offsets = group.offsets
@@ -88,9 +92,12 @@ class GroupLoader:
         else:
             self._metadata[read.group_id] = read.metadata
 
-    def finish(self, moment: Moment) -> Outcome:
-        """The log is read: make the groups, and let their members' sessions begin."""
-        outcome = Outcome()
+    def finish(self, moment: Moment) -> Work[Outcome]:
+        """Build the groups from the records read and start their members' sessions.
+
+        A `yield` follows every UNITS_PER_TURN groups and members.
+        """
+        outcome, units = Outcome(), 0
         groups = self._groups
         for group_id in [g for g, group in groups.items() if group.offsets.is_empty]:
             del groups[group_id]
@@ -99,9 +106,15 @@ class GroupLoader:
             if group is None:
                 group = groups[group_id] = self._rebalance.new_group(group_id, None)
             self._restore(group, metadata, moment)
+            group.subscribed_topics = yield from subscribed_topics(group)
+            units += 1 + len(group.members)
             if len(group.members) > self._settings.group_size_max:
-                # The limit came down: rebalance, so that they may commit before some must go.
-                self._rebalance.prepare(group, "it is over its size limit", moment, outcome)
+                # The limit was lowered: rebalance, so that members can commit before some are
+                # rejected.
+                self._rebalance.prepare(group, "it exceeds its size limit", moment, outcome)
+            if units >= UNITS_PER_TURN:
+                units = 0
+                yield
         return outcome
 
     def _restore(self, group: Group, metadata: GroupMetadataValue, moment: Moment) -> None:
@@ -126,8 +139,7 @@ class GroupLoader:
         if metadata.leader in group.members:
             group.leader_id = metadata.leader
         if group.members:
-            # Not a move: a group that is stored with members was Stable.
+            # Not a transition: a group that is stored with members was Stable.
             group.state = GroupState.STABLE
         since_ms = metadata.current_state_timestamp
         group.state_since_ms = None if since_ms < 0 else since_ms
-        group.subscribed_topics = subscribed_topics(group)

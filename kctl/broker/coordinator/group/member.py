@@ -1,4 +1,4 @@
-"""Member: one consumer (or worker) of a group, as its coordinator sees it. Pure.
+"""Member: one consumer (or Connect worker) of a group, as its coordinator sees it. Pure.
 
 Kafka 2.7: kafka.coordinator.group.MemberMetadata; KIP-345 for the instance id.
 """
@@ -12,41 +12,47 @@ from kctl.broker.coordinator.timers import Timer
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a group; `Group` alone changes its replies, as it counts them."""
+    """A member of a group; only `Group` changes its replies, because it counts them."""
 
     member_id: str
-    # group.instance.id: set for static members, whose place survives their restart.
+    # group.instance.id: set for static members, which keep their place across restarts.
     group_instance_id: str | None
     client_id: str
     # Java's InetAddress.toString: "/" and the address.
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    # Name of an assignment protocol -> what the member says for it, most wanted first.
+    # Name of an assignment protocol -> the member's metadata for it, in order of preference.
     protocols: dict[str, bytes]
-    # Fires when the member was silent for its session timeout; set when it joins a group.
+    # Fires after the session timeout without a request; set when the member joins a group.
     session: Timer = field(init=False)
     assignment: bytes = b""
-    # It has not been told its member id yet, so it cannot send heartbeats.
+    # It has not received its member id yet, so it cannot send heartbeats.
     is_new: bool = False
-    # Who waits for the end of PreparingRebalance, and of CompletingRebalance.
+    # Replies owed at the end of PreparingRebalance and of CompletingRebalance.
     join_reply: Reply | None = field(default=None)
     sync_reply: Reply | None = field(default=None)
 
     @property
+    def name_bytes(self) -> int:
+        """Return the length of its ids and names."""
+        instance_id = self.group_instance_id or ""
+        return len(self.member_id) + len(instance_id) + len(self.client_id) + len(self.client_host)
+
+    @property
     def is_static(self) -> bool:
-        """Whether it came with an instance id."""
+        """Return whether it joined with an instance id."""
         return self.group_instance_id is not None
 
     @property
     def is_waiting(self) -> bool:
-        """The coordinator owes it an answer, so its silence is no fault of its own."""
+        """Return whether the coordinator owes it a response, so that its silence is expected."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Its first choice among protocols that all members know."""
+        """Return its first choice among `candidates`, protocols that all members support."""
         return next(name for name in self.protocols if name in candidates)
 
     def has_same_protocols(self, protocols: dict[str, bytes]) -> bool:
-        """Whether it says the same again, order included."""
+        """Return whether `protocols` equals its current ones, order included."""
         return list(self.protocols.items()) == list(protocols.items())

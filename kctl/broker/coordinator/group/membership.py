@@ -1,10 +1,11 @@
 """Membership: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of one shard. Pure.
 
-Whoever asks is checked in the order of Kafka 2.7: is the instance id another's (FENCED), is the
-member known, is the generation the current one; only then does the group's state matter.
+Requests are checked in the order of Kafka 2.7: whether another member holds the instance id
+(FENCED), whether the member is known, whether the generation is current. Only then does the group's
+state matter.
 
-Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-345 (static members), KIP-394 (member
-id required), KIP-389 (group.max.size), KIP-559 (protocol checked in SyncGroup).
+Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-345 (static members), KIP-394 (member id
+required), KIP-389 (group.max.size), KIP-559 (protocol checked in SyncGroup).
 """
 
 from collections.abc import Sequence
@@ -15,48 +16,59 @@ from kctl.broker.coordinator.group.group import Group, GroupState
 from kctl.broker.coordinator.group.member import Member
 from kctl.broker.coordinator.group.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
+    GenerationFacts,
     Rebalance,
     assignment_response,
-    generation_response,
     join_error,
 )
 from kctl.broker.coordinator.group.settings import GroupSettings
-from kctl.broker.coordinator.outcome import Moment, Outcome, Reply
+from kctl.broker.coordinator.outcome import Later, Moment, Outcome, Reply, Settled, Write
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kctl.work import Work
 
-# Plain integers, as heartbeats are many.
+# Length of what is added to a client's id or instance id to make a member id: "-" and a uuid.
+UUID_BYTES = 37
+# Plain integers, because heartbeats are frequent.
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_MEMBER_ID = int(ErrorCode.UNKNOWN_MEMBER_ID)
 _ILLEGAL_GENERATION = int(ErrorCode.ILLEGAL_GENERATION)
 _REBALANCE_IN_PROGRESS = int(ErrorCode.REBALANCE_IN_PROGRESS)
+_UNKNOWN_SERVER_ERROR = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 _FENCED_INSTANCE_ID = int(ErrorCode.FENCED_INSTANCE_ID)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinAttempt:
-    """A JoinGroup request, with what the connection and the runtime know besides."""
+    """A JoinGroup request with facts from the connection and the runtime."""
 
     body: JoinGroupRequest
     client_id: str
     client_host: str
-    # A dynamic member must come back with the id it is given before it counts (KIP-394).
+    # A dynamic member must rejoin with the id it is assigned before it is admitted (KIP-394).
     is_member_id_required: bool
-    # For who comes without a member id: a random uuid.
+    # A random uuid, for a member without a member id.
     uuid: str
     # Takes the JoinGroupResponse.
     reply: Reply
 
     @property
+    def name_bytes(self) -> int:
+        """Return the length of the ids and names of a new member."""
+        instance_id = self.body.group_instance_id or ""
+        member_id_bytes = len(instance_id or self.client_id) + UUID_BYTES
+        return member_id_bytes + len(instance_id) + len(self.client_id) + len(self.client_host)
+
+    @property
     def protocols(self) -> dict[str, bytes]:
-        """Name -> metadata, in the order of preference."""
+        """Return name -> metadata, in order of preference."""
         return {protocol.name: protocol.metadata for protocol in self.body.protocols}
 
 
 class Membership:
-    """Who is in which group of the shard."""
+    """The members of the shard's groups."""
 
     def __init__(
         self, groups: dict[str, Group], rebalance: Rebalance, settings: GroupSettings
@@ -68,7 +80,7 @@ class Membership:
     # JoinGroup
 
     def join(self, attempt: JoinAttempt, moment: Moment) -> Outcome:
-        """Answered at once, or when the next generation begins."""
+        """Handle JoinGroup; the reply comes at once, or when the next generation begins."""
         outcome = Outcome()
         body = attempt.body
         bounds = self._settings
@@ -81,7 +93,7 @@ class Membership:
             if body.member_id:
                 error = join_error(ErrorCode.UNKNOWN_MEMBER_ID, body.member_id)
                 return outcome.reply(attempt.reply, error)
-            # Known to the shard only once it has a member, or one is to come.
+            # The shard registers the group only when it gets a member or a pending member.
             group = self._rebalance.new_group(body.group_id, moment.wall_ms)
         self._join_group(group, attempt, moment, outcome)
         self._rebalance.maybe_complete(group, moment, outcome)
@@ -92,8 +104,10 @@ class Membership:
     ) -> None:
         body = attempt.body
         code = _NONE
-        if not self._has_room(group, body.member_id):
-            self._turn_away(group, attempt, outcome)
+        if not self._has_room(group, body.member_id) or not group.has_room_for(
+            body.member_id, attempt.name_bytes, attempt.protocols
+        ):
+            self._reject(group, attempt, outcome)
         elif not group.supports(body.protocol_type, attempt.protocols):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         elif not body.member_id:
@@ -118,13 +132,13 @@ class Membership:
             return True
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Counting who waits, not who was: so a group that is too large (the limit came
-            # down) loses those of its members that join last.
+            # Count the members that wait, not all members: a group that exceeds a lowered limit
+            # then loses the members that rejoin last.
             waits = member is not None and member.join_reply is not None
             return waits or group.awaiting_join_count < size_max
         return member is not None or len(group.members) < size_max
 
-    def _turn_away(self, group: Group, attempt: JoinAttempt, outcome: Outcome) -> None:
+    def _reject(self, group: Group, attempt: JoinAttempt, outcome: Outcome) -> None:
         member = group.members.get(attempt.body.member_id)
         if member is not None:
             self._rebalance.expel(group, member, outcome)
@@ -146,7 +160,11 @@ class Membership:
         if attempt.is_member_id_required:
             self._groups[group.group_id] = group
             deadline_ms = moment.monotonic_ms + body.session_timeout_ms
-            self._rebalance.add_pending(group, member_id, deadline_ms)
+
+            def expired(then: Moment, result: Outcome) -> None:
+                self._drop_pending(group, member_id, then, result)
+
+            self._rebalance.add_pending(group, member_id, deadline_ms, expired)
             outcome.reply(attempt.reply, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             self._add_member(group, member_id, attempt, moment, outcome)
@@ -188,13 +206,13 @@ class Membership:
             error = join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
             outcome.reply(attempt.reply, error)
         elif (group.state is GroupState.COMPLETING_REBALANCE and has_same) or (
-            # A leader that joins again wants a rebalance, e.g. for a topic that has grown.
+            # A leader that rejoins wants a rebalance, for example because a topic gained
+            # partitions.
             group.state is GroupState.STABLE and has_same and not is_leader
         ):
-            # Nothing is new: maybe the answer was lost. It gets the generation as it is.
-            response = generation_response(group, member)
-            if group.state is GroupState.STABLE:
-                response.members = []
+            # Nothing has changed, so the response was probably lost: return the current generation.
+            members = group.members.values() if is_leader else ()
+            response = GenerationFacts(group, members).response(member.member_id)
             outcome.reply(attempt.reply, response)
         else:
             self._wait_for_join(group, member, attempt, outcome)
@@ -207,7 +225,7 @@ class Membership:
         group.set_protocols(member, attempt.protocols)
         replaced = group.set_join_reply(member, attempt.reply)
         if replaced is not None:
-            # It asked again over another connection; nobody may wait for ever over the old one.
+            # The member retried over another connection; the request on the old one must not hang.
             outcome.reply(replaced, join_error(_REBALANCE_IN_PROGRESS, member.member_id))
 
     def _replace_static(
@@ -219,8 +237,8 @@ class Membership:
         moment: Moment,
         outcome: Outcome,
     ) -> None:
-        """A static member came back without its id: it gets a new one, and whoever holds the
-        old one is fenced. If the generation can stay as it is there is no rebalance."""
+        """Assign a new id to a static member that rejoins without one, and fence the holder of the
+        old id. There is no rebalance if the generation can stay as it is."""
         old_member_id, old_protocols = member.member_id, member.protocols
         old_leader_id = group.leader_id
         fenced = join_error(_FENCED_INSTANCE_ID, old_member_id)
@@ -246,10 +264,10 @@ class Membership:
                 or group.generation_id != generation_id
                 or group.members.get(new_member_id) is not member
             ):
-                return result  # a rebalance has begun, and will answer
-            response = generation_response(group, member)
-            response.members = []
-            # It is not told that it leads: it would assign anew, and a Stable group drops that.
+                return result  # a rebalance has begun and will reply
+            # Name the old leader id: a leader would compute an assignment, which a Stable group
+            # drops.
+            response = GenerationFacts(group, ()).response(new_member_id)
             response.leader = old_leader_id or ""
             if code != _NONE:
                 group.set_protocols(member, old_protocols)
@@ -260,16 +278,14 @@ class Membership:
             self._rebalance.answer_join(group, member, response, result)
             return result
 
-        write = self._rebalance.store(
-            group, {m.member_id: m.assignment for m in group.members.values()}
-        )
-        write.on_settled = settled
-        outcome.writes.append(write)
+        assignments = {m.member_id: m.assignment for m in group.members.values()}
+        self._store(group, assignments, settled, outcome)
 
     # SyncGroup
 
     def sync(self, body: SyncGroupRequest, reply: Reply, moment: Moment) -> Outcome:
-        """Answered at once, or when the leader's assignment is in the log."""
+        """Handle SyncGroup; the reply comes at once, or when the leader's assignment is in the
+        log."""
         outcome = Outcome()
         group = self._groups.get(body.group_id)
         code = self._check(group, body.member_id, body.group_instance_id, body.generation_id)
@@ -301,7 +317,7 @@ class Membership:
     def _store_assignment(self, group: Group, body: SyncGroupRequest, outcome: Outcome) -> None:
         generation_id = group.generation_id
         if group.stored_generation == generation_id:
-            return  # the leader asked twice: the first assignment is on its way
+            return  # the leader retried: its first assignment is already being written
         group.stored_generation = generation_id
         given = {item.member_id: item.assignment for item in body.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
@@ -322,9 +338,28 @@ class Membership:
                 self._rebalance.maybe_prepare(group, reason, moment, result)
             return result
 
-        write = self._rebalance.store(group, assignments)
-        write.on_settled = settled
-        outcome.writes.append(write)
+        if not group.has_room_for_assignments(assignments):
+            # An assignment too large to hold is rejected in the same way as one too large to store.
+            refused = Write((), lambda _, then: settled(int(ErrorCode.MESSAGE_TOO_LARGE), then))
+            outcome.writes.append(refused)
+            return
+        self._store(group, assignments, settled, outcome)
+
+    def _store(
+        self, group: Group, assignments: dict[str, bytes], settled: Settled, outcome: Outcome
+    ) -> None:
+        """Write the current generation to the log, in turns; `settled` says what follows."""
+
+        def failed(then: Moment) -> Outcome | None:
+            return settled(_UNKNOWN_SERVER_ERROR, then)
+
+        outcome.later.append(Later(self._storing(group, assignments, settled), failed))
+
+    def _storing(
+        self, group: Group, assignments: dict[str, bytes], settled: Settled
+    ) -> Work[Outcome]:
+        record = yield from self._rebalance.generation_record(group, assignments)
+        return Outcome() if record is None else Outcome(writes=[Write([record], settled)])
 
     # Heartbeat
 
@@ -336,7 +371,7 @@ class Membership:
         generation_id: int,
         now_ms: int,
     ) -> int:
-        """The error code; nothing else comes of it but that the session lives on."""
+        """Renew the member's session and return the error code; nothing else changes."""
         group = self._groups.get(group_id)
         code = self._check(group, member_id, instance_id, generation_id)
         if code or group is None:
@@ -366,7 +401,7 @@ class Membership:
     def leave(
         self, group_id: str, leaving: Sequence[MemberIdentity], reply: Reply, moment: Moment
     ) -> Outcome:
-        """Each goes or gets an error of its own."""
+        """Remove each of `leaving` or report its own error."""
         outcome = Outcome()
         group = self._groups.get(group_id)
         responses = [
@@ -377,7 +412,7 @@ class Membership:
             )
             for identity in leaving
         ]
-        # The leaver first, then those who join the next generation for it.
+        # Reply to the leaving member first, then to the members whose rebalance this completes.
         outcome.replies.insert(0, (reply, LeaveGroupResponse(error_code=0, members=responses)))
         return outcome
 
@@ -387,12 +422,11 @@ class Membership:
         member_id, instance_id = identity.member_id, identity.group_instance_id
         if group is None:
             return _UNKNOWN_MEMBER_ID
-        # An administrator names the instance alone (KIP-345).
+        # An administrator names only the instance (KIP-345).
         if member_id and group.is_fenced(member_id, instance_id):
             return _FENCED_INSTANCE_ID
         if member_id in group.pending_members and instance_id is None:
-            self._rebalance.drop_pending(group, member_id)
-            self._rebalance.maybe_complete(group, moment, outcome)
+            self._drop_pending(group, member_id, moment, outcome)
             return _NONE
         member = group.static_member(instance_id) or group.members.get(member_id)
         if member is None:
@@ -400,10 +434,24 @@ class Membership:
         self._rebalance.remove(group, member, "it left", moment, outcome)
         return _NONE
 
+    def _drop_pending(self, group: Group, member_id: str, moment: Moment, outcome: Outcome) -> None:
+        """End the reservation of `member_id`, and forget a group that never had anything else."""
+        self._rebalance.drop_pending(group, member_id)
+        self._rebalance.maybe_complete(group, moment, outcome)
+        is_unused = (
+            group.state is GroupState.EMPTY
+            and group.generation_id == 0
+            and group.offsets.is_empty
+            and not group.pending_members
+        )
+        if is_unused:
+            self._rebalance.mark_dead(group, moment, outcome)
+            del self._groups[group.group_id]
 
-def _differs(said: str | None, current: str | None) -> bool:
-    """What a client does not say (before SyncGroup v5) is no contradiction."""
-    return said is not None and said != current
+
+def _differs(claimed: str | None, current: str | None) -> bool:
+    """Return whether the values contradict; None (before SyncGroup v5) contradicts nothing."""
+    return claimed is not None and claimed != current
 
 
 __all__ = ["JoinAttempt", "JoinGroupResponse", "Membership"]

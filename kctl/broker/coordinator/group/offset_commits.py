@@ -1,7 +1,7 @@
-"""OffsetCommits: commits and fetches of a shard's offsets, inside transactions and not. Pure.
+"""OffsetCommits: commits and fetches of a shard's offsets, inside transactions and outside. Pure.
 
-A consumer that is no member of a group commits with generation -1: that is fine as long as the
-group has no members, and makes the group if it is not there.
+A consumer that is not a member of a group commits with generation -1. This is allowed while the
+group has no members, and creates the group if it does not exist.
 
 Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-98, KIP-447.
 """
@@ -11,20 +11,15 @@ from dataclasses import dataclass
 
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
-from kctl.broker.coordinator.group.offsets import NO_LEADER_EPOCH, CommittedOffset
+from kctl.broker.coordinator.group.offsets import CommittedOffset
 from kctl.broker.coordinator.group.rebalance import Rebalance
 from kctl.broker.coordinator.group.records import OffsetRecord, offset_record
 from kctl.broker.coordinator.group.settings import GroupSettings
-from kctl.broker.coordinator.outcome import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    Moment,
-    Outcome,
-    Reply,
-    Write,
-)
+from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
 from kctl.model import TopicPartition
+from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
+from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 INVALID_OFFSET = -1
 NO_METADATA = ""
@@ -33,7 +28,7 @@ _NONE = int(ErrorCode.NONE)
 _OFFSET_METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
-# Not frozen, which would make it three times as expensive; one is made for every request.
+# Not frozen, which would triple the cost of creation; one is created per request.
 @dataclass(slots=True)
 class OffsetCommit:
     """A request to commit offsets, from any version of OffsetCommit or TxnOffsetCommit."""
@@ -43,19 +38,19 @@ class OffsetCommit:
     group_instance_id: str | None
     generation_id: int
     offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
-    # Takes a list of error codes, one for each of `offsets`, in their order.
+    # Takes a list of error codes, one for each of `offsets`, in the same order.
     reply: Reply
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
     def fail(self, code: int, outcome: Outcome) -> Outcome:
-        """Refuse it whole."""
+        """Reject the whole request with `code`."""
         return outcome.reply(self.reply, [int(code)] * len(self.offsets))
 
 
 @dataclass(frozen=True, slots=True)
 class PlainCommit:
-    """What requests of one consumer for one partition have in common."""
+    """The fields that all commits of one consumer for one partition share."""
 
     group_id: str
     member_id: str
@@ -66,11 +61,11 @@ class PlainCommit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """One answer to OffsetFetch."""
+    """The result of OffsetFetch for one partition."""
 
     topic_partition: TopicPartition
     offset: int = INVALID_OFFSET
-    leader_epoch: int = NO_LEADER_EPOCH
+    leader_epoch: int = NO_EPOCH
     metadata: str = NO_METADATA
     error_code: int = _NONE
 
@@ -90,7 +85,7 @@ class OffsetCommits:
     # Commits
 
     def commit(self, commit: OffsetCommit, moment: Moment) -> Outcome:
-        """Answered when the offsets are in the log."""
+        """Commit offsets; the reply comes when they are in the log."""
         outcome = Outcome()
         group = self._groups.get(commit.group_id)
         code = self._check(group, commit)
@@ -106,10 +101,10 @@ class OffsetCommits:
             return outcome.reply(commit.reply, codes)
         offsets = group.offsets
         partitions = [topic_partition for topic_partition, _ in accepted]
-        offsets.take_off(partitions)
+        offsets.mark_in_flight(partitions)
 
         def settled(code: int, _moment: Moment) -> Outcome:
-            offsets.land(partitions)
+            offsets.clear_in_flight(partitions)
             return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
 
         outcome.writes.append(self._write(group, commit, accepted, settled))
@@ -118,8 +113,11 @@ class OffsetCommits:
     def plain_record(
         self, commit: PlainCommit, offset: int, leader_epoch: int, moment: Moment
     ) -> OffsetRecord | None:
-        """The record of a commit that nothing speaks against, of an offset without metadata that
-        is not the partition's first; None if `commit` is to be asked. Nothing else follows."""
+        """Return the record for a commit on the fast path, or None if `commit` must handle it.
+
+        The fast path covers a valid commit without metadata for a partition that has a committed
+        offset; it needs no further steps.
+        """
         group = self._groups.get(commit.group_id)
         if group is None or self._check(group, commit):
             return None
@@ -147,12 +145,15 @@ class OffsetCommits:
         if commit.generation_id != group.generation_id:
             return int(ErrorCode.ILLEGAL_GENERATION)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # It knows the generation from JoinGroup, but has no assignment to commit for.
+            # It knows the generation from JoinGroup but has no assignment yet.
             return int(ErrorCode.REBALANCE_IN_PROGRESS)
         return _NONE
 
     def commit_in_transaction(self, commit: OffsetCommit, moment: Moment) -> Outcome:
-        """Answered when the offsets are in the log; they count once the transaction commits."""
+        """Commit offsets in a transaction; the reply comes when they are in the log.
+
+        They take effect when the transaction commits.
+        """
         outcome = Outcome()
         group = self._groups.get(commit.group_id)
         code = self._check_in_transaction(group, commit)
@@ -165,7 +166,7 @@ class OffsetCommits:
             return outcome.reply(commit.reply, codes)
         offsets, producer_id = group.offsets, commit.producer_id
         partitions = [topic_partition for topic_partition, _ in accepted]
-        offsets.take_off_in_transaction(producer_id, partitions)
+        offsets.mark_in_flight_in_transaction(producer_id, partitions)
         self._groups_by_producer.setdefault(producer_id, {})[group.group_id] = None
 
         def settled(code: int, _moment: Moment) -> Outcome:
@@ -183,7 +184,7 @@ class OffsetCommits:
             return int(ErrorCode.ILLEGAL_GENERATION) if commit.generation_id > 0 else _NONE
         if group.is_fenced(commit.member_id, commit.group_instance_id):
             return int(ErrorCode.FENCED_INSTANCE_ID)
-        # Producers before KIP-447 say nothing of the group's membership.
+        # Producers before KIP-447 do not send the group's membership.
         if commit.member_id and commit.member_id not in group.members:
             return int(ErrorCode.UNKNOWN_MEMBER_ID)
         if commit.generation_id >= 0 and commit.generation_id != group.generation_id:
@@ -191,14 +192,14 @@ class OffsetCommits:
         return _NONE
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction ended, its marker is in this shard's log."""
+        """Apply the end of the producer's transaction, whose marker is in this shard's log."""
         for group_id in self._groups_by_producer.pop(producer_id, {}):
             group = self._groups.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def note_pending(self, producer_id: int, group_id: str) -> None:
-        """The log holds commits of the group in the producer's open transaction."""
+        """Record that the producer's open transaction holds commits of the group."""
         self._groups_by_producer.setdefault(producer_id, {})[group_id] = None
 
     def _make_group(self, group_id: str, moment: Moment) -> Group:
@@ -235,6 +236,11 @@ class OffsetCommits:
 
     # Fetches
 
+    def committed_partitions(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions with a committed offset."""
+        group = self._groups.get(group_id)
+        return [] if group is None else list(group.offsets.committed)
+
     def fetch(
         self,
         group_id: str,
@@ -242,8 +248,10 @@ class OffsetCommits:
         *,
         require_stable: bool,
     ) -> list[FetchedOffset]:
-        """What is committed for these partitions, or for all that have something (None).
-        Whether the group has members, or exists, does not matter."""
+        """Return the committed offsets of these partitions, or of all with one (None).
+
+        It does not matter whether the group has members or exists.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return [FetchedOffset(tp) for tp in topic_partitions or ()]

@@ -1,75 +1,81 @@
-"""GroupOffsets: a group's committed offsets, those on their way, and which have expired. Pure.
+"""GroupOffsets: a group's committed offsets, its commits in flight, and their expiry. Pure.
 
-A commit is *in flight* from its Write until that settles; then it is committed, or forgotten. A
+A commit is *in flight* from its Write until that settles; then it is committed or discarded. A
 commit inside a transaction is, once in the log, *pending* for its producer until the transaction
-ends: a commit marker makes it count, an abort drops it (KIP-98). Whichever record is later in the
-log counts: a transaction that ends late does not undo a commit that came after its own.
+ends: a commit marker applies it, an abort discards it (KIP-98). The record that is later in the log
+wins: a transaction that ends late does not undo a commit that followed its own.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadata; KIP-211 (expiry), KIP-447 (stable offsets).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kctl.model import TopicPartition
 
-NO_LEADER_EPOCH = -1
 NO_EXPIRY = -1
 
 
 class CommittedOffset(NamedTuple):
-    """A position in a partition, as a consumer committed it."""
+    """A position in a partition, as committed by a consumer."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    # When it expires whatever the retention is (OffsetCommit v2 to v4), or NO_EXPIRY.
+    # When it expires regardless of retention (OffsetCommit v2 to v4), or NO_EXPIRY.
     expire_timestamp_ms: int = NO_EXPIRY
 
 
 class LoggedOffset(NamedTuple):
-    """A committed offset and where its record is in __consumer_offsets."""
+    """A committed offset and the position of its record in __consumer_offsets."""
 
     committed: CommittedOffset
     record_offset: int
-    # Of the record; the next commit has the same.
+    # The key of the record; the next commit reuses it.
     key: bytes
 
 
 class GroupOffsets:
     """The offsets of one group."""
 
-    __slots__ = ("committed", "in_flight", "pending_by_producer")
+    __slots__ = ("committed", "in_flight", "pending_by_producer", "pending_counts")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, LoggedOffset] = {}
-        # How many plain commits are on their way, per partition; never 0.
+        # Number of plain commits in flight per partition; never 0.
         self.in_flight: dict[TopicPartition, int] = {}
-        # Producer id -> commits of its open transaction; None while not yet in the log.
+        # Producer id -> commits of its open transaction; the value is None until it is in the log.
         self.pending_by_producer: dict[int, dict[TopicPartition, LoggedOffset | None]] = {}
+        # Number of producers in `pending_by_producer` per partition; never 0.
+        self.pending_counts: dict[TopicPartition, int] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Nothing committed and nothing that may yet be."""
+        """Return whether nothing is committed, in flight or pending."""
         return not (self.committed or self.in_flight or self.pending_by_producer)
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
-        """Whether a commit may still change the answer (KIP-447)."""
-        return topic_partition in self.in_flight or any(
-            topic_partition in pending for pending in self.pending_by_producer.values()
-        )
+        """Return whether an unfinished commit may still change the offset (KIP-447)."""
+        return topic_partition in self.in_flight or topic_partition in self.pending_counts
+
+    def _count_pending(self, topic_partition: TopicPartition, change: int) -> None:
+        count = self.pending_counts.get(topic_partition, 0) + change
+        if count:
+            self.pending_counts[topic_partition] = count
+        else:
+            del self.pending_counts[topic_partition]
 
     # Plain commits
 
-    def take_off(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Commits of these are on their way."""
+    def mark_in_flight(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Count a commit in flight for each of these partitions."""
         in_flight = self.in_flight
         for topic_partition in topic_partitions:
             in_flight[topic_partition] = in_flight.get(topic_partition, 0) + 1
 
-    def land(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """They have settled, either way."""
+    def clear_in_flight(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """End a commit in flight for each of these partitions, whether it succeeded or failed."""
         in_flight = self.in_flight
         for topic_partition in topic_partitions:
             left = in_flight.get(topic_partition, 0) - 1
@@ -85,7 +91,7 @@ class GroupOffsets:
         record_offset: int,
         key: bytes,
     ) -> None:
-        """A plain commit, or a tombstone, is in the log at `record_offset`."""
+        """Apply a plain commit, or a tombstone, that is in the log at `record_offset`."""
         current = self.committed.get(topic_partition)
         if current is not None and current.record_offset > record_offset:
             return
@@ -96,24 +102,27 @@ class GroupOffsets:
 
     # Commits inside a transaction
 
-    def take_off_in_transaction(
+    def mark_in_flight_in_transaction(
         self, producer_id: int, topic_partitions: Iterable[TopicPartition]
     ) -> None:
-        """Commits of these in the producer's transaction are on their way."""
+        """Record that commits of these partitions in the producer's transaction are in flight."""
         pending = self.pending_by_producer.setdefault(producer_id, {})
         for topic_partition in topic_partitions:
-            pending.setdefault(topic_partition, None)
+            if topic_partition not in pending:
+                pending[topic_partition] = None
+                self._count_pending(topic_partition, 1)
 
     def fail_in_transaction(
         self, producer_id: int, topic_partitions: Iterable[TopicPartition]
     ) -> None:
-        """They did not reach the log."""
+        """Discard commits in flight that did not reach the log."""
         pending = self.pending_by_producer.get(producer_id)
         if pending is None:
             return
         for topic_partition in topic_partitions:
             if topic_partition in pending and pending[topic_partition] is None:
                 del pending[topic_partition]
+                self._count_pending(topic_partition, -1)
         if not pending:
             del self.pending_by_producer[producer_id]
 
@@ -125,26 +134,32 @@ class GroupOffsets:
         record_offset: int,
         key: bytes,
     ) -> None:
-        """A commit of the producer's open transaction is in the log at `record_offset`."""
+        """Record a commit of the producer's open transaction that is in the log at
+        `record_offset`."""
         pending = self.pending_by_producer.setdefault(producer_id, {})
+        is_known = topic_partition in pending
         if committed is not None:
             pending[topic_partition] = LoggedOffset(committed, record_offset, key)
-        else:
-            pending.pop(topic_partition, None)
+            if not is_known:
+                self._count_pending(topic_partition, 1)
+        elif is_known:
+            del pending[topic_partition]
+            self._count_pending(topic_partition, -1)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction ended: its marker is in the log."""
+        """Apply or discard the pending commits of a producer whose marker is in the log."""
         pending = self.pending_by_producer.pop(producer_id, {})
-        if not is_commit:
-            return
         for topic_partition, logged in pending.items():
-            if logged is not None:
+            self._count_pending(topic_partition, -1)
+            if is_commit and logged is not None:
                 self.replay(topic_partition, *logged)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition is gone: nothing pending shall bring its offset back."""
+    def forget(self, deleted: Collection[TopicPartition]) -> None:
+        """Discard pending commits of deleted partitions, so that their offsets do not return."""
         for producer_id, pending in list(self.pending_by_producer.items()):
-            pending.pop(topic_partition, None)
+            for topic_partition in [tp for tp in pending if tp in deleted]:
+                del pending[topic_partition]
+                self._count_pending(topic_partition, -1)
             if not pending:
                 del self.pending_by_producer[producer_id]
 
@@ -158,9 +173,12 @@ class GroupOffsets:
         empty_since_ms: int | None,
         subscribed_topics: Iterable[str] = (),
     ) -> list[TopicPartition]:
-        """Partitions whose offset is to be dropped: its own time has passed, or `retention_ms`
-        since the group became empty (`empty_since_ms`; None: since the commit). Offsets of
-        subscribed topics and of partitions with a commit in flight stay."""
+        """Return the partitions whose offset has expired.
+
+        An offset expires at its own expiry time if it has one, else `retention_ms` after the group
+        became empty (`empty_since_ms`; None: after the commit). Offsets of subscribed topics and of
+        partitions with a commit in flight do not expire.
+        """
         subscribed = frozenset(subscribed_topics)
         expired = []
         for topic_partition, (committed, *_) in self.committed.items():

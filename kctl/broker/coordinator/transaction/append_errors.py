@@ -1,14 +1,14 @@
-"""What a producer is told when the coordinator's log refuses a record.
+"""Maps errors of appends to __transaction_state to the errors that producers receive.
 
-Nothing was decided then, as far as the producer knows: it asks again, of the coordinator it will
-find.
+From the producer's view nothing was decided: it retries, against the coordinator that it finds
+then.
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionStateManager.appendTransactionToLog.
 """
 
 from kctl.protocol.error_codes import ErrorCode
 
-_TOLD = {
+_PRODUCER_ERRORS = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
     int(ErrorCode.NOT_ENOUGH_REPLICAS): int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
     int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND): int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -21,5 +21,5 @@ _TOLD = {
 
 
 def producer_error(code: int) -> int:
-    """For the transactional requests, when their record failed with `code`."""
-    return _TOLD.get(code, code)
+    """Return the error for a transactional request whose record failed with `code`."""
+    return _PRODUCER_ERRORS.get(code, code)

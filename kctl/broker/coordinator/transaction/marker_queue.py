@@ -1,8 +1,9 @@
-"""MarkerQueue: markers on their way to the leaders of their partitions. Pure.
+"""MarkerQueue: transaction markers queued for the leaders of their partitions. Pure.
 
-Markers wait under the broker that leads their partition when they are put in; a request takes all
-that wait for its broker. What a leader could not write is routed anew, as another broker may lead
-by then; what has no leader waits for one; whether what is unknown here still exists, others know.
+Markers are queued under the broker that leads their partition at that time; a request takes all
+that are queued for its broker. Markers that a leader could not write are routed again, because
+another broker may lead by then. Markers without a leader wait for one. For unknown partitions the
+caller decides whether they still exist.
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionMarkerChannelManager,
 TransactionMarkerRequestCompletionHandler.
@@ -22,17 +23,17 @@ from kctl.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-# Partitions in one request at most.
+# Maximum number of partitions in one request.
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
 OwnerT = TypeVar("OwnerT", bound=Hashable)
 
 _NONE = int(ErrorCode.NONE)
-# Nothing can be written there, and nothing need be: such a partition holds no transactions.
+# A marker can neither be written nor is it needed: such a partition holds no transactions.
 _NEEDS_NONE = frozenset(
     {int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), int(ErrorCode.UNSUPPORTED_VERSION)}
 )
-# A younger coordinator, or a younger producer, was there.
+# A newer coordinator, or a newer producer, has written there.
 _REFUSED = frozenset(
     {int(ErrorCode.INVALID_PRODUCER_EPOCH), int(ErrorCode.TRANSACTION_COORDINATOR_FENCED)}
 )
@@ -40,7 +41,7 @@ _REFUSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Parcel(Generic[OwnerT]):
-    """One transaction's markers for one broker; `owner` is whoever wants to hear of them."""
+    """One transaction's markers for one broker; `owner` is notified of the result."""
 
     owner: OwnerT
     markers: EndMarkers
@@ -49,8 +50,8 @@ class Parcel(Generic[OwnerT]):
 
 @dataclass(slots=True)
 class Routed(Generic[OwnerT]):
-    """Where markers went: brokers that have news to be sent, and what was deleted, or has not been
-    heard of yet."""
+    """The result of routing: brokers with queued markers, and parcels of partitions missing from
+    the metadata."""
 
     brokers: list[int] = field(default_factory=list)
     unknown: list[Parcel[OwnerT]] = field(default_factory=list)
@@ -59,18 +60,20 @@ class Routed(Generic[OwnerT]):
 
 @dataclass(slots=True)
 class Settled(Generic[OwnerT]):
-    """What became of a request."""
+    """The result of a request."""
 
     written: list[Parcel[OwnerT]] = field(default_factory=list)
-    # With the error code.
+    # With their error code.
     refused: list[tuple[Parcel[OwnerT], int]] = field(default_factory=list)
-    # To be routed anew, after a while.
+    # To be routed again, after a pause.
     failed: list[Parcel[OwnerT]] = field(default_factory=list)
 
 
 class MarkerQueue(Generic[OwnerT]):
-    """Markers by broker; `leader_of` says a partition's leader, NO_LEADER, or None for a
-    partition that it has not heard of."""
+    """Markers by broker.
+
+    `leader_of` returns a partition's leader, NO_LEADER, or None for an unknown partition.
+    """
 
     def __init__(self, leader_of: Callable[[TopicPartition], int | None]) -> None:
         self._leader_of = leader_of
@@ -78,7 +81,7 @@ class MarkerQueue(Generic[OwnerT]):
         self._leaderless: list[Parcel[OwnerT]] = []
 
     def route(self, parcels: Iterable[Parcel[OwnerT]]) -> Routed[OwnerT]:
-        """Put each marker to those for its leader."""
+        """Queue each marker under the leader of its partition."""
         routed: Routed[OwnerT] = Routed()
         for parcel in parcels:
             by_leader: dict[int | None, list[TopicPartition]] = {}
@@ -98,12 +101,12 @@ class MarkerQueue(Generic[OwnerT]):
         return routed
 
     def take_leaderless(self) -> list[Parcel[OwnerT]]:
-        """What waits for a leader, to be routed anew."""
+        """Remove and return the parcels without a leader, to be routed again."""
         waiting, self._leaderless = self._leaderless, []
         return waiting
 
     def take(self, broker_id: int) -> list[Parcel[OwnerT]]:
-        """What is to be sent to that broker in the next request."""
+        """Remove and return the parcels of the next request to that broker."""
         waiting = self._by_broker.pop(broker_id, [])
         count = size = 0
         for parcel in waiting:
@@ -116,7 +119,7 @@ class MarkerQueue(Generic[OwnerT]):
 
 
 def request_of(parcels: Sequence[Parcel[OwnerT]]) -> WriteTxnMarkersRequest:
-    """The request that has these written."""
+    """Return the request that writes these parcels."""
     markers = []
     for parcel in parcels:
         topics: dict[str, list[int]] = {}
@@ -138,7 +141,7 @@ def request_of(parcels: Sequence[Parcel[OwnerT]]) -> WriteTxnMarkersRequest:
 
 
 def settle(parcels: Sequence[Parcel[OwnerT]], response: WriteTxnMarkersResponse) -> Settled[OwnerT]:
-    """Read the answer to `request_of(parcels)`; what it does not name has failed."""
+    """Interpret the response to `request_of(parcels)`; partitions that it omits have failed."""
     codes = {
         (marker.producer_id, TopicPartition(topic.name, item.partition_index)): item.error_code
         for marker in response.markers

@@ -1,6 +1,6 @@
-"""Records of __transaction_state: what a transaction coordinator writes, and reads back. Pure.
+"""Records of __transaction_state, as a transaction coordinator writes and reads them. Pure.
 
-The key is the transactional id, the value the whole of its state, or missing (a tombstone).
+The key is the transactional id; the value is its whole state, or missing (a tombstone).
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionLog.
 """
@@ -32,7 +32,7 @@ class TransactionRecord:
 
 
 def transaction_record(transaction: Transaction) -> TransactionRecord:
-    """The record that makes `transaction` the current state."""
+    """Return the record that makes `transaction` the current state."""
     partitions: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         partitions.setdefault(topic, []).append(partition)
@@ -55,15 +55,15 @@ def transaction_record(transaction: Transaction) -> TransactionRecord:
 
 
 def tombstone(transactional_id: str) -> TransactionRecord:
-    """The record that forgets a transactional id."""
+    """Return the record that deletes a transactional id."""
     return TransactionRecord(_key(transactional_id), None, transactional_id, None)
 
 
 def read_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
-    """What a record of the log says; None for a kind that 2.7 does not know (later Kafkas write
-    them). CorruptDataError for bytes that say nothing."""
+    """Parse a record of the log; return None for types that 2.7 does not know (later versions write
+    them). Raise CorruptDataError for bytes that cannot be parsed."""
     if key is None:
-        raise CorruptDataError("A record of __transaction_state without a key")
+        raise CorruptDataError("A record of __transaction_state has no key")
     if stored_version(key) != KEY_VERSION:
         return None
     name = decode_versioned(TransactionLogKey, key).transactional_id

@@ -1,4 +1,4 @@
-"""TransactionSettings: what of the broker's configuration the transaction coordinator's core needs.
+"""TransactionSettings: the broker configs that the transaction coordinator's core uses.
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionConfig.
 """
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Bounds and intervals; the defaults are Kafka's."""
+    """Limits and intervals; the defaults are Kafka's."""
 
-    # The longest timeout that a producer may ask for.
+    # The longest timeout that a producer may request.
     timeout_max_ms: int = 15 * 60 * 1000
-    # How long a transactional id is remembered after its last transaction.
+    # How long a transactional id is kept after its last transaction.
     id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    # How often transactions that hang, and ids that are no longer used, are looked for.
+    # How often hanging transactions, and unused ids, are searched for.
     abort_interval_ms: int = 10_000
     expiry_interval_ms: int = 60 * 60 * 1000

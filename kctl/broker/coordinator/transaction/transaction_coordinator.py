@@ -1,15 +1,15 @@
 """TransactionCoordinator: the transactional ids of one partition of __transaction_state. Pure.
 
 Each id has an `Entry`: its current Transaction, which changes only in `replay`, and the one that is
-on its way into the log (`pending`), during which every other request for it is told
+being written to the log (`pending`). Meanwhile every other request for the id gets
 CONCURRENT_TRANSACTIONS. Once a transaction's end is in the log (PrepareCommit, PrepareAbort) an
-`EndMarkers` message goes out; `partitions_marked` and `markers_refused` say what became of it, and
-when no partition is left the transaction is completed by one more record. Who wants to begin the
-next one may be told when (`wait_for_completion`).
+`EndMarkers` message goes out; `partitions_marked` and `markers_refused` report its result, and when
+no partition is left the transaction is completed by one more record. A request that begins the next
+transaction may be notified of this (`wait_for_completion`).
 
-Invariants: at most one record of an id is on its way; markers go out only for what is in the log;
-an id's current Transaction equals what replaying the log gives, but for the epochs before the last
-(`last_producer_*`), which are not stored.
+Invariants: at most one record of an id is in flight; markers go out only for ends that are in the
+log; an id's current Transaction equals the result of replaying the log, except for the epochs
+before the last (`last_producer_*`), which are not stored.
 
 Kafka 2.7: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager; KIP-98,
 KIP-360, KIP-588.
@@ -18,14 +18,7 @@ KIP-360, KIP-588.
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from kctl.broker.coordinator.outcome import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    Moment,
-    Outcome,
-    Reply,
-    Write,
-)
+from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
 from kctl.broker.coordinator.timers import Timer, TimerQueue
 from kctl.broker.coordinator.transaction.append_errors import producer_error
 from kctl.broker.coordinator.transaction.records import (
@@ -40,10 +33,14 @@ from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.transaction_state import TransactionState
 from kctl.records.memory_records import Batch
+from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kctl.work import Work
 
-# Transactional ids that one round of expiry forgets at most, in one shard; the next takes more.
+# Maximum ids that one round of expiry removes in one shard; the next round continues.
 EXPIRED_IDS_PER_ROUND = 10_000
-# When to write a completion again that the log would not take.
+# Transactional ids examined per turn of the loop while a shard is loaded or unloaded.
+ENTRIES_PER_TURN = 1_000
+# Delay before a completion that the log rejected is written again.
 COMPLETION_RETRY_MS = 100
 
 _NONE = int(ErrorCode.NONE)
@@ -55,7 +52,7 @@ _INVALID_STATE = int(ErrorCode.INVALID_TXN_STATE)
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who asks, as it says."""
+    """The producer that a request names."""
 
     transactional_id: str
     producer_id: int
@@ -64,7 +61,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdResult:
-    """The answer to InitProducerId."""
+    """The result of InitProducerId."""
 
     error_code: int = _NONE
     producer_id: int = NO_PRODUCER_ID
@@ -73,7 +70,7 @@ class ProducerIdResult:
 
 @dataclass(frozen=True, slots=True)
 class EndMarkers:
-    """Markers to be written into every one of `partitions`: a transaction has ended."""
+    """Markers of a transaction that has ended, to be written into each of `partitions`."""
 
     transactional_id: str
     producer_id: int
@@ -86,36 +83,37 @@ class EndMarkers:
 
 @dataclass(slots=True)
 class Entry:
-    """A transactional id; see the module."""
+    """A transactional id; see the module docstring."""
 
     # None until its first record is in the log.
     current: Transaction | None = None
     pending: Transaction | None = None
-    # What was sent for a prepared `current`, and the partitions that have no marker yet.
+    # The markers sent for a prepared `current`, and the partitions that have none yet.
     markers: EndMarkers | None = None
     unmarked: set[TopicPartition] = field(default_factory=set)
-    # Called with None when `current` is complete, or gone; and then forgotten.
+    # Called once with None when `current` is complete or gone, then cleared.
     waiter: Reply | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Something must settle before the next request can be judged."""
+        """Return whether a record or markers must settle before the next request can be handled."""
         current = self.current
         return self.pending is not None or (current is not None and current.is_prepared)
 
 
 class TransactionCoordinator:
-    """One shard; see the module."""
+    """One shard; see the module docstring."""
 
     def __init__(self, settings: TransactionSettings, coordinator_epoch: int) -> None:
-        """`coordinator_epoch`: the leader epoch of the partition, which markers carry."""
+        """Create an empty shard; `coordinator_epoch` is the partition's leader epoch, for
+        markers."""
         self.entries: dict[str, Entry] = {}
         self.timers = TimerQueue()
         self._settings = settings
         self._coordinator_epoch = coordinator_epoch
-        # Ids whose transaction is Ongoing: those that may hang. In the order of their beginning.
+        # Ids whose transaction is Ongoing and may hang, in the order of their beginning.
         self._ongoing: dict[str, None] = {}
-        # Ids whose completion the log refused.
+        # Ids whose completion the log rejected.
         self._incomplete: dict[str, None] = {}
         self._abort_timer = Timer(self._abort_hanging)
         self._expiry_timer = Timer(self._expire)
@@ -125,7 +123,7 @@ class TransactionCoordinator:
     # The log
 
     def load(self, batch: Batch) -> None:
-        """The next batch of the log that this shard is made from."""
+        """Load the next batch of the log."""
         for record in batch.records():
             read = read_record(record.key, record.value)
             if read is None:
@@ -133,12 +131,14 @@ class TransactionCoordinator:
             else:
                 self._adopt(read)
 
-    def loaded(self, moment: Moment) -> Outcome:
-        """That was all: requests may come. Ends that were decided are carried out."""
+    def loaded(self, moment: Moment) -> Work[Outcome]:
+        """End loading and send the markers of transactions whose end was decided."""
         outcome = Outcome()
         if self._unknown_records:
             outcome.event("transaction_records_skipped", count=self._unknown_records)
-        for transactional_id, entry in self.entries.items():
+        for number, (transactional_id, entry) in enumerate(self.entries.items(), 1):
+            if number % ENTRIES_PER_TURN == 0:
+                yield
             if entry.current is not None and entry.current.is_prepared:
                 self._send_markers(transactional_id, entry, moment, outcome)
         self.timers.set(self._abort_timer, moment.monotonic_ms + self._settings.abort_interval_ms)
@@ -146,7 +146,7 @@ class TransactionCoordinator:
         return outcome
 
     def replay(self, record: TransactionRecord, _record_offset: int, _producer_id: int) -> None:
-        """A record that this shard wrote is committed."""
+        """Apply a record that this shard wrote and that is now committed."""
         self._adopt(record)
 
     def _adopt(self, record: TransactionRecord) -> None:
@@ -162,10 +162,12 @@ class TransactionCoordinator:
         if transaction.state is TransactionState.ONGOING:
             self._ongoing[name] = None
 
-    def unload(self, _moment: Moment) -> Outcome:
-        """The partition moves away."""
+    def unload(self, _moment: Moment) -> Work[Outcome]:
+        """Release the entries because the partition moves away."""
         outcome = Outcome()
-        for entry in self.entries.values():
+        for number, entry in enumerate(list(self.entries.values()), 1):
+            if number % ENTRIES_PER_TURN == 0:
+                yield
             _wake(entry, outcome)
         self.entries.clear()
         self._ongoing.clear()
@@ -175,11 +177,11 @@ class TransactionCoordinator:
     # Time
 
     def next_deadline_ms(self) -> int:
-        """When to call `fire_timers` (monotonic)."""
+        """Return when to call `fire_timers`, in monotonic milliseconds."""
         return self.timers.next_ms()
 
     def fire_timers(self, moment: Moment) -> Outcome:
-        """Look for transactions that hang, ids that expired, completions to write again."""
+        """Handle hanging transactions, expired ids and completions to write again."""
         outcome = Outcome()
         self.timers.fire_due(moment, outcome)
         return outcome
@@ -187,7 +189,7 @@ class TransactionCoordinator:
     # InitProducerId
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether `init_producer_id` may have to give out a fresh producer id."""
+        """Return whether `init_producer_id` may have to assign a fresh producer id."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.current is None:
             return True
@@ -196,9 +198,12 @@ class TransactionCoordinator:
     def init_producer_id(
         self, claimed: Producer, timeout_ms: int, fresh_id: int, moment: Moment, reply: Reply
     ) -> Outcome:
-        """A producer begins (without id and epoch), or goes on after an error (with those that
-        it has). `reply` takes a ProducerIdResult. `fresh_id`: a producer id that nobody has, or
-        -1 if `needs_producer_id` said that none is needed."""
+        """Handle InitProducerId: a producer begins (without id and epoch), or continues after an
+        error (with its own).
+
+        `reply` takes a ProducerIdResult. `fresh_id` is an unused producer id, or -1 if
+        `needs_producer_id` returned False.
+        """
         outcome = Outcome()
         if not 0 < timeout_ms <= self._settings.timeout_max_ms:
             code = int(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -211,7 +216,7 @@ class TransactionCoordinator:
             entry = self.entries[claimed.transactional_id] = Entry()
         current = entry.current
         if current is not None and current.state is TransactionState.ONGOING:
-            # Abort what the old instance left; who asked comes again.
+            # Abort the transaction that the old instance left open; the producer retries.
             def fenced(code: int) -> None:
                 reply(ProducerIdResult(code or _CONCURRENT))
 
@@ -245,7 +250,7 @@ class TransactionCoordinator:
         if not is_known:
             return _FENCED
         if current.is_epoch_exhausted and fresh_id == NO_PRODUCER_ID:
-            return _CONCURRENT  # used up since `needs_producer_id` was asked
+            return _CONCURRENT  # exhausted since `needs_producer_id` was called
         return _NONE
 
     # AddPartitionsToTxn, AddOffsetsToTxn
@@ -257,7 +262,7 @@ class TransactionCoordinator:
         moment: Moment,
         reply: Reply,
     ) -> Outcome:
-        """The producer is going to write to these. `reply` takes an error code."""
+        """Add partitions to the producer's transaction; `reply` takes an error code."""
         outcome = Outcome()
         entry = self.entries.get(producer.transactional_id)
         if entry is None or entry.current is None:
@@ -281,8 +286,11 @@ class TransactionCoordinator:
         return outcome
 
     def wait_for_completion(self, producer: Producer, waiter: Reply) -> bool:
-        """Whether the producer's transaction has ended and is about to be complete: then `waiter`
-        is called with None when it is, or when the partition moves away; maybe never."""
+        """Return whether the producer's transaction has ended and awaits completion.
+
+        If so, `waiter` is called with None when it is complete or the partition moves away;
+        possibly never.
+        """
         entry = self.entries.get(producer.transactional_id)
         if entry is None or entry.current is None or not entry.current.is_prepared:
             return False
@@ -296,7 +304,7 @@ class TransactionCoordinator:
         return True
 
     def stop_waiting(self, producer: Producer, waiter: Reply) -> None:
-        """Do not call it."""
+        """Remove `waiter` so that it is not called."""
         entry = self.entries.get(producer.transactional_id)
         if entry is not None and entry.waiter is waiter:
             entry.waiter = None
@@ -306,8 +314,10 @@ class TransactionCoordinator:
     def end_transaction(
         self, producer: Producer, moment: Moment, reply: Reply, *, is_commit: bool
     ) -> Outcome:
-        """The producer commits or aborts. `reply` takes an error code, when it is decided; the
-        markers follow."""
+        """Commit or abort the producer's transaction.
+
+        `reply` takes an error code when the decision is in the log; the markers follow.
+        """
         outcome = Outcome()
         entry = self.entries.get(producer.transactional_id)
         if entry is None or entry.current is None:
@@ -323,7 +333,7 @@ class TransactionCoordinator:
             prepared = current.prepared(moment.wall_ms, is_commit=is_commit)
             self._end(entry, prepared, moment, reply, outcome)
             return outcome
-        # It may ask again for an answer that was lost: once more is no harm.
+        # The producer may retry after a lost response: reporting success again does no harm.
         wanted = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
         return outcome.reply(reply, _NONE if current.state is wanted else _INVALID_STATE)
 
@@ -335,7 +345,7 @@ class TransactionCoordinator:
         reply: Reply | None,
         outcome: Outcome,
     ) -> None:
-        """Write how it ends (a fence is an abort), and then send the markers."""
+        """Write the transaction's end (a fence is an abort), then send the markers."""
         if following.state is TransactionState.PREPARE_EPOCH_FENCE:
             following = following.prepared(moment.wall_ms, is_commit=False)
 
@@ -374,7 +384,7 @@ class TransactionCoordinator:
     def partitions_marked(
         self, markers: EndMarkers, partitions: Iterable[TopicPartition], moment: Moment
     ) -> Outcome:
-        """These have their marker, or need none as they are gone."""
+        """Record that these partitions have their marker, or were deleted and need none."""
         outcome = Outcome()
         entry = self.entries.get(markers.transactional_id)
         if entry is None or entry.markers is not markers:
@@ -386,8 +396,8 @@ class TransactionCoordinator:
         return outcome
 
     def markers_refused(self, markers: EndMarkers, code: int) -> Outcome:
-        """A leader has heard of a younger coordinator or producer: what is to be done is no
-        longer this one's business."""
+        """Report markers that a leader rejected because a newer coordinator or producer exists;
+        that one completes the transaction."""
         outcome = Outcome()
         outcome.event(
             "markers_refused", transactional_id=markers.transactional_id, error=ErrorCode(code).name
@@ -418,7 +428,7 @@ class TransactionCoordinator:
             if entry is not None and entry.current is not None and entry.current.is_prepared:
                 self._complete(entry, entry.current, moment, outcome)
 
-    # What hangs, and what is old
+    # Hanging transactions and expired ids
 
     def _abort_hanging(self, moment: Moment, outcome: Outcome) -> None:
         for transactional_id in list(self._ongoing):
@@ -488,19 +498,21 @@ def _wake(entry: Entry, outcome: Outcome) -> None:
 def _following(
     current: Transaction | None, claimed: Producer, timeout_ms: int, fresh_id: int, wall_ms: int
 ) -> Transaction | None:
-    """What InitProducerId makes of an id without an open transaction; None: the producer was
-    replaced."""
+    """Return the result of InitProducerId for an id without an open transaction, or None if the
+    producer was replaced."""
     if current is None:
         return new_transaction(claimed.transactional_id, fresh_id, timeout_ms, wall_ms)
     epoch = current.producer_epoch
-    goes_on = claimed.producer_epoch != NO_PRODUCER_EPOCH
-    if current.is_epoch_exhausted and (not goes_on or claimed.producer_epoch == epoch):
-        return current.with_new_producer(fresh_id, timeout_ms, wall_ms, remember_epoch=goes_on)
-    if not goes_on:
+    is_continuing = claimed.producer_epoch != NO_PRODUCER_EPOCH
+    if current.is_epoch_exhausted and (not is_continuing or claimed.producer_epoch == epoch):
+        return current.with_new_producer(
+            fresh_id, timeout_ms, wall_ms, remember_epoch=is_continuing
+        )
+    if not is_continuing:
         return current.with_epoch(epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, wall_ms)
     if claimed.producer_epoch == epoch:
         return current.with_epoch(epoch + 1, epoch, timeout_ms, wall_ms)
     if claimed.producer_epoch == current.last_producer_epoch:
-        # It asks again, as the answer was lost (KIP-360).
+        # The producer retries after a lost response (KIP-360).
         return current.again(timeout_ms, wall_ms)
     return None

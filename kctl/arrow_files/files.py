@@ -1,0 +1,172 @@
+"""Files on local and remote file systems, through Arrow: the only module of export and import that
+opens one.
+
+A URL with a scheme that Arrow knows (`s3://`, `gs://`, `hdfs://`, `abfs://`, `file://`) uses
+Arrow's file system, any other scheme uses fsspec if it is installed, and a path without a scheme is
+local. Local files are mapped into memory, not read.
+"""
+
+import re
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import fs as arrow_fs
+
+from kctl.errors import StorageError, UsageError
+
+# Bytes requested from a remote file at once.
+_FETCH_BYTES = 16 * 1024 * 1024
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+class FileFacts(NamedTuple):
+    """An entry of a directory listing."""
+
+    path: str
+    size: int
+    is_directory: bool
+    # Nanoseconds since 1970; 0 if unknown.
+    modified_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the path."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+
+class Files:
+    """A file system. Methods take paths on it and raise StorageError, which names the path."""
+
+    def __init__(self, filesystem: Any, prefix: str = "") -> None:
+        """Wrap `filesystem`; `prefix` followed by a path is the URL of that path."""
+        self._fs = filesystem
+        self._prefix = prefix
+        self._is_local = isinstance(filesystem, arrow_fs.LocalFileSystem)
+
+    @classmethod
+    def of(cls, url: str) -> "tuple[Files, str]":
+        """Return the file system of `url` and the path on it.
+
+        UsageError if no file system handles the scheme, StorageError if it cannot be reached.
+        """
+        match = _SCHEME.match(url)
+        if match is None:
+            return cls(arrow_fs.LocalFileSystem()), url.rstrip("/") or "/"
+        try:
+            filesystem, path = arrow_fs.FileSystem.from_uri(url)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError):
+            filesystem, path = _from_fsspec(url, match[1])
+        except OSError as error:
+            raise StorageError(f"{url}: {error}") from None
+        path = path.rstrip("/")
+        return cls(filesystem, url[: url.find(path)] if path else url), path
+
+    def url(self, path: str) -> str:
+        """Return the URL that `of` resolves to `path`, in any process."""
+        return f"{self._prefix}{path}"
+
+    def list(self, path: str, *, recursive: bool = False) -> list[FileFacts]:
+        """Return the entries of a directory, ordered by path; empty if it does not exist."""
+        selector = arrow_fs.FileSelector(path, allow_not_found=True, recursive=recursive)
+        found = self._do(path, lambda: self._fs.get_file_info(selector))
+        return sorted(_facts(info) for info in found)
+
+    def find(self, path: str) -> FileFacts | None:
+        """Return the entry at `path`, or None if there is none."""
+        info = self._do(path, lambda: self._fs.get_file_info(path))
+        return None if info.type == arrow_fs.FileType.NotFound else _facts(info)
+
+    def map(self, path: str, start: int = 0, end: int | None = None) -> memoryview:
+        """Return the contents of a file. A local file is mapped as a whole.
+
+        Of a remote file, only [start, end) is fetched; the rest of the view is zeros that occupy no
+        memory.
+        """
+        if self._is_local:
+            mapped: memoryview = self._do(path, lambda: _mapped(path))
+            return mapped
+        with self._do(path, lambda: self._fs.open_input_file(path)) as file:
+            size = self._do(path, file.size)
+            view = memoryview(np.zeros(size, np.uint8).data)
+            position, stop = start, size if end is None else min(end, size)
+            self._do(path, lambda: file.seek(start))
+            while position < stop:
+                ahead = view[position : min(stop, position + _FETCH_BYTES)]
+                more = self._do(path, partial(file.readinto, ahead))
+                if not more:
+                    raise StorageError(f"{path}: the file is shorter than when it was opened")
+                position += more
+            return view
+
+    def read_range(self, path: str, position: int, length: int) -> bytes:
+        """Return `length` bytes from `position` on, or fewer at the end of the file."""
+        with self._do(path, lambda: self._fs.open_input_file(path)) as file:
+            return bytes(self._do(path, lambda: file.read_at(length, position)))
+
+    def read(self, path: str) -> bytes:
+        """Return the contents of a small file."""
+        return bytes(self.map(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a small file atomically: it is written under another name, then renamed."""
+        self.make_parent(path)
+        with self.create(f"{path}.tmp") as stream:
+            self._do(path, lambda: stream.write(data))
+        self.move(f"{path}.tmp", path)
+
+    def create(self, path: str) -> Any:
+        """Create a file and return a stream to it."""
+        return self._do(path, lambda: self._fs.open_output_stream(path, compression=None))
+
+    def make_parent(self, path: str) -> None:
+        """Create the parent directory of `path`, with its own parents."""
+        parent = path.rsplit("/", 1)[0]
+        if parent:
+            self._do(parent, lambda: self._fs.create_dir(parent, recursive=True))
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a file; object storage copies it."""
+        self._do(old, lambda: self._fs.move(old, new))
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self._do(path, lambda: self._fs.delete_file(path))
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a directory with its contents; do nothing if it does not exist."""
+        if self.find(path) is not None:
+            self._do(path, lambda: self._fs.delete_dir(path))
+
+    def _do(self, path: str, work: Any) -> Any:
+        try:
+            return work()
+        except OSError as error:
+            text = error.strerror or str(error)
+            raise StorageError(f"{path}: {text}") from None
+
+
+def _mapped(path: str) -> memoryview:
+    with pa.memory_map(path) as file:
+        return memoryview(file.read_buffer())
+
+
+def _facts(info: Any) -> FileFacts:
+    is_directory = info.type == arrow_fs.FileType.Directory
+    return FileFacts(info.path, info.size or 0, is_directory, info.mtime_ns or 0)
+
+
+def _from_fsspec(url: str, scheme: str) -> tuple[Any, str]:
+    try:
+        import fsspec  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise UsageError(
+            f"{url}: no file system for {scheme}://",
+            hint="pip install fsspec and its package for that scheme, e.g. gcsfs, adlfs",
+        ) from None
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"{url}: {error}") from None
+    return arrow_fs.PyFileSystem(arrow_fs.FSSpecHandler(filesystem)), path

@@ -1,0 +1,213 @@
+"""PartitionLog: the segment files of a partition, on any file system, and the offsets they hold.
+
+It reads names, sizes, indexes and a few batch headers, never all records, so that planning an
+export of 100,000 segments takes seconds. Nothing is locked or changed: the broker of the log may be
+running or gone.
+
+Kafka 2.7: kafka.log.Log, kafka.log.TransactionIndex
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kctl.arrow_files.files import FileFacts, Files
+from kctl.errors import CorruptDataError
+from kctl.model import Position, PositionKind, TopicPartition
+from kctl.records.columnar import decode_chunks
+from kctl.records.columnar_batches import scan_batches
+from kctl.records.transactions import AbortedRange, TransactionScan
+from kctl.storage.layout import (
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from kctl.storage.producer_snapshot import decode_snapshot
+from kctl.storage.transaction_index import decode_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A .log file."""
+
+    path: str
+    base_offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """The segments of a partition, by offset, and the directory's other files (path to size)."""
+
+    files: Files
+    topic_partition: TopicPartition
+    segments: list[Segment]
+    beside: dict[str, int] = field(default_factory=dict)
+    # Records before it were deleted, although their segment still exists.
+    log_start_offset: int = 0
+    _end_offset: int | None = None
+
+    @property
+    def start_offset(self) -> int:
+        """Return the first offset that consumers can read."""
+        return max(self.segments[0].base_offset, self.log_start_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset of the next record, from the batch headers at the end of the last
+        segment."""
+        if self._end_offset is None:
+            last = self.segments[-1]
+            end = last.base_offset
+            if last.size:
+                entries = self.index_entries(last)
+                start = int(entries[-1, 1]) if len(entries) else 0
+                view = self.files.map(last.path, start)
+                for step in scan_batches(view, start, check_crc=False):
+                    if len(step.batches):
+                        end = max(end, int(step.batches.last_offsets.max()) + 1)
+            self._end_offset = max(end, self.log_start_offset)
+        return self._end_offset
+
+    def index_entries(self, segment: Segment) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+        """Return the (relative offset, position) pairs of the segment's .index; empty if it is not
+        valid."""
+        path = segment.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        size = self.beside.get(path, 0)
+        none = np.zeros((0, 2), np.int64)
+        if size < 8:
+            return none
+        raw = np.frombuffer(self.files.read(path)[: size // 8 * 8], ">i4").reshape(-1, 2)
+        entries = raw.astype(np.int64)
+        # A file that was not closed has preallocated zeros after its entries.
+        entries = entries[: int(np.flatnonzero(entries[:, 1]).max(initial=-1)) + 1]
+        is_rising = bool((np.diff(entries[:, 1]) > 0).all()) if len(entries) else True
+        is_inside = not len(entries) or 0 <= entries[0, 1] <= entries[-1, 1] < segment.size
+        return entries if is_rising and is_inside else none
+
+    def segment_of(self, offset: int) -> int:
+        """Return the number of the segment that holds `offset`, or that would hold it."""
+        bases = [segment.base_offset for segment in self.segments]
+        return max(0, bisect_right(bases, offset) - 1)
+
+    def resolve(self, position: Position) -> int:
+        """Return the offset that `position` denotes in this log."""
+        if position.kind is PositionKind.EARLIEST:
+            return self.start_offset
+        if position.kind is PositionKind.LATEST:
+            return self.end_offset
+        if position.kind is PositionKind.TAIL:
+            return max(self.start_offset, self.end_offset - position.value)
+        if position.kind is PositionKind.TIME:
+            return self.offset_for_time(position.value)
+        return position.value
+
+    def offset_for_time(self, timestamp: int) -> int:
+        """Return the offset of the first record at or after `timestamp` (ms); the end if there is
+        none."""
+        for segment in self.segments:
+            if not segment.size or self._is_older(segment, timestamp):
+                continue
+            view = self.files.map(segment.path)
+            for step in scan_batches(view, check_crc=False):
+                # A v0 wrapper message has no timestamp, so its batch is skipped.
+                for number in np.flatnonzero(step.batches.max_timestamps >= timestamp).tolist():
+                    batch = step.batches.take(slice(number, number + 1))
+                    found = self._first_at(view, int(batch.positions[0]), int(batch.ends[0]),
+                                           timestamp)  # fmt: skip
+                    if found is not None and found >= self.start_offset:
+                        return found
+        return self.end_offset
+
+    def _is_older(self, segment: Segment, timestamp: int) -> bool:
+        """Return whether the .timeindex shows that all records are older; the last segment's is
+        incomplete."""
+        path = segment.path.removesuffix(LOG_SUFFIX) + TIME_INDEX_SUFFIX
+        size = self.beside.get(path, 0)
+        if size < 12 or segment is self.segments[-1]:
+            return False
+        raw = np.frombuffer(self.files.read(path)[: size // 12 * 12], ">i8,>i4")
+        return 0 < int(raw["f0"].max()) < timestamp
+
+    def _first_at(self, view: memoryview, position: int, end: int, timestamp: int) -> int | None:
+        for columns in decode_chunks(view, position=position, end=end):
+            late = np.flatnonzero(columns.timestamps >= timestamp)
+            if len(late):
+                return int(columns.offsets[late[0]])
+        return None
+
+    def transactions(self) -> tuple[list[AbortedRange], int | None]:
+        """Return the aborted transactions and the first offset of an open transaction, or None.
+
+        They come from .txnindex and .snapshot files. If there are none, or one cannot be read, all
+        segments are scanned for markers.
+        """
+        snapshots = [path for path in self.beside if path.endswith(SNAPSHOT_SUFFIX)]
+        indexes = [path for path in self.beside if path.endswith(TXN_INDEX_SUFFIX)]
+        if not snapshots and not indexes:
+            return self._scan_transactions(self.segments, {})
+        try:
+            aborted = list(self._indexed_aborts(indexes))
+            opened, position = self._snapshot(snapshots)
+        except CorruptDataError:
+            return self._scan_transactions(self.segments, {})
+        rest = self.segments[self.segment_of(position) :] if snapshots else self.segments
+        _, first_unstable = self._scan_transactions(rest, opened, position)
+        return aborted, first_unstable
+
+    def _indexed_aborts(self, paths: Iterable[str]) -> Iterator[AbortedRange]:
+        for path in sorted(paths):
+            if not self.beside[path]:
+                continue
+            for entry in decode_entries(self.files.read(path), path, 0):
+                yield AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset)
+
+    def _snapshot(self, paths: list[str]) -> tuple[dict[int, int], int]:
+        """Return the open transactions in the newest snapshot (producer id to first offset), and
+        its offset."""
+        if not paths:
+            return {}, 0
+        newest = max(paths)
+        offset = int(newest.rsplit("/", 1)[-1].removesuffix(SNAPSHOT_SUFFIX))
+        entries = decode_snapshot(self.files.read(newest), newest)
+        opened = {
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in entries
+            if entry.current_txn_first_offset >= 0
+        }
+        return opened, offset
+
+    def _scan_transactions(
+        self, segments: list[Segment], opened: dict[int, int], position: int = 0
+    ) -> tuple[list[AbortedRange], int | None]:
+        scan = TransactionScan(opened.items())
+        for segment in segments:
+            if not segment.size:
+                continue
+            view = self.files.map(segment.path)
+            for step in scan_batches(view, check_crc=False):
+                scan.add(step.batches.take(step.batches.base_offsets >= position), view)
+        return scan.aborted, scan.first_unstable_offset
+
+
+def partition_log(
+    files: Files, topic_partition: TopicPartition, listing: Iterable[FileFacts]
+) -> PartitionLog | None:
+    """Return the log that consists of the files in `listing`; None if they include no segment."""
+    segments = []
+    beside = {}
+    for facts in listing:
+        stem, dot, suffix = facts.name.partition(".")
+        if facts.is_directory or not (stem.isdecimal() and len(stem) == 20):
+            continue
+        if dot + suffix == LOG_SUFFIX:
+            segments.append(Segment(facts.path, int(stem), facts.size))
+        elif dot + suffix in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX):
+            beside[facts.path] = facts.size
+    segments.sort(key=lambda segment: segment.base_offset)
+    return PartitionLog(files, topic_partition, segments, beside) if segments else None

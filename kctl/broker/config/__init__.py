@@ -1,0 +1,1 @@
+"""Configs at run time: alterations, DescribeConfigs, and what the store holds."""

@@ -1,0 +1,224 @@
+"""Computes an entity's overrides after AlterConfigs and IncrementalAlterConfigs. Pure.
+
+Kafka 2.7: kafka.server.AdminManager (`alterConfigs`, `prepareIncrementalConfigs`); KIP-339.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from kctl.broker.config.config_entries import PER_LISTENER_CONFIGS, BrokerConfigView, is_per_broker
+from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.broker_configs import DYNAMIC_ONLY
+from kctl.configs.config_key import ConfigKey, ConfigType
+from kctl.configs.topic_configs import TOPIC_CONFIGS
+from kctl.errors import UsageError
+from kctl.protocol.error_codes import ApiError, ErrorCode
+
+
+class AlterOperation(IntEnum):
+    """The change to one config (IncrementalAlterConfigs)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_WITH_VALUE = (AlterOperation.SET, AlterOperation.APPEND, AlterOperation.SUBTRACT)
+
+
+class ConfigChange(NamedTuple):
+    """One config of a request; `value` may be None in requests."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def topic_keys() -> dict[str, ConfigKey]:
+    """Return the configs that a topic may override."""
+    return {name: config.key for name, config in TOPIC_CONFIGS.items()}
+
+
+def replaced(changes: Iterable[ConfigChange]) -> dict[str, str]:
+    """Return the overrides after AlterConfigs: exactly those of the request."""
+    changes = list(changes)
+    nulls = [change.name for change in changes if change.value is None]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+        )
+    return {change.name: change.value or "" for change in changes}
+
+
+def incremented(
+    overrides: Mapping[str, str],
+    keys: Mapping[str, ConfigKey],
+    changes: Iterable[ConfigChange],
+) -> dict[str, str]:
+    """Return the overrides after IncrementalAlterConfigs has applied `changes` in order.
+
+    APPEND and SUBTRACT work on the text of the list, and on the config's own default if it is not
+    overridden: a topic's list starts from the default of topics, not from its broker's value. Only
+    the result is validated, by the caller. Raise ApiError for changes that no override can satisfy.
+    """
+    changes = list(changes)
+    _check_changes(changes)
+    result = dict(overrides)
+    for name, operation, value in changes:
+        if operation == AlterOperation.DELETE:
+            result.pop(name, None)
+        elif operation == AlterOperation.SET:
+            result[name] = value or ""
+        elif operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            key = _list_key(keys, name, operation)
+            before = _items(result.get(name, key.format(key.default) or ""))
+            items = _items(value or "")
+            after = (
+                [*before, *items] if operation == AlterOperation.APPEND else _without(before, items)
+            )
+            result[name] = ",".join(after)
+        else:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown AlterConfigOp type {operation}")
+    return result
+
+
+def _check_changes(changes: Sequence[ConfigChange]) -> None:
+    """Raise ApiError (INVALID_REQUEST) for a config named twice, or without a required value."""
+    repeated = [n for n, count in Counter(change.name for change in changes).items() if count > 1]
+    if repeated:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Error due to duplicate config keys : {','.join(repeated)}",
+        )
+    nulls = [
+        f"{AlterOperation(change.operation).name}:{change.name}"
+        for change in changes
+        if change.value is None and change.operation in _WITH_VALUE
+    ]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+        )
+
+
+def _items(text: str) -> list[str]:
+    """Split a list as Apache Kafka does here: an empty text has one empty entry; other texts lose
+    the empty entries at their end, and blanks stay."""
+    items = text.split(",")
+    while text and items and not items[-1]:
+        items.pop()
+    return items
+
+
+def _without(before: Iterable[str], items: Iterable[str]) -> list[str]:
+    """Return `before` without the first equal entry for each of `items`."""
+    removed = Counter(items)
+    kept = []
+    for item in before:
+        if removed[item]:
+            removed[item] -= 1
+        else:
+            kept.append(item)
+    return kept
+
+
+def _list_key(keys: Mapping[str, ConfigKey], name: str, operation: int) -> ConfigKey:
+    key = keys.get(name)
+    if key is None:
+        # Apache Kafka fails to look up such a config and returns this error without a message.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if key.type is not ConfigType.LIST:
+        verb = AlterOperation(operation).name.lower()
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Config value {verb} is not allowed for config key: {name}"
+        )
+    return key
+
+
+def check_topic_config(overrides: Mapping[str, str]) -> None:
+    """Raise ApiError (INVALID_CONFIG) for an unknown name, UsageError for an invalid value."""
+    for name, text in overrides.items():
+        config = TOPIC_CONFIGS.get(name)
+        if config is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        config.key.parse(text)
+    _check_compaction_lags(overrides)
+
+
+def _check_compaction_lags(overrides: Mapping[str, str]) -> None:
+    names = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    if all(name in overrides for name in names):
+        smallest, largest = (int(overrides[name]) for name in names)
+        if smallest > largest:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "conflict topic config setting min.compaction.lag.ms "
+                f"({smallest}) > max.compaction.lag.ms ({largest})",
+            )
+
+
+# Sizes of Apache Kafka's thread pools: a dynamic change may at most double or halve them.
+_THREAD_COUNTS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+def check_broker_config(
+    overrides: Mapping[str, str], broker: BrokerConfigView, *, is_default: bool
+) -> None:
+    """Check that a running broker can replace its own overrides, or with `is_default` those of all
+    brokers, by `overrides`.
+
+    Raise UsageError for configs that are fixed while a broker runs, that belong to a listener or to
+    a single broker, and for values with which the broker could not have started. Names that Apache
+    Kafka does not know may belong to a plugin.
+    """
+    fixed = [
+        name
+        for name in overrides
+        if name in BrokerConfig.KEYS and not BrokerConfig.KEYS[name].is_dynamic
+    ]
+    _reject(fixed, "Cannot update these configs dynamically")
+    _reject(
+        [name for name in overrides if name in PER_LISTENER_CONFIGS],
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+    )
+    for name in DYNAMIC_ONLY.keys() & overrides.keys():
+        DYNAMIC_ONLY[name].parse(overrides[name])
+    if is_default:
+        _reject(
+            [name for name in overrides if is_per_broker(name)],
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+        after = replace(broker, default=overrides)
+    else:
+        after = replace(broker, own=overrides)
+    # `effective` would ignore invalid values: this reports them.
+    BrokerConfig({**broker.static.given, **overrides})
+    _check_thread_counts(broker.effective(), after.effective())
+
+
+def _reject(names: Iterable[str], why: str) -> None:
+    listed = ", ".join(sorted(names))
+    if listed:
+        raise UsageError(f"{why}: Set({listed})")
+
+
+def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
+    for name in _THREAD_COUNTS:
+        old, new = (getattr(config, BrokerConfig.ATTRIBUTES[name]) for config in (before, after))
+        if new != old and not old // 2 <= new <= old * 2:
+            raise UsageError(
+                f"Dynamic thread count update validation failed for {name}={new}, value should be "
+                f"between half and double the current value {old}"
+            )

@@ -1,0 +1,428 @@
+"""StateTransitions: moves of partitions and replicas that need the metadata store.
+
+Each method reads the states that it needs, lets the pure selectors decide, writes conditionally,
+and only then changes the context and the state machines and adds to the request batch. All writes
+are fenced by the controller epoch: ControllerMovedError ends the event, and states that were not
+written are unchanged. A partition or replica whose move is illegal stays as it is, with a warning.
+Writes of many partitions run concurrently. Every loop over partitions or replicas spends units of a
+Pace, so that a topic of any size is changed over several turns of the loop.
+
+Kafka 2.7: kafka.controller.{ZkPartitionStateMachine, ZkReplicaStateMachine}.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from kctl.broker.controller import leader_election_algorithms as elections
+from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
+from kctl.broker.controller.failed_transitions import FailedTransitions
+from kctl.broker.controller.leader_election_algorithms import Election, ElectionStrategy
+from kctl.broker.controller.partition_state_machine import PartitionState, PartitionStateMachine
+from kctl.broker.controller.replica_state_machine import ReplicaState, ReplicaStateMachine
+from kctl.broker.controller.request_batch import ControllerBrokerRequestBatch
+from kctl.errors import KctlError
+from kctl.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from kctl.runtime.runtime import Runtime
+from kctl.store import znodes
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.errors import ControllerMovedError, NodeExistsError, StoreError
+from kctl.store.znodes import LeaderIsrAndControllerEpoch
+from kctl.work import Pace
+
+# After this many consecutive conflicts with other writers, a state is skipped in this event.
+MAX_WRITE_ATTEMPTS = 100
+UNCLEAN_CONFIG = "unclean.leader.election.enable"
+
+ElectionOutcomes = dict[TopicPartition, Election | KctlError]
+States = dict[TopicPartition, LeaderIsrAndControllerEpoch]
+
+
+class StateTransitions:
+    """Executes moves of the two state machines."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        batch: ControllerBrokerRequestBatch,
+        store: ClusterStore,
+        runtime: Runtime,
+        pace: Pace,
+        *,
+        unclean_election_default: bool,
+    ) -> None:
+        self.context = context
+        self.partitions = PartitionStateMachine()
+        self.replicas = ReplicaStateMachine()
+        self._batch = batch
+        self._store = store
+        self._trace = runtime.trace
+        self._failures = FailedTransitions(runtime.scheduler, runtime.trace)
+        self._spend = pace.spend
+        self._unclean_default = unclean_election_default
+
+    def clear(self) -> None:
+        """Clear all states (the controller resigns)."""
+        self.partitions.clear()
+        self.replicas.clear()
+        self._failures.clear()
+
+    def forget_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove the states of partitions whose znodes another client removed."""
+        for tp in partitions:
+            self.partitions.forget(tp)
+            self._failures.resolve(tp)
+
+    # --- partitions
+
+    async def move_partitions(
+        self, partitions: Iterable[TopicPartition], target: PartitionState
+    ) -> None:
+        """Make the moves that need no store: to NEW, OFFLINE and NON_EXISTENT."""
+        for partition in await self._legal_partitions(partitions, target):
+            await self._spend()
+            self.partitions.move(partition, target)
+
+    async def bring_online(
+        self, partitions: Iterable[TopicPartition], strategy: ElectionStrategy
+    ) -> ElectionOutcomes:
+        """Elect leaders: the first one for NEW partitions, a new one by `strategy` for others."""
+        legal = await self._legal_partitions(partitions, PartitionState.ONLINE)
+        new = [tp for tp in legal if self.partitions.state(tp) is PartitionState.NEW]
+        led_before = [tp for tp in legal if self.partitions.state(tp) is not PartitionState.NEW]
+        outcomes: ElectionOutcomes = {}
+        if new:
+            outcomes.update(await self._initialize(new))
+        if led_before:
+            outcomes.update(await self.elect(led_before, strategy))
+        return outcomes
+
+    async def bring_all_online(self) -> None:
+        """Elect leaders for all partitions without one, except of topics being deleted."""
+        waiting = [
+            tp
+            for state in (PartitionState.OFFLINE, PartitionState.NEW)
+            for tp in self.partitions.in_state(state)
+            if not self.context.is_to_be_deleted(tp.topic)
+        ]
+        if waiting:
+            await self.bring_online(waiting, ElectionStrategy.OFFLINE)
+
+    async def _initialize(self, partitions: Sequence[TopicPartition]) -> ElectionOutcomes:
+        outcomes: ElectionOutcomes = {}
+        states: States = {}
+        for tp in partitions:
+            await self._spend()
+            first = elections.initial_leader_and_isr(self.context, tp)
+            if first is None:
+                outcomes[tp] = self._failed(tp, "no replica of the new partition is alive")
+            else:
+                states[tp] = LeaderIsrAndControllerEpoch(first, self.context.epoch)
+        if not states:
+            return outcomes
+        results = await self._store.create_partition_states(states, self.context.epoch_zk_version)
+        exists = [tp for tp, error in results.items() if isinstance(error, NodeExistsError)]
+        found = await self._store.get_partition_states(exists) if exists else {}
+        for tp, error in results.items():
+            await self._spend()
+            # After a lost response this is our own write: the znode then has our epoch.
+            ours = found.get(tp)
+            if error is None or (ours is not None and ours.controller_epoch == self.context.epoch):
+                state = ours or states[tp]
+                self._become_online(tp, state, state.leader_and_isr.isr, is_new=True)
+                outcomes[tp] = Election(state.leader_and_isr, state.leader_and_isr.isr)
+            else:
+                outcomes[tp] = self._failed(tp, f"its state could not be created: {error}")
+        return outcomes
+
+    async def elect(
+        self, partitions: Iterable[TopicPartition], strategy: ElectionStrategy
+    ) -> ElectionOutcomes:
+        """Elect a leader for each partition; those without an eligible replica stay unchanged."""
+        outcomes: ElectionOutcomes = {}
+        remaining = list(partitions)
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            if not remaining:
+                return outcomes
+            remaining = await self._elect_once(remaining, strategy, outcomes)
+        for tp in remaining:
+            outcomes[tp] = self._failed(tp, "its state changes faster than it can be written")
+        return outcomes
+
+    async def _elect_once(
+        self,
+        partitions: Sequence[TopicPartition],
+        strategy: ElectionStrategy,
+        outcomes: ElectionOutcomes,
+    ) -> list[TopicPartition]:
+        states = await self._read_states(partitions, outcomes)
+        unclean = await self._unclean_allowed(states, strategy)
+        chosen: dict[TopicPartition, Election] = {}
+        for tp, state in states.items():
+            await self._spend()
+            election = elections.elect(
+                self.context,
+                tp,
+                state.leader_and_isr,
+                strategy,
+                unclean_allowed=unclean.get(tp.topic, False),
+            )
+            if election.leader_and_isr is None:
+                outcomes[tp] = self._failed(
+                    tp, f"Failed to elect leader for partition {tp} under strategy {strategy.value}"
+                )
+            else:
+                chosen[tp] = election
+        updates = {tp: e.leader_and_isr for tp, e in chosen.items() if e.leader_and_isr}
+        finished, to_retry = await self._write(updates)
+        for tp, result in finished.items():
+            await self._spend()
+            if isinstance(result, StoreError):
+                outcomes[tp] = self._failed(tp, f"its state could not be written: {result}")
+                continue
+            election = replace(chosen[tp], leader_and_isr=result)
+            state = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+            self._become_online(tp, state, election.recipients, is_new=False)
+            if election.is_unclean:
+                self._trace.event("unclean_election", partition=tp, leader=result.leader)
+            outcomes[tp] = election
+        return to_retry
+
+    async def _read_states(
+        self, partitions: Sequence[TopicPartition], outcomes: ElectionOutcomes
+    ) -> States:
+        found = await self._store.get_partition_states(partitions)
+        for tp in partitions:
+            await self._spend()
+            state = found.get(tp)
+            if state is None:
+                outcomes[tp] = self._failed(
+                    tp, f"LeaderAndIsr information doesn't exist for partition {tp}"
+                )
+            elif state.controller_epoch > self.context.epoch:
+                # Written by a newer controller; the fence would reject this write anyway.
+                raise ControllerMovedError(znodes.CONTROLLER_EPOCH)
+        return found
+
+    async def _unclean_allowed(self, states: States, strategy: ElectionStrategy) -> dict[str, bool]:
+        if strategy is ElectionStrategy.UNCLEAN:
+            return dict.fromkeys((tp.topic for tp in states), True)
+        if strategy is not ElectionStrategy.OFFLINE:
+            return {}
+        topics = dict.fromkeys(
+            tp.topic
+            for tp, state in states.items()
+            if elections.needs_unclean(self.context, tp, state.leader_and_isr.isr)
+        )
+        configs = await self._store.get_entity_configs(znodes.TOPIC_CONFIGS, list(topics))
+        default = "true" if self._unclean_default else "false"
+        return {
+            topic: config.get(UNCLEAN_CONFIG, default).lower() == "true"
+            for topic, config in configs.items()
+        }
+
+    async def bump_leader_epoch(self, partition: TopicPartition, recipients: Iterable[int]) -> None:
+        """Write the partition's state under the next leader epoch and send it to `recipients` with
+        the new assignment."""
+        outcomes: ElectionOutcomes = {}
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            state = (await self._read_states([partition], outcomes)).get(partition)
+            if state is None:
+                return
+            bumped = self._next_epoch(partition, state.leader_and_isr)
+            finished, to_retry = await self._write({partition: bumped})
+            if to_retry:
+                continue
+            result = finished[partition]
+            if isinstance(result, StoreError):
+                self._failed(partition, f"its leader epoch could not be raised: {result}")
+            else:
+                written = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+                self.context.leadership[partition] = written
+                self._batch.add_leader_and_isr(recipients, partition, is_new=False)
+            return
+        self._failed(partition, "its state changes faster than it can be written")
+
+    def _next_epoch(self, partition: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr:
+        """Return the state with the next leader epoch, without replicas that are no longer
+        assigned.
+
+        Below inter-broker protocol 2.7-IV2 a leader that does not know the new assignment may have
+        added one.
+        """
+        assigned = self.context.assignment(partition).replicas
+        isr = tuple(broker for broker in current.isr if broker in assigned)
+        return replace(current, leader_epoch=current.leader_epoch + 1, isr=isr or current.isr)
+
+    def _become_online(
+        self,
+        partition: TopicPartition,
+        state: LeaderIsrAndControllerEpoch,
+        recipients: Iterable[int],
+        *,
+        is_new: bool,
+    ) -> None:
+        self.context.leadership[partition] = state
+        self.partitions.move(partition, PartitionState.ONLINE)
+        self._failures.resolve(partition)
+        self._batch.add_leader_and_isr(recipients, partition, is_new=is_new)
+        current = state.leader_and_isr
+        self._trace.event(
+            "leader_elected",
+            partition=partition,
+            leader=current.leader,
+            leader_epoch=current.leader_epoch,
+            isr=current.isr,
+        )
+
+    # --- replicas
+
+    async def move_replicas(
+        self, replicas: Iterable[PartitionAndReplica], target: ReplicaState
+    ) -> None:
+        """Make the moves that need no store: all but to OFFLINE."""
+        for replica in await self._legal_replicas(replicas, target):
+            await self._spend()
+            if target is ReplicaState.NEW and not self._announce_new(replica):
+                continue
+            if target is ReplicaState.ONLINE:
+                self._announce_online(replica)
+            elif target is ReplicaState.DELETION_STARTED:
+                self._batch.add_stop_replica(replica, delete=True)
+            elif target is ReplicaState.NON_EXISTENT:
+                self.context.remove_replica(replica)
+            self.replicas.move(replica, target)
+
+    def _announce_new(self, replica: PartitionAndReplica) -> bool:
+        state = self.context.leadership.get(replica.partition)
+        if state is None:
+            return True
+        if state.leader_and_isr.leader == replica.broker_id:
+            self._failed(replica.partition, f"replica {replica.broker_id} is new and leads it")
+            return False
+        self._batch.add_leader_and_isr([replica.broker_id], replica.partition, is_new=True)
+        return True
+
+    def _announce_online(self, replica: PartitionAndReplica) -> None:
+        partition, broker_id = replica
+        if self.replicas.state(replica) is ReplicaState.NEW:
+            assignment = self.context.assignment(partition)
+            if broker_id not in assignment.replicas:
+                self.context.set_assignment(
+                    partition, ReplicaAssignment((*assignment.replicas, broker_id))
+                )
+        elif partition in self.context.leadership:
+            self._batch.add_leader_and_isr([broker_id], partition, is_new=False)
+
+    async def take_offline(self, replicas: Iterable[PartitionAndReplica]) -> None:
+        """Stop the replicas and remove them from their partitions' ISRs."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in await self._legal_replicas(replicas, ReplicaState.OFFLINE):
+            await self._spend()
+            self._batch.add_stop_replica(replica, delete=False)
+            if replica.partition in self.context.leadership:
+                by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+            else:
+                self.replicas.move(replica, ReplicaState.OFFLINE)
+                self._batch.add_update_metadata([replica.partition])
+        for broker_id in sorted(by_broker):
+            await self._take_broker_offline(broker_id, by_broker[broker_id])
+
+    async def _take_broker_offline(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> None:
+        states = await self._remove_from_isr(broker_id, partitions)
+        for tp in partitions:
+            await self._spend()
+            state = states.get(tp)
+            if state is None and not self.context.is_to_be_deleted(tp.topic):
+                continue
+            if state is not None:
+                self.context.leadership[tp] = state
+            if not self.context.is_to_be_deleted(tp.topic):
+                others = [b for b in self.context.assignment(tp).replicas if b != broker_id]
+                self._batch.add_leader_and_isr(others, tp, is_new=False)
+            self.replicas.move(PartitionAndReplica(tp, broker_id), ReplicaState.OFFLINE)
+
+    async def _remove_from_isr(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> States:
+        done: States = {}
+        remaining = list(partitions)
+        for _ in range(MAX_WRITE_ATTEMPTS):
+            if not remaining:
+                return done
+            states = await self._store.get_partition_states(remaining)
+            updates: dict[TopicPartition, LeaderAndIsr] = {}
+            for tp in remaining:
+                await self._spend()
+                state = states.get(tp)
+                if state is None:
+                    if not self.context.is_to_be_deleted(tp.topic):
+                        self._failed(tp, "it has no state to remove a replica from")
+                elif broker_id in state.leader_and_isr.isr:
+                    updates[tp] = _without(broker_id, state.leader_and_isr)
+                else:
+                    done[tp] = state
+            finished, remaining = await self._write(updates)
+            for tp, result in finished.items():
+                await self._spend()
+                if isinstance(result, StoreError):
+                    self._failed(tp, f"its ISR could not be written: {result}")
+                else:
+                    done[tp] = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+        for tp in remaining:
+            self._failed(tp, "its state changes faster than it can be written")
+        return done
+
+    # --- shared
+
+    async def _write(
+        self, updates: dict[TopicPartition, LeaderAndIsr]
+    ) -> tuple[dict[TopicPartition, LeaderAndIsr | StoreError], list[TopicPartition]]:
+        if not updates:
+            return {}, []
+        return await self._store.update_leader_and_isr(
+            updates, self.context.epoch, self.context.epoch_zk_version
+        )
+
+    async def _legal_partitions(
+        self, partitions: Iterable[TopicPartition], target: PartitionState
+    ) -> list[TopicPartition]:
+        legal = []
+        for tp in partitions:
+            await self._spend()
+            if self.partitions.is_legal(tp, target):
+                legal.append(tp)
+            else:
+                state = self.partitions.state(tp)
+                self._failed(tp, f"it cannot move from {state.value} to {target.value}")
+        return legal
+
+    async def _legal_replicas(
+        self, replicas: Iterable[PartitionAndReplica], target: ReplicaState
+    ) -> list[PartitionAndReplica]:
+        legal = []
+        for replica in replicas:
+            await self._spend()
+            if self.replicas.is_legal(replica, target):
+                legal.append(replica)
+            else:
+                state = self.replicas.state(replica)
+                self._failed(
+                    replica.partition,
+                    f"replica {replica.broker_id} cannot move from {state.value} to {target.value}",
+                )
+        return legal
+
+    def _failed(self, partition: TopicPartition, why: str) -> KctlError:
+        self._failures.add(partition, why)
+        return KctlError(why)
+
+
+def _without(broker_id: int, current: LeaderAndIsr) -> LeaderAndIsr:
+    """Return `current` without the broker; the last in-sync replica stays in the ISR."""
+    leader = NO_LEADER if current.leader == broker_id else current.leader
+    isr = current.isr
+    if len(isr) > 1:
+        isr = tuple(replica for replica in isr if replica != broker_id)
+    return LeaderAndIsr(leader, current.leader_epoch + 1, isr, current.zk_version)

@@ -1,0 +1,167 @@
+"""error_response: the response that rejects a request, for any API that kctl serves.
+
+Nothing of the request is carried out. The response names what the request named (topics,
+partitions, resources, groups), each with the error; if the response has one error for the whole
+request, that is set instead, or as well. The tables below relate fields that a request and its
+response name differently; everything else follows from the messages' fields.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kctl.broker.request import Request
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from kctl.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from kctl.protocol.messages.fetch import FetchResponse
+from kctl.protocol.messages.metadata import MetadataResponse
+from kctl.protocol.messages.write_txn_markers import WritableTxnMarker
+from kctl.protocol.schema import Field, Message, Struct
+
+_APIS = {int(api): api for api in ApiKey}
+# Array of a response: the request's arrays to which it may correspond.
+_REQUEST_ARRAYS = {
+    "responses": ("topics", "topic_names", "resources"),
+    "results": (
+        "topics",
+        "resources",
+        "groups_names",
+        "partitions",
+        "creations",
+        "upsertions",
+    ),
+    "filter_results": ("filters",),
+    "entries": ("entries",),
+    "topics": ("topics",),
+    "partitions": ("partitions", "partition_indexes"),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partition_id",),
+    "partition_responses": ("partitions",),
+    "groups": ("groups",),
+    "members": ("members",),
+    "markers": ("markers",),
+}
+# Fields that identify an entry.
+_IDENTITIES = frozenset(
+    {
+        "group_id", "group_instance_id", "member_id", "name", "partition", "partition_id",
+        "partition_index", "resource_name", "resource_type", "topic",
+    }
+)  # fmt: skip
+# Values of fields that hold an offset or an id in a successful response.
+_UNKNOWN_VALUES = {
+    "aborted_transactions": None,
+    "base_offset": -1,
+    "committed_offset": -1,
+    "end_offset": -1,
+    "generation_id": -1,
+    "high_watermark": -1,
+    "low_watermark": -1,
+    "node_id": -1,
+    "port": -1,
+    "producer_epoch": -1,
+    "producer_id": -1,
+    "record_set": b"",
+}
+
+
+def error_response(request: Request, code: ErrorCode, message: str | None = None) -> Message:
+    """Return the response that rejects `request` with `code`, and `message` where the response has
+    a field for it. For Metadata, use `mark_metadata`."""
+    if request.api_key == ApiKey.DESCRIBE_LOG_DIRS:
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
+    if isinstance(request.body, AlterReplicaLogDirsRequest):
+        return _rejected_moves(request.body, code)
+    response_class = _APIS[request.api_key].response_class
+    response: Message = _mirrored(response_class, request.body, code, message)
+    if isinstance(response, FetchResponse):
+        # This field is the session's error, which would hide those of the partitions.
+        response.error_code = 0
+    for field in response_class.fields:
+        if not field.ignorable and not field.is_in(request.api_version):
+            # ElectLeaders v0 has partition errors only.
+            setattr(response, field.name, getattr(response_class(), field.name))
+    return response
+
+
+def _rejected_moves(requested: AlterReplicaLogDirsRequest, code: ErrorCode) -> Message:
+    # The request is grouped by directory, the response by topic.
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=it, error_code=int(code))
+                    for it in topic.partitions
+                ],
+            )
+            for directory in requested.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def mark_metadata(response: Message | None, code: ErrorCode) -> None:
+    """Set the error on every topic of a Metadata response; its brokers are kept."""
+    assert isinstance(response, MetadataResponse)
+    for topic in response.topics:
+        topic.error_code = int(code)
+        topic.partitions = []
+
+
+def _mirrored(cls: type[Any], requested: object, code: ErrorCode, message: str | None) -> Any:
+    """Return an instance of `cls`, part of a response, that mirrors a part of the request."""
+    values: dict[str, object] = {}
+    for field in cls.fields:
+        if field.name == "error_code":
+            values[field.name] = int(code)
+        elif field.name == "error_message":
+            values[field.name] = message
+        elif field.name in _UNKNOWN_VALUES and not isinstance(requested, WritableTxnMarker):
+            values[field.name] = _UNKNOWN_VALUES[field.name]
+        elif field.name in _IDENTITIES | {"producer_id"} and hasattr(requested, field.name):
+            values[field.name] = getattr(requested, field.name)
+        elif field.name == "user":
+            values[field.name] = getattr(requested, "name", "")
+        elif _holds_errors(field):
+            values[field.name] = [
+                _entry(field.element, item, code, message)
+                for item in _requested_items(field.name, requested)
+            ]
+    return cls(**values)
+
+
+def _entry(cls: Any, item: object, code: ErrorCode, message: str | None) -> object:
+    if isinstance(item, Struct):
+        return _mirrored(cls, item, code, message)
+    entry = _mirrored(cls, None, code, message)
+    # The request's array holds only names or numbers.
+    identity = next(field.name for field in cls.fields if field.name in _IDENTITIES)
+    setattr(entry, identity, item)
+    return entry
+
+
+def _requested_items(name: str, requested: object) -> Iterable[object]:
+    for source in _REQUEST_ARRAYS.get(name, ()):
+        items = getattr(requested, source, None)
+        if items is not None:
+            return list(items)
+    return []
+
+
+def _holds_errors(field: Field) -> bool:
+    """Return whether a field is an array whose entries have an error code, or contain such
+    arrays."""
+    element: Any = field.element
+    if field.kind != "array" or isinstance(element, str):
+        return False
+    return any(inner.name == "error_code" or _holds_errors(inner) for inner in element.fields)

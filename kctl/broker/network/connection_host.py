@@ -1,0 +1,67 @@
+"""ConnectionHost: the part of a SocketServer that its connections use."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kctl.broker.network.counters import NetworkCounters
+from kctl.broker.network.limits import NetworkLimits
+from kctl.broker.network.request_memory import RequestMemory
+from kctl.broker.request import Request, RequestContext
+from kctl.protocol.framing import BufferPool
+from kctl.protocol.primitives import Buffer
+from kctl.runtime.scheduler import Scheduler
+
+# (frame, function that sends the response, connection) -> whether a response was sent.
+FastPath = Callable[[Buffer, Callable[[bytes], object], RequestContext], bool]
+
+
+class ConnectionHost(Protocol):
+    """The part of a SocketServer that its connections use."""
+
+    counters: NetworkCounters
+    memory: RequestMemory
+    on_request: Callable[[Request], object]
+    pool: BufferPool
+    scheduler: Scheduler
+    scratch: bytearray
+    # API key -> (first, last) version that is dispatched.
+    served: Mapping[int, tuple[int, int]]
+    # By API key as two bytes.
+    fast_paths: Mapping[bytes, FastPath]
+    now_ms: Callable[[], int]
+    call_soon: Callable[..., None]
+    is_turn_spent: Callable[[], bool]
+
+    @property
+    def limits(self) -> NetworkLimits:
+        """Return the current limits for clients."""
+        ...
+
+    def connection_lost(self, connection: Any) -> None:
+        """Forget a connection that is closed."""
+        ...
+
+    def handler_failed(self, request: Request, error: Exception) -> None:
+        """Log a handler's exception."""
+        ...
+
+    def complain(self, client_host: str, message: str) -> None:
+        """Log a client's invalid request, at a limited rate per host."""
+        ...
+
+    def principal_of(self, listener_name: str, certificate: bytes) -> str | None:
+        """Return the principal of a client's certificate; None if no mapping rule applies. Raise
+        CorruptDataError."""
+        ...
+
+    def tls_failed(self, context: RequestContext, reason: str) -> None:
+        """Count and log a connection that ends because of TLS."""
+        ...
+
+    def authenticated(self, *, is_again: bool) -> None:
+        """Count a successful authentication."""
+        ...
+
+    def authentication_failed(self, connection: Any, reason: str, *, is_again: bool) -> None:
+        """Count and log a failed authentication."""
+        ...

@@ -1,0 +1,164 @@
+"""FetchReader: reads the partitions of one fetch from their logs, within the limits of the request.
+
+A read changes nothing, except that it may take a failing log directory offline. A follower that is
+behind gets no records while its leader's quota is exceeded, and a consumer may be directed to a
+follower in its own rack.
+
+Kafka 2.7: kafka.server.ReplicaManager (readFromLocalLog, findPreferredReadReplica); KIP-74, KIP-73,
+KIP-392, KIP-595.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kctl.broker.quotas import ReplicationQuota
+from kctl.broker.replication.delayed import FetchParams, FetchResult
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.replica_selector import ReplicaSelector
+from kctl.errors import StorageError
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.clock import Clock
+from kctl.work import Work
+
+# Partitions of one fetch read per turn of the loop, about 5 ms.
+READS_PER_TURN = 1_000
+
+
+class FetchReader:
+    """Reads from the partitions of one broker."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        broker_id: int,
+        partitions: Mapping[tuple[str, int], Partition],
+        on_storage_failure: Callable[[Partition, StorageError], object],
+        *,
+        leader_quota: ReplicationQuota | None,
+        select_replica: ReplicaSelector | None,
+    ) -> None:
+        """Take `partitions`, which may change; `on_storage_failure` takes one whose read failed."""
+        self._clock = clock
+        self._broker_id = broker_id
+        self._partitions = partitions
+        self._on_storage_failure = on_storage_failure
+        self._leader_quota = leader_quota
+        self._select_replica = select_replica
+
+    def read(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
+    ) -> list[FetchResult]:
+        """Read all partitions once: slices of files, within the limits of the request."""
+        results: list[FetchResult] = []
+        # KIP-74: the first batch found is returned whole, even beyond the limits.
+        self._read_part(results, params, partitions, params.max_bytes, not params.is_hard_limit)
+        return results
+
+    def read_in_parts(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]]
+    ) -> Work[list[FetchResult]]:
+        """Read as `read` does, with turns of the loop for other work in between."""
+        results: list[FetchResult] = []
+        limits = params.max_bytes, not params.is_hard_limit
+        for start in range(0, len(partitions), READS_PER_TURN):
+            if start:
+                yield
+            part = partitions[start : start + READS_PER_TURN]
+            limits = self._read_part(results, params, part, *limits)
+        return results
+
+    def _read_part(
+        self,
+        results: list[FetchResult],
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        bytes_left: int,
+        min_one_message: bool,
+    ) -> tuple[int, bool]:
+        """Add the results of some partitions; return the limits for the next ones."""
+        for topic, request in partitions:
+            result = self._read_one(params, topic, request, bytes_left, min_one_message)
+            size = len(result.data.records) if result.data and result.data.records else 0
+            if size:
+                min_one_message = False
+                bytes_left = max(0, bytes_left - size)
+            results.append(result)
+        return bytes_left, min_one_message
+
+    def _read_one(
+        self,
+        params: FetchParams,
+        topic: str,
+        request: FetchPartition,
+        bytes_left: int,
+        min_one_message: bool,
+    ) -> FetchResult:
+        result = FetchResult(topic, request)
+        partition = self._partitions.get((topic, request.partition))
+        if partition is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return result
+        try:
+            if params.client_rack and self._is_nearer_elsewhere(params, partition, result):
+                pass
+            elif request.last_fetched_epoch >= 0:
+                result.diverging_epoch = partition.find_divergence(
+                    request.fetch_offset,
+                    request.last_fetched_epoch,
+                    request.current_leader_epoch,
+                    only_leader=params.only_leader,
+                )
+            if result.diverging_epoch is None and result.preferred_read_replica < 0:
+                is_held_back = params.replica_id >= 0 and self._holds_back(params, partition)
+                data = partition.read(
+                    request.fetch_offset,
+                    0 if is_held_back else min(request.partition_max_bytes, bytes_left),
+                    params.isolation,
+                    current_leader_epoch=request.current_leader_epoch,
+                    only_leader=params.only_leader,
+                    min_one_message=min_one_message and not is_held_back,
+                )
+                if data.first_entry_incomplete and not params.is_hard_limit:
+                    # KIP-74: such a client expects whole batches.
+                    data.records = data.aborted_transactions = None
+                result.data = data
+        except ApiError as error:
+            result.error_code = error.code
+            return result
+        except StorageError as error:
+            self._on_storage_failure(partition, error)
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return result
+        log = partition.log
+        if log is not None:
+            result.high_watermark = log.high_watermark
+            result.last_stable_offset = log.last_stable_offset
+            result.log_start_offset = log.log_start_offset
+        return result
+
+    def _holds_back(self, params: FetchParams, partition: Partition) -> bool:
+        """Return whether leader.replication.throttled.rate delays this follower."""
+        quota = self._leader_quota
+        return (
+            quota is not None
+            and quota.is_throttled(partition.topic_partition)
+            and params.replica_id not in partition.isr
+            and quota.is_exceeded(self._clock.monotonic_ms())
+        )
+
+    def _is_nearer_elsewhere(
+        self, params: FetchParams, partition: Partition, result: FetchResult
+    ) -> bool:
+        """Return whether the result directs the consumer to a follower in its rack."""
+        select, rack = self._select_replica, params.client_rack
+        if select is None or not rack or params.is_from_follower:
+            return False
+        if partition.role is not Role.LEADER:
+            return False
+        request = result.request
+        partition.check_epoch(request.current_leader_epoch)
+        chosen = select(partition, rack, request.fetch_offset)
+        if chosen == self._broker_id:
+            return False
+        result.preferred_read_replica = chosen
+        return True

@@ -1,1 +1,0 @@
-"""Tables become records: segment files for a broker that is stopped, or through its producer."""

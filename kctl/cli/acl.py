@@ -1,0 +1,263 @@
+"""kctl acl: access control entries."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.failures import DONE
+from kctl.cli.items import counted, row, show_results
+from kctl.cli.output import Table
+from kctl.cli.session import Question, Session
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.protocol.acl import AclBinding, AclPattern
+
+app = typer.Typer(rich_markup_mode=None)
+
+PrincipalArgument = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="A user, or TYPE:NAME; `*`: every user.")
+]
+RulesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[OPERATIONS] RESOURCE...",
+        help="Operations as in read,describe; resources as topic:orders, topic:orders-* (a prefix),"
+        " group:*, transactional-id:app, cluster.",
+    ),
+]
+ResourcesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="RESOURCE", help="Only entries that apply to these, as topic:orders."),
+]
+PrincipalOption = Annotated[
+    str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only entries of this one.")
+]
+HostOption = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="The address of clients; `*`: any.")
+]
+DenyOption = Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")]
+ProducerOption = Annotated[
+    bool, typer.Option("--producer", help="What a producer needs; takes no operations.")
+]
+ConsumerOption = Annotated[
+    bool, typer.Option("--consumer", help="What a consumer needs; takes no operations.")
+]
+IdempotentOption = Annotated[
+    bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite.")
+]
+OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="As read or write.")]
+ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="As topic:orders.")]
+FromOption = Annotated[
+    str, typer.Option("--from", metavar="ADDRESS", help="The address of the client.")
+]
+
+
+@remote_command(app, "list", READS)
+def list_acls(
+    session: Session, resources: ResourcesArgument = None, principal: PrincipalOption = None
+) -> int:
+    """List ACLs: all, or those that apply to some resources.
+
+    \b
+    Examples:
+      kctl acl list
+      kctl acl list topic:orders --principal alice
+    """
+    from kctl.protocol.acl import AclFilter, PatternType
+    from kctl.protocol.acl_text import parse_pattern, parse_principal
+
+    who = parse_principal(principal) if principal is not None else None
+    patterns = [parse_pattern(text) for text in resources or []]
+    filters = [
+        AclFilter(it.resource_type, it.name, PatternType.MATCH, principal=who) for it in patterns
+    ] or [AclFilter(principal=who)]
+    found = session.run(lambda admin: admin.acls.list_acls(*filters))
+    rows = [_row(binding, "exists") for binding in found]
+    return show_results(session, rows, "resource", hidden=["status"])
+
+
+@remote_command(app, "add", CHANGES)
+def add(
+    session: Session,
+    principal: PrincipalArgument,
+    rules: RulesArgument,
+    host: HostOption = "*",
+    deny: DenyOption = False,
+    producer: ProducerOption = False,
+    consumer: ConsumerOption = False,
+    idempotent: IdempotentOption = False,
+) -> int:
+    """Allow operations on resources to a principal, or deny them.
+
+    \b
+    Examples:
+      kctl acl add alice read,describe topic:orders group:shop
+      kctl acl add alice --producer topic:orders-* transactional-id:shop
+      kctl acl add alice --consumer topic:orders group:shop -n
+      kctl acl add '*' write topic:audit --deny --host 10.0.0.7
+    """
+    bindings = _bindings(principal, rules, host, (deny, producer, consumer, idempotent))
+    if session.dry_run:
+        return show_results(session, [_row(it, "would add") for it in bindings], "resource")
+    results = session.run(lambda admin: admin.acls.create_acls(bindings))
+    return show_results(
+        session, [_row(it.binding, "added", it.error) for it in results], "resource"
+    )
+
+
+@remote_command(app, "remove", DANGEROUS)
+def remove(
+    session: Session,
+    principal: PrincipalArgument,
+    rules: RulesArgument,
+    host: HostOption = "*",
+    deny: DenyOption = False,
+    producer: ProducerOption = False,
+    consumer: ConsumerOption = False,
+    idempotent: IdempotentOption = False,
+) -> int:
+    """Remove the ACLs that the same arguments of `kctl acl add` add.
+
+    \b
+    Examples:
+      kctl acl remove alice read topic:orders
+      kctl acl remove alice --consumer topic:orders group:shop --yes
+    """
+    wanted = _bindings(principal, rules, host, (deny, producer, consumer, idempotent))
+
+    def question(found: "Sequence[AclBinding]") -> Question | None:
+        if not found:
+            return None
+        rows = [_described(binding) for binding in found]
+        return Question(Table(tuple(rows[0]), rows), f"Remove {counted(len(found), 'ACL')}?")
+
+    change = session.change(
+        lambda admin: admin.acls.existing(wanted),
+        question,
+        lambda admin, found: admin.acls.delete_acls(found),
+    )
+    if change.is_declined:
+        return DONE
+    missing = [_row(it, "", "no such ACL") for it in wanted if it not in change.plan]
+    if change.result is None:
+        rows = [_row(binding, "would remove") for binding in change.plan]
+    else:
+        rows = [_row(it.binding, "removed", it.error) for it in change.result]
+    return show_results(session, [*rows, *missing], "resource")
+
+
+@remote_command(app, "check", READS)
+def check(
+    session: Session,
+    principal: PrincipalArgument,
+    operation: OperationArgument,
+    resource: ResourceArgument,
+    address: FromOption = "*",
+) -> int:
+    """Check whether ACLs allow an operation, and show the one that decides.
+
+    Super users and allow.everyone.if.no.acl.found are settings of the brokers, which are not known
+    here. Without --from, entries for single addresses do not count.
+
+    \b
+    Examples:
+      kctl acl check alice read topic:orders
+      kctl acl check alice write topic:orders --from 10.0.0.7
+    """
+    from kctl.protocol.acl import PatternType
+    from kctl.protocol.acl_text import (
+        parse_host,
+        parse_operations,
+        parse_pattern,
+        parse_principal,
+    )
+
+    who, pattern, host = parse_principal(principal), parse_pattern(resource), parse_host(address)
+    operations = parse_operations(operation)
+    if pattern.pattern_type is PatternType.PREFIXED or pattern.name == "*":
+        raise UsageError(f"{resource} is not a single resource", hint="name one, as topic:orders")
+
+    verdicts = session.run(lambda admin: admin.acls.check(who, operations, pattern, host))
+    rows = []
+    for each, verdict in zip(operations, verdicts, strict=True):
+        rows.append(
+            {
+                "resource": resource,
+                "operation": each.text,
+                "allowed": verdict.is_allowed,
+                "reason": verdict.reason.value,
+                "acl": str(verdict.binding) if verdict.binding is not None else None,
+                "status": "allowed" if verdict.is_allowed else "denied",
+                "error": None,
+            }
+        )
+    return show_results(session, rows, "resource", hidden=["status", "allowed"])
+
+
+def _bindings(
+    principal: str, rules: Sequence[str], host: str, flags: tuple[bool, bool, bool, bool]
+) -> "list[AclBinding]":
+    """Return the entries that the arguments describe; raise UsageError."""
+    from kctl.admin.acls import consumer_acls, producer_acls
+    from kctl.protocol.acl import AclBinding, AclEntry, PermissionType
+    from kctl.protocol.acl_text import parse_host, parse_operations, parse_principal
+
+    is_denied, is_producer, is_consumer, is_idempotent = flags
+    who, address = parse_principal(principal), parse_host(host)
+    if not (is_producer or is_consumer):
+        if len(rules) < 2 or is_idempotent:
+            raise UsageError(
+                "OPERATIONS and RESOURCE are missing"
+                if not is_idempotent
+                else "--idempotent needs --producer",
+                hint="e.g. kctl acl add alice read topic:orders",
+            )
+        permission = PermissionType.DENY if is_denied else PermissionType.ALLOW
+        entries = [
+            AclEntry(who, address, operation, permission)
+            for operation in parse_operations(rules[0])
+        ]
+        return [AclBinding(it, entry) for it in _patterns(rules[1:]) for entry in entries]
+    if is_denied:
+        raise UsageError("--deny takes operations, not --producer or --consumer")
+    patterns = _patterns(rules)
+    made: list[AclBinding] = []
+    if is_producer:
+        kinds = ("TOPIC", "TRANSACTIONAL_ID") if is_consumer else None
+        made += producer_acls(who, address, _of(patterns, kinds), is_idempotent=is_idempotent)
+    if is_consumer:
+        kinds = ("TOPIC", "GROUP") if is_producer else None
+        made += consumer_acls(who, address, _of(patterns, kinds))
+    return list(dict.fromkeys(made))
+
+
+def _patterns(texts: Sequence[str]) -> "list[AclPattern]":
+    from kctl.protocol.acl_text import parse_pattern
+
+    return [parse_pattern(text) for text in texts]
+
+
+def _of(patterns: "Sequence[AclPattern]", kinds: Sequence[str] | None) -> "list[AclPattern]":
+    """Return the patterns of some types; all without `kinds`."""
+    return [it for it in patterns if kinds is None or it.resource_type.name in kinds]
+
+
+def _row(binding: "AclBinding", status: str, error: object = None) -> dict[str, Any]:
+    described = _described(binding)
+    return row("resource", described.pop("resource"), status, error, **described)
+
+
+def _described(binding: "AclBinding") -> dict[str, Any]:
+    from kctl.protocol.acl_text import pattern_text
+
+    pattern, entry = binding
+    return {
+        "resource": pattern_text(pattern),
+        "principal": entry.principal,
+        "permission": entry.permission.text,
+        "operation": entry.operation.text,
+        "host": entry.host,
+    }

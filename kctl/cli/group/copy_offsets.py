@@ -1,0 +1,93 @@
+"""kctl group export-offsets, import-offsets and clone-offsets: copy committed offsets of groups.
+
+Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `--from-file`)
+"""
+
+from typing import Annotated
+
+import typer
+
+from kctl.cli.failures import DONE
+from kctl.cli.group.reset import TopicOption, execute_steps, read_offsets
+from kctl.cli.session import Session
+from kctl.cli.topic.scope import partitions_named
+from kctl.errors import UsageError
+
+
+def export_offsets(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names or globs.")],
+    topic: TopicOption = None,
+) -> int:
+    """Print the committed offsets of groups as CSV for import-offsets and Apache Kafka's tool.
+
+    Lines are topic,partition,offset for one group, and group,topic,partition,offset for several.
+
+    \b
+    Examples:
+      kctl group export-offsets billing > offsets.csv
+      kctl group export-offsets 'billing-*' -t orders > offsets.csv
+    """
+    from kctl.admin import committed_offsets
+    from kctl.admin.offset_file import format_offsets
+
+    scope = partitions_named(topic or [])
+    offsets = session.run(lambda admin: committed_offsets.export_offsets(admin, names, scope))
+    session.output.write(format_offsets(offsets))
+    return DONE
+
+
+def import_offsets(
+    session: Session,
+    path: Annotated[str, typer.Argument(metavar="FILE", help="A CSV file, or - for stdin.")],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Import only this group; or the group of a file that names none.",
+        ),
+    ] = None,
+) -> int:
+    """Commit the offsets in a CSV file of export-offsets or Apache Kafka's tool. The command shows
+    the plan and asks first.
+
+    \b
+    Examples:
+      kctl group import-offsets offsets.csv --group billing --dry-run
+      kctl group import-offsets groups.csv --yes
+    """
+    offsets = read_offsets(path, name)
+    if name is not None:
+        offsets = {group: found for group, found in offsets.items() if group == name}
+    if not offsets:
+        raise UsageError(f"{path} has no offsets" + (f" of group {name}" if name else ""))
+
+    from kctl.admin.committed_offsets import plan_import
+
+    return execute_steps(session, lambda admin: plan_import(admin, offsets))
+
+
+def clone_offsets(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A group.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TO", help="A new group, or one without members.")
+    ],
+    topic: TopicOption = None,
+) -> int:
+    """Commit the offsets of one group for another group. The command shows the plan and asks first.
+
+    \b
+    Examples:
+      kctl group clone-offsets billing billing-test --dry-run
+      kctl group clone-offsets billing billing-test -t orders --yes
+    """
+    if source == target:
+        raise UsageError(f"FROM and TO are the same group: {source}")
+
+    from kctl.admin.committed_offsets import plan_clone
+
+    scope = partitions_named(topic or [])
+    return execute_steps(session, lambda admin: plan_clone(admin, source, target, scope))

@@ -1,0 +1,1 @@
+"""kctl dump-log, verify-log and repair-log."""

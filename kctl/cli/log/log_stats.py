@@ -1,0 +1,172 @@
+"""kctl dump-log --stats: the statistics of logs as tables and bars."""
+
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.output import Output, OutputFormat
+from kctl.cli.units import format_instant
+
+if TYPE_CHECKING:
+    from kctl.cli.tables.spark import SparkOptions
+    from kctl.dump.stats import LogStats
+
+_CODEC_COLUMNS = ("codec", "batches", "records", "stored_bytes", "data_bytes", "ratio")
+_BAR_WIDTH = 40
+_TIME_BUCKETS = 20
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_MINUTE_MS = 60_000
+
+
+def show_stats(output: Output, paths: list[str], top: int, spark: "SparkOptions") -> int:
+    """Print the figures of the .log files at or below `paths`; FAILED if some are damaged."""
+    stats = _on_spark(paths, spark) if spark.spark else _here(paths)
+    document = stats_document(stats, top)
+    if output.format is OutputFormat.TABLE:
+        output.write(stats_text(stats, document, output.width))
+    else:
+        output.show_one(document, [], name="files")
+    return FAILED if stats.damaged_places else DONE
+
+
+def _here(paths: list[str]) -> "LogStats":
+    from kctl.dump.file_stats import add_file
+    from kctl.dump.stats import LogStats
+    from kctl.runtime.real.disk import RealDisk
+
+    stats = LogStats()
+    for file, base_offset in _log_files(paths):
+        add_file(stats, RealDisk(), file, base_offset)
+    return stats
+
+
+def _on_spark(paths: list[str], spark: "SparkOptions") -> "LogStats":
+    from kctl.cli.tables.spark import absolute, spark_session
+    from kctl.export.spark.forensics import stats_on_spark
+
+    files = _log_files(absolute(paths))
+    with spark_session(spark) as session:
+        return stats_on_spark(session, files)
+
+
+def _log_files(paths: list[str]) -> list[tuple[str, int]]:
+    """Return the .log files and their base offsets."""
+    from kctl.dump.dump import classify, find_files
+    from kctl.dump.values import FileKind
+    from kctl.runtime.real.disk import RealDisk
+
+    disk = RealDisk()
+    found = [(file, classify(file)) for path in paths for file in find_files(disk, path)]
+    return [(file, it[1] or 0) for file, it in found if it is not None and it[0] is FileKind.LOG]
+
+
+def stats_document(stats: "LogStats", top: int) -> dict[str, Any]:
+    """Return the complete figures."""
+    return {
+        "files": stats.files,
+        "size": stats.size,
+        "batches": stats.batches,
+        "records": stats.records,
+        "control_batches": stats.control_batches,
+        "transactional_batches": stats.transactional_batches,
+        "damaged_places": stats.damaged_places,
+        "first_offset": stats.first_offset,
+        "last_offset": stats.last_offset,
+        "min_timestamp": stats.min_timestamp,
+        "max_timestamp": stats.max_timestamp,
+        "key_bytes": stats.key_bytes,
+        "value_bytes": stats.value_bytes,
+        "null_keys": stats.null_keys,
+        "null_values": stats.null_values,
+        "codecs": [
+            {
+                "codec": name,
+                "batches": codec.batches,
+                "records": codec.records,
+                "stored_bytes": codec.stored_bytes,
+                "data_bytes": codec.data_bytes,
+                "ratio": round(codec.ratio, 2),
+            }
+            for name, codec in sorted(stats.by_codec.items())
+        ],
+        "batch_sizes": [
+            {"up_to_bytes": 2**power, "batches": count}
+            for power, count in enumerate(stats.batch_sizes)
+            if count
+        ],
+        "times": _time_buckets(stats),
+        "top_keys": [
+            {"key": _shown(key), "records": count} for key, count in stats.keys.most_common(top)
+        ],
+    }
+
+
+def _time_buckets(stats: "LogStats") -> list[dict[str, Any]]:
+    if not stats.minutes:
+        return []
+    first, last = min(stats.minutes), max(stats.minutes)
+    width = max(1, -(-(last - first + 1) // _TIME_BUCKETS))
+    counts = [0] * ((last - first) // width + 1)
+    for minute, count in stats.minutes.items():
+        counts[(minute - first) // width] += count
+    return [
+        {"from": format_instant((first + i * width) * _MINUTE_MS), "records": count}
+        for i, count in enumerate(counts)
+    ]
+
+
+def _shown(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+
+
+def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = None) -> str:
+    """Return tables and bars, of at most `width` columns."""
+    from kctl.cli.table_text import table_lines, wrapped_text
+
+    times = ""
+    if stats.min_timestamp is not None and stats.max_timestamp is not None:
+        times = f"{format_instant(stats.min_timestamp)} to {format_instant(stats.max_timestamp)}"
+    facts = (
+        (
+            f"{stats.files} files, {stats.size} bytes, {stats.batches} batches, "
+            f"{stats.records} records"
+        ),
+        f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
+        (
+            f"keys {stats.key_bytes} bytes ({stats.null_keys} null), "
+            f"values {stats.value_bytes} bytes ({stats.null_values} null)"
+        ),
+        (
+            f"{stats.transactional_batches} transactional batches, {stats.control_batches} control "
+            f"batches, {stats.damaged_places} damaged places"
+        ),
+    )
+    lines = [line for fact in facts for line in wrapped_text(fact, width)]
+    lines += ["", *table_lines(_CODEC_COLUMNS, document["codecs"], width)]
+    sizes = [(f"<= {it['up_to_bytes']}", it["batches"]) for it in document["batch_sizes"]]
+    spread = [(it["from"], it["records"]) for it in document["times"]]
+    keys = [(it["key"] or "''", it["records"]) for it in document["top_keys"]]
+    for heading, rows in (
+        ("batches by size, bytes", sizes), ("records by time", spread), ("most common keys", keys),
+    ):  # fmt: skip
+        if rows:
+            lines += ["", heading, *_bars(rows, width)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _bars(rows: list[tuple[str, int]], width: int | None) -> list[str]:
+    """Return a bar for each row, the largest over all the columns that bars have."""
+    most = max(count for _, count in rows) or 1
+    shown = ["".join(c if c.isprintable() else "?" for c in label)[:40] for label, _ in rows]
+    label_width = max(map(len, shown))
+    digits = max(len(str(count)) for _, count in rows)
+    room = _BAR_WIDTH if width is None else width - label_width - digits - len("      ")
+    bar_width = max(1, min(_BAR_WIDTH, room))
+    lines = []
+    for label, (_, count) in zip(shown, rows, strict=True):
+        eighths = round(count * bar_width * 8 / most)
+        bar = "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
+        lines.append(f"  {label:>{label_width}}  {count:>{digits}}  {bar}".rstrip())
+    return lines

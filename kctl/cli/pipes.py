@@ -1,0 +1,56 @@
+"""What a command does when the reader of its output is gone, as after `| head`.
+
+One policy:
+
+- Data on stdout: the write raises BrokenPipeError, the command stops there, and `failures` maps the
+  error to BROKEN_PIPE, the status of a program that SIGPIPE ends (128 plus its number). A command
+  writes its files and does its work before it prints.
+- Messages on stderr: they are discarded. Work that has begun is not abandoned because its messages
+  have no reader. A command that would return 0 returns BROKEN_PIPE.
+"""
+
+import os
+from contextlib import suppress
+from typing import IO
+
+from kctl.cli.terminal_text import for_terminal
+
+
+class _Stderr:
+    """Whether a message of this process found no reader."""
+
+    is_lost = False
+
+
+def write_message(stream: IO[str], text: str) -> None:
+    """Write `text` to `stream` and flush; discard it if the reader is gone.
+
+    To a terminal, unsafe characters are escaped.
+    """
+    try:
+        stream.write(for_terminal(text) if stream.isatty() else text)
+        stream.flush()
+    except BrokenPipeError:
+        _Stderr.is_lost = True
+        abandon(stream)
+
+
+def begin_command() -> None:
+    """Forget messages that an earlier command of this process lost."""
+    _Stderr.is_lost = False
+
+
+def is_message_lost() -> bool:
+    """Return whether a message of this command found no reader."""
+    return _Stderr.is_lost
+
+
+def abandon(stream: IO[str]) -> None:
+    """Direct a stream without a reader to the null device: Python flushes it again at exit, and
+    would fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):
+        os.dup2(null, stream.fileno())
+    os.close(null)
+    with suppress(OSError):
+        stream.flush()

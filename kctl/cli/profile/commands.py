@@ -1,0 +1,251 @@
+"""kctl profile: adds, selects, lists, shows and removes profiles of clusters."""
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kctl.cli.connect import config_file, flatten_profile, parse_pairs, read_config
+from kctl.cli.declaration.command import local_command
+from kctl.cli.failures import DONE
+from kctl.cli.output import Output, OutputFormat, Table
+from kctl.cli.profile import editing, secrets
+from kctl.cli.units import parse_duration_ms
+from kctl.client.bootstrap_servers import parse_servers
+from kctl.errors import UsageError, not_found
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class Confirm(StrEnum):
+    """What a dangerous command asks for."""
+
+    YES = "yes"
+    BY_NAME = "by-name"
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="PROFILE", help="Its name.")]
+OutputOption = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="How to print the result.")
+]
+_COLUMNS = ("profile", "default", "bootstrap_servers", "read_only", "confirm", "expect_cluster")
+
+
+ServersOption = Annotated[
+    str,
+    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Bootstrap brokers."),
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property", "-X", metavar="KEY=VALUE", help="A client setting; may be repeated."
+    ),
+]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", metavar="DURATION", help="Of each command.")
+]
+ReadOnlyOption = Annotated[
+    bool, typer.Option("--read-only", help="Refuse every command that writes.")
+]
+ConfirmOption = Annotated[
+    Confirm, typer.Option("--confirm", help="by-name: dangerous commands ask for PROFILE.")
+]
+ExpectOption = Annotated[
+    str | None,
+    typer.Option("--expect-cluster", metavar="ID", help="Refuse any other cluster."),
+]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace a profile of that name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordOptions:
+    """Where the password is."""
+
+    password_file: Annotated[
+        str | None,
+        typer.Option("--password-file", metavar="FILE", help="Its first line is sasl.password."),
+    ] = None
+    password_command: Annotated[
+        str | None,
+        typer.Option(
+            "--password-command", metavar="COMMAND", help="It prints sasl.password, e.g. `pass x`."
+        ),
+    ] = None
+    password_env: Annotated[
+        str | None,
+        typer.Option("--password-env", metavar="VARIABLE", help="It holds sasl.password."),
+    ] = None
+
+    def settings(self) -> dict[str, str]:
+        """Return the reference as a setting; raise UsageError if there are several."""
+        given = {
+            "password-file": self.password_file,
+            "password-command": self.password_command,
+            "password-env": self.password_env,
+        }
+        chosen = {key: value for key, value in given.items() if value is not None}
+        if len(chosen) > 1:
+            raise UsageError("A profile has one password", hint="give one --password-... option")
+        return chosen
+
+
+@local_command(app, "add")
+def add(
+    name: NameArgument,
+    bootstrap_server: ServersOption,
+    properties: PropertyOption = None,
+    timeout: TimeoutOption = None,
+    read_only: ReadOnlyOption = False,
+    confirm: ConfirmOption = Confirm.YES,
+    expect_cluster: ExpectOption = None,
+    replace: ReplaceOption = False,
+    *,
+    password: PasswordOptions,
+) -> int:
+    """Add a profile, which -C and `kctl profile use` select.
+
+    A password is best given as a reference; kctl reads it when it connects. The file of profiles,
+    ~/.config/kctl/config.toml, is readable for its owner only.
+
+    \b
+    Examples:
+      kctl profile add dev -b localhost:9092
+      kctl profile add prod -b kafka-1:9092 --confirm by-name --expect-cluster iQ2nBxCZQ8eD0q3X
+      kctl profile add audit -b kafka-1:9093 --read-only --password-command 'pass kafka/audit' \\
+        -X security.protocol=SASL_PLAINTEXT -X sasl.mechanism=SCRAM-SHA-512 -X sasl.username=audit
+    """
+    parse_servers(bootstrap_server)
+    if timeout is not None:
+        parse_duration_ms(timeout)
+    optional = {
+        "timeout": timeout,
+        "read-only": read_only or None,
+        "confirm": None if confirm is Confirm.YES else str(confirm),
+        "expect-cluster": expect_cluster,
+        **password.settings(),
+        **_checked_properties(properties or []),
+    }
+    path, text, profiles = _profiles()
+    if name in profiles and not replace:
+        raise UsageError(f"There is a profile {name} already", hint="add --replace to replace it")
+    profile: dict[str, Any] = {"bootstrap_servers": bootstrap_server.split(",")}
+    profile |= {key: value for key, value in optional.items() if value is not None}
+    _write(path, editing.with_profile(text, name, profile))
+    Output().say(f"Wrote the profile {name} to {path}. Next: kctl topic list -C {name}")
+    return DONE
+
+
+def _checked_properties(texts: list[str]) -> dict[str, str]:
+    from kctl.configs.client_configs import check_client_config
+
+    given = parse_pairs(texts, "-X")
+    for key in given:
+        check_client_config(key, "-X")
+    return given
+
+
+@local_command(app, "use")
+def use(name: NameArgument) -> int:
+    """Make a profile the default: commands without -b and -C use it.
+
+    \b
+    Examples:
+      kctl profile use dev
+    """
+    path, text, profiles = _profiles()
+    _check_known(name, profiles)
+    _write(path, editing.with_default(text, name))
+    Output().say(f"Commands without -b or -C now use {name}.")
+    return DONE
+
+
+@local_command(app, "list")
+def list_profiles(output_format: OutputOption = OutputFormat.TABLE) -> int:
+    """List the profiles.
+
+    \b
+    Examples:
+      kctl profile list
+    """
+    path, _, profiles = _profiles()
+    default = read_config(path).get("default_profile") if path.exists() else None
+    rows = [_row(name, flatten_profile(it), name == default) for name, it in profiles.items()]
+    Output(output_format).show(rows, _COLUMNS, name="profile")
+    return DONE
+
+
+@local_command(app, "show")
+def show(name: NameArgument, output_format: OutputOption = OutputFormat.TABLE) -> int:
+    """Show the settings of a profile. Secrets are hidden; references to them are shown.
+
+    \b
+    Examples:
+      kctl profile show prod -o json
+    """
+    _, _, profiles = _profiles()
+    _check_known(name, profiles)
+    settings = secrets.shown(flatten_profile(profiles[name]))
+    rows = [{"setting": key, "value": value} for key, value in settings.items()]
+    table = Table(["setting", "value"], rows)
+    Output(output_format).show_one({"profile": name, **settings}, [table], name="profile")
+    return DONE
+
+
+@local_command(app, "remove")
+def remove(name: NameArgument) -> int:
+    """Remove a profile. Clusters are not concerned.
+
+    \b
+    Examples:
+      kctl profile remove dev
+    """
+    path, text, profiles = _profiles()
+    _check_known(name, profiles)
+    _write(path, editing.without_profile(text, name))
+    Output().say(f"Removed the profile {name}.")
+    return DONE
+
+
+def _row(name: str, settings: dict[str, str], is_default: bool) -> dict[str, Any]:
+    rules = {key.replace("-", "_"): value for key, value in settings.items()}
+    return {
+        "profile": name,
+        "default": is_default,
+        "bootstrap_servers": settings.get("bootstrap.servers"),
+        "read_only": rules.get("read_only") == "true",
+        "confirm": rules.get("confirm", str(Confirm.YES)),
+        "expect_cluster": rules.get("expect_cluster"),
+    }
+
+
+def _profiles() -> tuple[Path, str, dict[str, Any]]:
+    """Return the path of the file, its text, and its profiles."""
+    path = config_file(os.environ)
+    if not path.exists():
+        return path, "", {}
+    profiles = read_config(path).get("profiles", {})
+    is_valid = isinstance(profiles, dict) and all(isinstance(it, dict) for it in profiles.values())
+    if not is_valid:
+        raise UsageError(f"{path}: profiles must be tables", hint="[profiles.NAME]")
+    return path, path.read_text(encoding="utf-8"), profiles
+
+
+def _check_known(name: str, profiles: dict[str, Any]) -> None:
+    if name not in profiles:
+        error = not_found("profile", name, profiles, hint="kctl profile add makes one")
+        raise UsageError(str(error), hint=error.hint)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file at once; only its owner can read it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+        beside.replace(path)
+    except OSError as error:
+        raise UsageError(f"Cannot write {path}: {error.strerror}") from None

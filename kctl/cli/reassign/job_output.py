@@ -1,0 +1,137 @@
+"""JobOutput: shows a reassignment job: its progress, its result, and the state of its throttle."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.items import row, show_results
+from kctl.cli.session import Session
+from kctl.cli.units import format_bytes
+
+if TYPE_CHECKING:
+    from kctl.admin.log_dir_moves import LogDirMoves
+    from kctl.admin.reassignment_job import ReassignmentJob
+    from kctl.admin.reassignment_plan import ReassignmentPlan
+    from kctl.admin.replication_throttle import Restored, ThrottleRecord
+    from kctl.cli.progress import ProgressBar
+
+
+class JobOutput:
+    """Shows one job from its start to its end."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._job: ReassignmentJob | None = None
+        self._bar: ProgressBar | None = None
+
+    def begin(self, job: "ReassignmentJob") -> None:
+        """Show `job`, which is about to run."""
+        from kctl.cli.progress import ProgressBar
+
+        self._job = job
+        job.on_throttled = lambda record: _say_throttled(self._session, job, record)
+        self._bar = ProgressBar(len(job.plan.after) + len(job.dirs.pending), unit="partitions")
+
+    def draw(self, completed: int) -> None:
+        """Draw the progress bar with the number of completed moves."""
+        if self._bar is not None:
+            self._bar.update(completed)
+
+    def close(self) -> None:
+        """Erase the progress bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def show_result(self) -> int:
+        """Show a row per move, then the state of the throttle, then the next step, which comes last
+        so that it is visible below a long table; return the exit status."""
+        job, say = self._job, self._session.output.say
+        if job is None:
+            return _show_rows(self._session, [])
+        rows = change_rows(job.plan, job.execution.results, "")
+        status = _show_rows(self._session, [*rows, *dir_rows(job.dirs)])
+        if job.restored is not None:
+            say_restored(self._session, job.restored)
+        if job.is_moving and job.record is not None:
+            say(
+                "Replicas are still moving, under the throttle. Next: `kctl reassign watch` waits "
+                "for them and then removes the throttle, and so does `kctl throttle sweep`."
+            )
+        elif job.is_moving:
+            say(
+                "Replicas are still moving. Next: `kctl reassign watch`, or `kctl reassign cancel`."
+            )
+        return status
+
+
+def show_planned(session: Session, job: "ReassignmentJob") -> int:
+    """Show a row per move that the job would make; return the exit status."""
+    would = "would move"
+    return _show_rows(session, [*change_rows(job.plan, {}, would), *dir_rows(job.dirs, would)])
+
+
+def _show_rows(session: Session, rows: list[dict[str, Any]]) -> int:
+    return show_results(session, rows, "partition_name", hidden=["partition_name"])
+
+
+def _say_throttled(session: Session, job: "ReassignmentJob", record: "ThrottleRecord") -> None:
+    path = job.cluster.records.path(record.cluster_id)
+    session.output.say(
+        f"Throttled to {format_bytes(record.rate)}/s per broker; "
+        f"{path} holds the previous settings."
+    )
+    for broker in record.kept:
+        session.output.say(f"Broker {broker} keeps the rate that it already has.")
+
+
+def say_restored(session: Session, restored: "list[Restored]") -> None:
+    """Report settings that could not be restored, and whether the throttle is gone."""
+    broken = [it for it in restored if it.error is not None]
+    for it in broken:
+        resource = it.change.resource
+        kind = resource.resource_type.name.lower()
+        session.output.say(f"error: {kind} {resource.name} {it.change.name}: {it.error}")
+    session.output.say(
+        f"{len(broken)} throttle settings are not restored: `kctl throttle sweep` tries again."
+        if broken
+        else "The throttle is removed; the previous settings are restored."
+    )
+
+
+def dir_rows(dirs: "LogDirMoves", status: str | None = None) -> list[dict[str, Any]]:
+    """Return a row for each replica that is not in the wanted directory yet."""
+    return [
+        {
+            "topic": it.partition.topic,
+            "partition": it.partition.partition,
+            "before": it.before and f"{it.broker_id}:{it.before}",
+            "after": f"{it.broker_id}:{it.path}",
+            **row("partition_name", str(it.partition), status or str(it.status), it.error),
+        }
+        for it in dirs.moves
+        if it.before != it.path
+    ]
+
+
+def change_rows(
+    made: "ReassignmentPlan", results: Mapping[Any, Any], status: str
+) -> list[dict[str, Any]]:
+    """Return a row for each partition of a plan: its result, or `status` if it has none."""
+    rows = []
+    for tp, after in made.after.items():
+        result = results.get(tp)
+        outcome = row(
+            "partition_name",
+            str(tp),
+            str(result.status) if result else status,
+            result.error if result else None,
+        )
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "before": list(made.before.get(tp, ())),
+                "after": list(after),
+                **outcome,
+            }
+        )
+    return rows

@@ -1,0 +1,1 @@
+"""kctl produce and kctl consume."""

@@ -1,0 +1,1 @@
+"""The commands `kctl export` and `kctl import`."""

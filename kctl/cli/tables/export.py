@@ -1,0 +1,288 @@
+"""kctl export: exports records of log directories or live brokers to tables."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.cli.declaration.command import (
+    COUNT,
+    READS,
+    remote_command,
+)
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import positive
+from kctl.cli.output import OutputFormat
+from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
+from kctl.cli.session import Session
+from kctl.cli.tables.export_schema import SchemaOptions, value_schema
+from kctl.cli.tables.spark import SparkOptions
+from kctl.cli.units import parse_size
+from kctl.errors import UsageError
+from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
+from kctl.records.bulk import require_bulk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kctl.export.export import ExportReport, ExportRequest, Plan
+    from kctl.export.manifest import ManifestRow
+    from kctl.runtime.disk import Disk
+
+
+class OnDamage(StrEnum):
+    """The values of `--on-damage`."""
+
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+class KeyName(StrEnum):
+    """The values of `--key`."""
+
+    RAW = "raw"
+    STRING = "string"
+
+
+OutOption = Annotated[str, typer.Option("--out", metavar="DIR", help="The table: a directory.")]
+SourcesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
+]
+TableFormatOption = Annotated[
+    TableFormat, typer.Option("--format", "-f", help="File or table format.")
+]
+ValueOption = Annotated[FieldFormat, typer.Option("--value", help="How values are decoded.")]
+KeyOption = Annotated[KeyName, typer.Option("--key", help="How keys are decoded.")]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
+]
+PartitionByOption = Annotated[
+    str | None,
+    typer.Option("--partition-by", metavar="KEY,KEY", help="Partition by topic, date, hour."),
+]
+IsolationOption = Annotated[
+    Isolation, typer.Option("--isolation", help="Read all records, or only committed ones.")
+]
+LatestPerKeyOption = Annotated[
+    bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
+]
+OnDamageOption = Annotated[
+    OnDamage, typer.Option("--on-damage", help="Continue after damage, or fail.")
+]
+FileSizeOption = Annotated[
+    str, typer.Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
+    COUNT,
+]
+
+# Endings of files, with which a user may expect --out to be one.
+_FILE_ENDINGS = (".parquet", ".orc", ".csv", ".json", ".jsonl", ".ndjson")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    remote_command(app, "export", READS)(export)
+
+
+def export(
+    session: Session,
+    out: OutOption,
+    sources: SourcesArgument = None,
+    topics: TopicsOption = None,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
+    table_format: TableFormatOption = TableFormat.PARQUET,
+    value: ValueOption = FieldFormat.RAW,
+    key: KeyOption = KeyName.RAW,
+    *,
+    schema: SchemaOptions,
+    columns: ColumnsOption = None,
+    partition_by: PartitionByOption = None,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
+    latest_per_key: LatestPerKeyOption = False,
+    on_damage: OnDamageOption = OnDamage.SKIP,
+    file_size: FileSizeOption = "256MiB",
+    jobs: JobsOption = None,
+    on_spark: SparkOptions,
+) -> int:
+    """Export records to a table: Parquet, ORC, CSV, JSON lines, Delta or Iceberg.
+
+    SOURCE is read without a broker and is a local path or a URL (s3://, gs://, hdfs://). Without
+    SOURCE, records are fetched from the brokers of -b. The columns are those of Spark's Kafka
+    source. A repeated run continues where an interrupted one stopped, adds new records, and never
+    adds a record twice. Damage is reported on stderr, and the exit status is then 1.
+
+    \b
+    Examples:
+      kctl export /data --topic orders --out /tables/orders
+      kctl export /data -t 'orders*' --partition-by topic,date --value json --out /tables/orders
+      kctl export -b broker1:9092 -t orders --offset @-1h --out /tables/last-hour
+      kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
+      kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
+      kctl export /data -t users --latest-per-key --value json --out /tables/users
+      kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
+      kctl export --spark -b broker1:9092 -t orders --out /tables/orders
+    """
+    require_bulk("kctl export", "spark" if on_spark.spark else "export")
+    from kctl.cli.positions import check_offline, parse_range
+    from kctl.export.export import ExportRequest
+
+    known, writers = value_schema(schema, value.value, topics or [], out)
+    options = ExportOptions(
+        table_format,
+        columns=_names(columns, "--columns") or COLUMNS,
+        partition_by=_names(partition_by, "--partition-by"),
+        key_format=FieldFormat(key.value),
+        value_format=value,
+        value_schema=known,
+        value_writers=writers,
+        isolation=isolation,
+        latest_per_key=latest_per_key,
+        fails_on_damage=on_damage is OnDamage.FAIL,
+        file_bytes=parse_size(file_size),
+    )
+    place = _place(session.runtime.disk, out, options.table_format)
+    _check_name(session, out)
+    numbers = partition_numbers(partition) or []
+    request = ExportRequest(sources or [], place, options, topics or [], numbers)
+    request.bounds = parse_range(offset or "earliest", session.now_ms())
+    if request.sources:
+        check_offline(request.bounds)
+    request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
+    on_spark.check()
+    if on_spark.spark:
+        return _show(session, _on_spark(session, request, on_spark), out)
+    return _show(session, _here(session, request, jobs), out)
+
+
+def _check_name(session: Session, out: str) -> None:
+    """Print a note if the table's directory has a name that suggests a single file; raise
+    UsageError if it is a file."""
+    if Path(out).is_file():
+        raise UsageError(f"{out} is a file", hint="--out names a directory, which holds the files")
+    if not out.endswith("/") and out.lower().endswith(_FILE_ENDINGS):
+        session.output.say(f"note: {out} becomes a directory, which holds the files of the table")
+
+
+def _here(session: Session, request: "ExportRequest", jobs: int | None) -> "ExportReport":
+    return _from_files(request, jobs) if request.sources else _from_brokers(session, request)
+
+
+def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.export import export_logs
+    from kctl.runtime.real.processes import core_count
+
+    bars: list[ProgressBar] = []
+
+    def runner(plan: "Plan") -> "Iterable[ManifestRow]":
+        from functools import partial
+
+        from kctl.export.export import work
+        from kctl.runtime.real.processes import map_in_processes
+
+        bars.append(ProgressBar(plan.size))
+        processes = positive(jobs, "--jobs") or core_count()
+        return map_in_processes(partial(work, plan.task()), plan.items(), processes, bars[0].update)
+
+    try:
+        return export_logs(request, runner)
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions) -> "ExportReport":
+    from kctl.cli.tables.spark import spark_progress, spark_session
+    from kctl.export.export import export_logs
+    from kctl.export.spark.runner import spark_runner
+
+    if request.sources:
+        with spark_session(on_spark) as running, spark_progress(running) as tasks:
+            return export_logs(request, spark_runner(running), lambda plan: tasks(len(plan.splits)))
+    from kctl.export.live import export_live_by, prepare_live
+    from kctl.export.spark.brokers import Connection, WorkOnBrokers
+
+    prepared = session.run(lambda admin: prepare_live(admin, request))
+    settings = session.settings
+    connection = Connection(
+        tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
+    )
+    with spark_session(on_spark) as running, spark_progress(running) as tasks:
+        runner = spark_runner(running, WorkOnBrokers(connection))
+        return export_live_by(
+            runner, prepared.ranges, prepared.request, prepared.per_offset,
+            lambda plan: tasks(len(plan.splits)),
+        )  # fmt: skip
+
+
+def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.live import export_topics
+
+    bars: list[ProgressBar] = []
+
+    def draw(done: int, total: int) -> None:
+        if not bars:
+            bars.append(ProgressBar(total, unit="offsets"))
+        bars[0].update(done)
+
+    try:
+        return session.run(lambda admin: export_topics(admin, request, progress=draw))
+    finally:
+        for bar in bars:
+            bar.close()
+
+
+def _show(session: Session, report: "ExportReport", out: str) -> int:
+    output = session.output
+    for damage in report.damages:
+        output.say(f"error: {damage}")
+    document = {
+        "out": out,
+        "rows": report.rows,
+        "earlier_rows": report.earlier_rows,
+        "files": report.files,
+        "file_bytes": report.file_bytes,
+        "log_bytes": report.log_bytes,
+        "partitions": report.partitions,
+        "undecodable": report.undecodable,
+        "damaged_ranges": len(report.damages),
+    }
+    if output.format is not OutputFormat.TABLE:
+        document["damages"] = [str(damage) for damage in report.damages]
+    output.show([document], list(document), name="out")
+    return FAILED if report.damages else DONE
+
+
+def _place(disk: "Disk", out: str, table_format: "TableFormat") -> str:
+    """Return the table's directory; a lake's is absolute, as its log names files by absolute path.
+
+    UsageError if it is inside a broker's log directory, or if the lake's library is not installed.
+    """
+    from kctl.storage.log_directory_locks import check_outside
+
+    if "://" not in out:
+        check_outside(disk, out, "A table")
+    if not table_format.is_lake:
+        return out
+    from kctl.export.lake import check_lake
+
+    check_lake(table_format)
+    return out if "://" in out else str(Path(out).resolve())
+
+
+def _names(text: str | None, option: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not names:
+        raise UsageError(f"{option} names no column")
+    return names

@@ -1,0 +1,197 @@
+"""Finds the schema of values: in a file, a registry or, for `kctl export`, the existing table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.errors import UsageError
+from kctl.records.bulk import require_bulk
+
+if TYPE_CHECKING:
+    from kctl.export.schema_registry import Subject
+    from kctl.export.value_codec import ValueSchema
+
+SchemaOption = Annotated[
+    str | None,
+    typer.Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON fields."),
+]
+RegistryOption = Annotated[
+    str | None,
+    typer.Option("--registry", metavar="URL", help="Schema registry, for avro and protobuf."),
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--subject", metavar="NAME", help="Subject in the registry. [default: TOPIC-value]"
+    ),
+]
+MessageOption = Annotated[
+    str | None,
+    typer.Option("--message", metavar="NAME", help="Protobuf message. [default: the first]"),
+]
+
+
+@dataclass
+class SchemaOptions:
+    """The options about the schema of values."""
+
+    schema: SchemaOption = None
+    registry: RegistryOption = None
+    subject: SubjectOption = None
+    message: MessageOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRequest:
+    """How values are decoded, and where their schema is."""
+
+    # One of raw, string, json, avro, protobuf.
+    value: str
+    file: str | None = None
+    registry: str | None = None
+    subject: str | None = None
+    message: str | None = None
+
+
+def value_schema(
+    given: SchemaOptions, value: str, topics: Sequence[str], out: str
+) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """Return the schema as ExportOptions takes it, and the writers' schemas by id.
+
+    The schema is None if it must be inferred. UsageError for options that do not go together.
+    """
+    options = SchemaRequest(value, given.schema, given.registry, given.subject, given.message)
+    if options.registry is not None and options.value not in ("avro", "protobuf"):
+        raise UsageError("--registry goes with --value avro or protobuf")
+    if options.file is not None and options.value not in ("json", "avro", "protobuf"):
+        raise UsageError("--schema goes with --value json, avro or protobuf")
+    if options.message is not None and options.value != "protobuf":
+        raise UsageError("--message goes with --value protobuf")
+    if options.subject is not None and options.registry is None:
+        raise UsageError("--subject goes with --registry")
+    if options.registry is not None:
+        return _from_registry(options, options.registry, topics, out)
+    if options.file is None:
+        return _known(options, out), ()
+    return _checked(options, schema_of_file(options, options.file)), ()
+
+
+def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "ValueSchema":
+    """Return the schema by which single values of `topics` are decoded or encoded.
+
+    `value` is json, avro or protobuf. UsageError for options that do not go together.
+    """
+    from kctl.export.value_codec import ValueSchema
+
+    if value != "json":
+        require_bulk(f"--value {value}", value)
+    if given.message is not None and value != "protobuf":
+        raise UsageError("--message goes with --value protobuf")
+    if given.subject is not None and given.registry is None:
+        raise UsageError("--subject goes with --registry")
+    if given.registry is not None and given.schema is not None:
+        raise UsageError(
+            "--schema and --registry cannot be combined", hint="the registry has the schemas"
+        )
+    options = SchemaRequest(value, given.schema, given.registry, given.subject, given.message)
+    if options.registry is None:
+        if options.file is not None:
+            return ValueSchema(value, schema_of_file(options, options.file))
+        if value == "json":
+            return ValueSchema(value, None)
+        raise UsageError(f"--value {value} needs --schema FILE or --registry URL")
+    found = _subject(options, options.registry, topics)
+    text = found.latest
+    if value == "protobuf":
+        from kctl.export.protobuf import protobuf_schema
+        from kctl.runtime.real.schemas import compile_proto
+
+        text = protobuf_schema(compile_proto(text), options.message)
+    return ValueSchema(value, text, found.by_id if value == "avro" else (), found.by_id[-1][0])
+
+
+def _known(options: SchemaRequest, out: str) -> str | None:
+    """Return the schema of the existing table, or None."""
+    if options.value not in ("avro", "protobuf"):
+        return None
+    from kctl.export.manifest import table_schema
+
+    return table_schema(out)
+
+
+def _from_registry(
+    options: SchemaRequest, registry: str, topics: Sequence[str], out: str
+) -> tuple[str, tuple[tuple[int, str], ...]]:
+    from kctl.runtime.real.schemas import compile_proto
+
+    found = _subject(options, registry, topics)
+    by_id = found.by_id if options.value == "avro" else ()
+    # A table keeps the schema of its first run: later values are resolved to it.
+    known = _known(options, out)
+    if known is not None and options.file is None:
+        return known, by_id
+    if options.file is not None:
+        return _checked(options, schema_of_file(options, options.file)), by_id
+    if options.value == "avro":
+        return _checked(options, found.latest), by_id
+    from kctl.export.protobuf import protobuf_schema
+
+    return _checked(options, protobuf_schema(compile_proto(found.latest), options.message)), ()
+
+
+def _subject(options: SchemaRequest, registry: str, topics: Sequence[str]) -> "Subject":
+    """Return the versions of the requested subject, or of that of the only topic."""
+    from kctl.admin.selection import is_pattern
+    from kctl.export.schema_registry import read_subject
+    from kctl.runtime.real.schemas import get_json
+
+    subject = options.subject
+    if subject is None:
+        if len(topics) != 1 or is_pattern(topics[0]):
+            raise UsageError("--registry needs exactly one topic (a name), or --subject")
+        subject = f"{topics[0]}-value"
+    found = read_subject(lambda path: get_json(registry, path), subject)
+    if found.kind.lower() != options.value:
+        kind = found.kind.lower()
+        raise UsageError(f"{subject} has {found.kind} schemas", hint=f"--value {kind}")
+    return found
+
+
+def schema_of_file(options: SchemaRequest, file: str) -> str:
+    """Return the schema in a file, as the decoders take it; UsageError if it cannot be read."""
+    path = Path(file)
+    try:
+        data = path.read_bytes()
+        if options.value != "protobuf":
+            return data.decode()
+        if path.suffix != ".proto":
+            compiled = data
+        else:
+            from kctl.runtime.real.schemas import compile_proto
+
+            compiled = compile_proto(data.decode(), str(path.parent))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {file}: {error}") from None
+    from kctl.export.protobuf import protobuf_schema
+
+    return protobuf_schema(compiled, options.message)
+
+
+def _checked(options: SchemaRequest, text: str) -> str:
+    """Return `text` if columns can be derived from it; UsageError otherwise."""
+    if options.value == "json":
+        from kctl.export.values import json_type
+
+        json_type(text)
+    elif options.value == "avro":
+        from kctl.export.avro import avro_decoder
+
+        avro_decoder(text)
+    else:
+        from kctl.export.protobuf import protobuf_decoder
+
+        protobuf_decoder(text)
+    return text

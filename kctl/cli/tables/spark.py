@@ -1,0 +1,153 @@
+"""The options that commands with `--spark` share, and a Spark session for the time of a command."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.cli.pipes import write_message
+from kctl.errors import KctlError, UsageError, missing_extra
+from kctl.records.bulk import require_bulk
+
+if TYPE_CHECKING:
+    from kctl.runtime.real.spark_gateway import SparkGateway
+
+DEFAULT_MASTER = "local[*]"
+_POLL_SECONDS = 0.5
+# Time after which a wait for Spark is reported.
+_WAIT_SECONDS = 5.0
+
+SparkOption = Annotated[
+    bool, typer.Option("--spark", help="Run the tasks on Spark; needs kctl-kafka[spark].")
+]
+MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated."),
+]
+
+
+@dataclass
+class SparkOptions:
+    """The Spark options of a command."""
+
+    spark: SparkOption = False
+    master: MasterOption = DEFAULT_MASTER
+    conf: ConfOption = None
+
+    def check(self) -> None:
+        """Raise UsageError if Spark options are given without --spark, or --spark without its
+        libraries."""
+        if not self.spark:
+            if self.conf or self.master != DEFAULT_MASTER:
+                raise UsageError("--master and --conf go with --spark")
+            return
+        if find_spec("pyspark") is None:
+            raise missing_extra("--spark needs pyspark", "spark")
+        require_bulk("--spark", "spark")
+
+
+def absolute(paths: Iterable[str]) -> list[str]:
+    """Return absolute paths, as executors run in another directory."""
+    return [str(Path.cwd() / path) for path in paths]
+
+
+@contextmanager
+def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterator[Any]:
+    """Yield a Spark session; executors on other machines receive kctl.
+
+    `settings` are KEY=VALUE and override those of --conf.
+
+    Waiting is reported on stderr. UsageError if --master is not a URL of a Spark master,
+    UnreachableError if it does not answer, KctlError if Spark does not start.
+    """
+    from kctl.cli.connect import parse_pairs
+    from kctl.export.spark.runner import executor_count
+    from kctl.runtime.real.background import repeated
+    from kctl.runtime.real.spark_gateway import start_spark_gateway
+    from kctl.runtime.real.spark_master import is_local, wait_for_master
+
+    chosen = {
+        "spark.master": options.master, "spark.ui.enabled": "false", "spark.log.level": "ERROR",
+    }  # fmt: skip
+    chosen |= parse_pairs([*(options.conf or ()), *settings], "--conf")
+    master = chosen["spark.master"]
+    wait_for_master(master, _say)
+    pairs = list(chosen.items())
+    gateway = start_spark_gateway(pairs)
+    try:
+        session = _started(gateway, pairs, master)
+        gateway.hide()
+        no_executor = _Once(f"waiting for executors: {master} has not provided any yet")
+
+        def check_executors() -> None:
+            if executor_count(session) == 0:
+                no_executor()
+
+        try:
+            with nullcontext() if is_local(master) else repeated(check_executors, _WAIT_SECONDS):
+                yield session
+        finally:
+            session.stop()
+    finally:
+        gateway.close()
+
+
+def _started(gateway: "SparkGateway", pairs: list[tuple[str, str]], master: str) -> Any:
+    from kctl.export.spark.runner import make_session
+    from kctl.runtime.real.background import repeated
+    from kctl.runtime.real.spark_gateway import zip_package
+    from kctl.runtime.real.spark_master import is_local
+
+    files = [] if is_local(master) else [zip_package("kctl")]
+    with repeated(_Once(f"waiting for Spark to start on {master}"), _WAIT_SECONDS):
+        try:
+            return make_session(pairs, files)
+        except KctlError as error:
+            logged = gateway.last_error()
+            if logged is None:
+                raise
+            raise KctlError(f"Spark did not start on {master}: {logged}", hint=error.hint) from None
+
+
+class _Once:
+    """Reports a wait, on its first call only."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._is_reported = False
+
+    def __call__(self) -> None:
+        if not self._is_reported:
+            _say(self._what)
+            self._is_reported = True
+
+
+def _say(what: str) -> None:
+    write_message(sys.stderr, f"{what}\n")
+
+
+@contextmanager
+def spark_progress(session: Any) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar for a job's tasks; yield a function that sets their number."""
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.spark.runner import completed_tasks
+    from kctl.runtime.real.background import repeated
+
+    bar = ProgressBar(1, unit="tasks")
+
+    def update() -> None:
+        done = completed_tasks(session)
+        if done is not None:
+            bar.update(done)
+
+    try:
+        with repeated(update, _POLL_SECONDS):
+            yield bar.resize
+    finally:
+        bar.close()

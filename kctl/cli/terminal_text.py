@@ -1,0 +1,34 @@
+"""Escapes text of other parties that is printed to a terminal.
+
+Record values, names of topics and messages of brokers may contain characters that move the cursor,
+change colors, retitle the window, or reverse the direction of writing.
+"""
+
+import re
+
+# C0 without tab and newline, DEL, C1, lone surrogates (bytes that are not UTF-8), and the
+# characters of Unicode that change the direction of text or are invisible.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with unsafe characters as escapes, e.g. \\x1b or \\u202e.
+
+    A character outside ASCII becomes an escape that is also valid in JSON.
+    """
+    return _UNSAFE.sub(_escape, text)
+
+
+def bytes_for_terminal(data: bytes | memoryview) -> str:
+    """Return `data` as text for a terminal; a byte that is not UTF-8 is \\xNN."""
+    return for_terminal(bytes(data).decode("utf-8", "surrogateescape"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+        return f"\\x{code:02x}"
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"

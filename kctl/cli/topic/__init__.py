@@ -1,0 +1,1 @@
+"""kctl topic, and how commands name topics and partitions."""

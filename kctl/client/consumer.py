@@ -1,0 +1,328 @@
+"""PartitionReader: reads records from given offsets up to given end offsets.
+
+One fetch per leader is in flight. `poll` returns as soon as any of them has records, in order
+within a partition. Control records are left out, and with isolation level 1 also the records of
+aborted transactions.
+
+Invariants: the position of a partition only rises, except for a reset when the broker no longer has
+the records (reported in `notes`); no record at or after the end offset of a partition is returned.
+
+Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98, KIP-74
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kctl.client.cluster_view import BrokerAddress
+from kctl.client.offsets import OffsetsClient
+from kctl.client.retry import WRONG_LEADER
+from kctl.errors import UnreachableError
+from kctl.model import Position, TopicPartition
+from kctl.protocol.constants import READ_UNCOMMITTED
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kctl.records.control import ControlRecordType, control_record_type
+from kctl.records.memory_records import Batch, batches, first_batch_size
+from kctl.records.record import Record
+from kctl.records.record_batch import RecordBatch
+from kctl.runtime.future import sleep
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
+    from kctl.runtime.future import Task
+
+_BACKOFF_MS = 200
+_ERRORS_IN_A_ROW_MAX = 20
+
+
+class FetchedRecord(NamedTuple):
+    """A record and its place; timestamp type 0 is CreateTime, 1 is LogAppendTime."""
+
+    topic: str
+    partition: int
+    record: Record
+    timestamp_type: int
+
+
+class PartitionReader:
+    """Reads the partitions in `positions`, each up to its offset in `ends` if there is one."""
+
+    def __init__(
+        self,
+        router: "Router",
+        positions: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
+        *,
+        isolation_level: int = READ_UNCOMMITTED,
+        max_wait_ms: int = 500,
+        partition_bytes_max: int = 1 << 20,
+        response_bytes_max: int = 16 << 20,
+    ) -> None:
+        self._router = router
+        # The next offset of each partition.
+        self.positions = dict(positions)
+        # Messages for the user; the caller clears them.
+        self.notes: list[str] = []
+        self._ends = dict(ends or {})
+        self._isolation_level = isolation_level
+        self._max_wait_ms = max_wait_ms
+        self._partition_bytes_max = partition_bytes_max
+        self._response_bytes_max = response_bytes_max
+        self._in_flight: dict[int, Task[FetchResponse | None]] = {}
+        self._errors_in_a_row = 0
+
+    @classmethod
+    async def over_range(
+        cls,
+        router: "Router",
+        partitions: Sequence[TopicPartition],
+        start: Position,
+        end: Position | None = None,
+        *,
+        until_latest: bool = False,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> "PartitionReader":
+        """Return a reader of `partitions` from `start` to `end`, or without an end.
+
+        With `until_latest` it ends at the end offsets of this moment at the latest. Raise ApiError
+        if a start cannot be resolved.
+        """
+        offsets = OffsetsClient(router)
+        starts = await offsets.resolve(
+            dict.fromkeys(partitions, start), isolation_level=isolation_level
+        )
+        ends: dict[TopicPartition, int] = {}
+        if end is not None:
+            resolved = await offsets.resolve(
+                dict.fromkeys(partitions, end), isolation_level=isolation_level
+            )
+            ends = {partition: found.offset for partition, found in resolved.items()}
+        if until_latest:
+            latest = await offsets.latest(partitions, isolation_level=isolation_level)
+            for partition, found in latest.items():
+                ends[partition] = min(found.offset, ends.get(partition, found.offset))
+        for found in starts.values():
+            if found.error is not None:
+                raise found.error
+        positions = {partition: found.offset for partition, found in starts.items()}
+        return cls(router, positions, ends, isolation_level=isolation_level)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether every partition has an end offset and has reached it."""
+        return not self._unfinished()
+
+    async def poll(self) -> list[FetchedRecord]:
+        """Return the next records, or none if none arrived within the longest wait of a fetch.
+
+        Raise ApiError if a partition no longer exists or may not be read.
+        """
+        await self._start_fetches()
+        if not self._in_flight:
+            if self._unfinished():
+                await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
+            return []
+        await self._wait_for_any()
+        fetched: list[FetchedRecord] = []
+        for broker_id in [b for b, task in self._in_flight.items() if task.done]:
+            response = self._in_flight.pop(broker_id).result()
+            if response is None:
+                await self._look_again()
+            elif response.error_code:
+                raise ApiError(response.error_code)
+            else:
+                fetched += await self._take(response)
+        return fetched
+
+    def close(self) -> None:
+        """Discard fetches in flight."""
+        for task in self._in_flight.values():
+            task.cancel()
+        self._in_flight.clear()
+
+    def _unfinished(self) -> list[TopicPartition]:
+        ends = self._ends
+        return [p for p, at in self.positions.items() if p not in ends or at < ends[p]]
+
+    async def _start_fetches(self) -> None:
+        partitions = self._unfinished()
+        view = self._router.view
+        if any(view.leader(partition) is None for partition in partitions):
+            view = await self._router.refresh(sorted({p.topic for p in partitions}))
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            leader = view.leader(partition)
+            if leader is None:
+                self._tolerate(partition, view.error_of(partition))
+            else:
+                by_leader.setdefault(leader.broker_id, []).append(partition)
+        for broker_id, group in by_leader.items():
+            if broker_id not in self._in_flight:
+                self._in_flight[broker_id] = self._router.runtime.scheduler.spawn(
+                    self._fetch(view.brokers[broker_id], self._request(group)), "fetch"
+                )
+
+    async def _fetch(self, leader: BrokerAddress, request: FetchRequest) -> FetchResponse | None:
+        """Send a fetch; return None if the broker is unreachable, as another may be the leader by
+        now."""
+        try:
+            channel = await self._router.channel_to(leader)
+            response: FetchResponse = await channel.send(request)
+        except UnreachableError:
+            self._errors_in_a_row += 1
+            if self._errors_in_a_row >= _ERRORS_IN_A_ROW_MAX:
+                raise
+            return None
+        return response
+
+    def _request(self, partitions: list[TopicPartition]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    fetch_offset=self.positions[partition],
+                    partition_max_bytes=self._partition_bytes_max,
+                )
+            )
+        # The broker fills its response from the first partition on: rotate, so that each is first
+        # in turn.
+        first = next(iter(self.positions))
+        self.positions[first] = self.positions.pop(first)
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._response_bytes_max,
+            isolation_level=self._isolation_level,
+            topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
+        )
+
+    async def _wait_for_any(self) -> None:
+        woken = self._router.runtime.scheduler.future()
+
+        def wake(_task: object) -> None:
+            if not woken.done:
+                woken.set_result(None)
+
+        for task in self._in_flight.values():
+            task.add_done_callback(wake)
+        await woken
+
+    async def _take(self, response: FetchResponse) -> list[FetchedRecord]:
+        fetched: list[FetchedRecord] = []
+        needs_refresh = False
+        for topic in response.responses:
+            for item in topic.partition_responses:
+                partition = TopicPartition(topic.topic, item.partition)
+                if partition not in self.positions:
+                    continue
+                if item.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await self._reset(partition)
+                elif item.error_code:
+                    self._tolerate(partition, item.error_code)
+                    needs_refresh = True
+                else:
+                    self._errors_in_a_row = 0
+                    fetched += self._read(partition, item)
+        if needs_refresh:
+            await self._look_again()
+        return fetched
+
+    async def _look_again(self) -> None:
+        await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
+        await self._router.refresh(sorted({p.topic for p in self.positions}))
+
+    def _tolerate(self, partition: TopicPartition, code: int) -> None:
+        """Ignore an error that may pass; raise one that is permanent."""
+        self._errors_in_a_row += 1
+        is_hopeful = code in WRONG_LEADER and self._errors_in_a_row < _ERRORS_IN_A_ROW_MAX
+        if not is_hopeful:
+            raise ApiError(code, f"Cannot read {partition}: {ErrorCode(code).text}")
+
+    async def _reset(self, partition: TopicPartition) -> None:
+        offsets = OffsetsClient(self._router)
+        start = (await offsets.earliest([partition]))[partition]
+        if start.error is not None:
+            raise start.error
+        position = self.positions[partition]
+        if position < start.offset:
+            self.notes.append(
+                f"{partition} now begins at {start.offset}: "
+                f"{start.offset - position} records after {position} are gone"
+            )
+            self.positions[partition] = start.offset
+            return
+        end = (await offsets.latest([partition]))[partition]
+        if end.error is not None:
+            raise end.error
+        if position > end.offset:
+            self.notes.append(f"{partition} ends at {end.offset}, before {position}")
+            self.positions[partition] = end.offset
+
+    def _read(
+        self, partition: TopicPartition, item: FetchablePartitionResponse
+    ) -> Iterator[FetchedRecord]:
+        data = item.record_set
+        if not data:
+            return
+        end = self._ends.get(partition)
+        is_aborted = AbortedFilter(item)
+        position = self.positions[partition]
+        for batch in batches(data):
+            batch.ensure_valid()
+            if not is_aborted(batch):
+                for record in batch.records():
+                    if record.offset >= position and (end is None or record.offset < end):
+                        yield FetchedRecord(*partition, record, batch.timestamp_type)
+            position = max(position, batch.next_offset)
+            self.positions[partition] = position
+            if end is not None and position >= end:
+                return
+        # Before Fetch v3, a batch above the size limit is truncated: raise the limit for the next
+        # fetch.
+        size = first_batch_size(data)
+        if size is not None and size > len(data):
+            self._partition_bytes_max = max(self._partition_bytes_max, size)
+
+
+class _AbortedTransaction(Protocol):
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
+class _WithAbortedTransactions(Protocol):
+    @property
+    def aborted_transactions(self) -> Sequence[_AbortedTransaction] | None: ...
+
+
+class AbortedFilter:
+    """Selects the batches to skip: control batches, and those of aborted transactions.
+
+    `item` is the response to one read, of a fetch or of a log: its batches are passed in order.
+    """
+
+    def __init__(self, item: _WithAbortedTransactions) -> None:
+        aborted = [(t.first_offset, t.producer_id) for t in item.aborted_transactions or ()]
+        self._waiting = sorted(aborted, reverse=True)
+        self._producers: set[int] = set()
+
+    def __call__(self, batch: Batch) -> bool:
+        if not isinstance(batch, RecordBatch):
+            return False
+        while self._waiting and self._waiting[-1][0] <= batch.last_offset:
+            self._producers.add(self._waiting.pop()[1])
+        if batch.is_control:
+            for record in batch.records():
+                if control_record_type(record.key) is ControlRecordType.ABORT:
+                    self._producers.discard(batch.producer_id)
+            return True
+        return batch.is_transactional and batch.producer_id in self._producers

@@ -1,0 +1,140 @@
+"""ClientSecurity: how a client secures and authenticates its connections.
+
+The settings are those of Apache Kafka's Java clients; librdkafka's spellings of the same settings
+are accepted, but not both for one thing. What Java's clients load by class name is not loaded.
+
+Kafka 2.7: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.client.token_source import CurrentToken
+from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.oauthbearer_configs import (
+    RDKAFKA_SYNONYMS,
+    TOKEN_URL,
+    bearer_login,
+    rdkafka_unsecured_options,
+)
+from kctl.errors import UsageError
+from kctl.model import SecurityProtocol
+from kctl.protocol.sasl.jaas import OAUTHBEARER_MODULE, JaasConfig, jaas_config_of
+from kctl.protocol.sasl.login import (
+    BearerLogin,
+    PasswordLogin,
+    SaslLogin,
+    check_mechanism,
+    password_login,
+)
+from kctl.protocol.sasl.mechanism import OAUTHBEARER
+from kctl.tls.settings import PEM, TlsSettings
+
+# librdkafka's name -> Java's.
+_SYNONYMS = {
+    "sasl.mechanisms": "sasl.mechanism",
+    **RDKAFKA_SYNONYMS,
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.key.location": "ssl.keystore.location",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+}
+# librdkafka's names of PEM stores -> the setting of their type.
+_PEM_SYNONYMS = {
+    "ssl.ca.location": "ssl.truststore.type",
+    "ssl.ca.pem": "ssl.truststore.type",
+    "ssl.key.location": "ssl.keystore.type",
+    "ssl.key.pem": "ssl.keystore.type",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """The security protocol, and what SASL authenticates with; `repr` shows no secret."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    # None if the protocol has no SASL.
+    login: SaslLogin | None = None
+    # The bearer token of `login`, shared by all connections.
+    current_token: CurrentToken = field(default_factory=CurrentToken, compare=False, repr=False)
+    # None if the protocol has no TLS.
+    tls: TlsSettings | None = None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "ClientSecurity":
+        """Return the security that client settings ask for; raise UsageError."""
+        given = _without_synonyms(properties)
+        name = given.get("security.protocol", SecurityProtocol.PLAINTEXT).upper()
+        try:
+            protocol = SecurityProtocol(name)
+        except ValueError:
+            raise UsageError(
+                f"security.protocol={name} is not supported",
+                hint=f"supported: {', '.join(SecurityProtocol)}",
+            ) from None
+        return cls(
+            protocol,
+            _login(given) if protocol.uses_sasl else None,
+            tls=TlsSettings.of(given) if protocol.uses_tls else None,
+        )
+
+
+NO_SECURITY = ClientSecurity()
+
+
+def security_between_brokers(config: BrokerConfig) -> ClientSecurity:
+    """Return how a broker with `config` connects to the others."""
+    return ClientSecurity(
+        config.inter_broker_protocol, config.inter_broker_login, tls=config.inter_broker_tls
+    )
+
+
+def _without_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
+    given = dict(properties)
+    for synonym, name in _SYNONYMS.items():
+        if synonym in given:
+            if name in given:
+                raise UsageError(f"{synonym} and {name} are the same setting: give one of them")
+            given[name] = given.pop(synonym)
+            if synonym in _PEM_SYNONYMS:
+                given[_PEM_SYNONYMS[synonym]] = PEM
+    return given
+
+
+def _login(given: Mapping[str, str]) -> SaslLogin:
+    """Return the login of `sasl.jaas.config` or of librdkafka's settings; raise UsageError."""
+    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    check_mechanism(mechanism, "sasl.mechanism")
+    text = given.get("sasl.jaas.config")
+    jaas = None if text is None else jaas_config_of(mechanism, text)
+    if mechanism == OAUTHBEARER:
+        return _bearer_login(given, jaas)
+    username, password = given.get("sasl.username"), given.get("sasl.password")
+    login = None
+    if jaas is not None:
+        if username is not None or password is not None:
+            raise UsageError("Give sasl.jaas.config, or sasl.username and sasl.password, not both")
+        login = password_login(mechanism, jaas)
+    elif username and password:
+        login = PasswordLogin(mechanism, username, password)
+    if login is None:
+        raise UsageError(
+            f"{mechanism} needs a user name and a password",
+            hint="set sasl.username and sasl.password, or both in sasl.jaas.config",
+        )
+    return login
+
+
+def _bearer_login(given: Mapping[str, str], jaas: JaasConfig | None) -> BearerLogin:
+    if given.get("enable.sasl.oauthbearer.unsecure.jwt", "").lower() == "true" and jaas is None:
+        options = rdkafka_unsecured_options(given.get("sasl.oauthbearer.config", ""))
+        jaas = JaasConfig(OAUTHBEARER_MODULE, options)
+    login = bearer_login(given.get, jaas)
+    if login is None:
+        raise UsageError(
+            "OAUTHBEARER needs an endpoint or a file that has tokens",
+            hint=f"set {TOKEN_URL}; for development, unsecuredLoginStringClaim_sub in"
+            " sasl.jaas.config",
+        )
+    return login

@@ -1,0 +1,1 @@
+"""The configs of brokers and topics: names, types, defaults and validation. No behaviour."""

@@ -1,0 +1,64 @@
+"""The names of the configs of Kafka's clients: admin client, consumer and producer.
+
+Kafka 2.7: org.apache.kafka.clients.admin.AdminClientConfig, consumer.ConsumerConfig,
+producer.ProducerConfig
+"""
+
+import difflib
+
+from kctl.errors import UsageError
+
+# Those of TLS and SASL are recognized by their prefixes.
+_PREFIXES = ("ssl.", "sasl.", "security.")
+CLIENT_CONFIGS = frozenset({
+    "acks", "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset",
+    "batch.size", "bootstrap.servers", "buffer.memory", "check.crcs", "client.dns.lookup",
+    "client.id", "client.rack", "compression.type", "connections.max.idle.ms",
+    "default.api.timeout.ms", "delivery.timeout.ms", "enable.auto.commit", "enable.idempotence",
+    "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
+    "group.id", "group.instance.id", "heartbeat.interval.ms", "interceptor.classes",
+    "isolation.level", "key.deserializer", "key.serializer", "linger.ms", "max.block.ms",
+    "max.in.flight.requests.per.connection", "max.partition.fetch.bytes", "max.poll.interval.ms",
+    "max.poll.records", "max.request.size", "metadata.max.age.ms", "metadata.max.idle.ms",
+    "metric.reporters", "metrics.num.samples", "metrics.recording.level",
+    "metrics.sample.window.ms", "partition.assignment.strategy", "partitioner.class",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms",
+    "request.timeout.ms", "retries", "retry.backoff.ms", "send.buffer.bytes",
+    "session.timeout.ms", "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms", "transaction.timeout.ms", "transactional.id",
+    "value.deserializer", "value.serializer",
+})  # fmt: skip
+
+# Those that kctl's own client reads, besides those of TLS and SASL.
+_EFFECTIVE = frozenset({"bootstrap.servers", "client.id"})
+# The options of commands that take the place of configs.
+_OPTIONS = {
+    "acks": "--acks",
+    "compression.type": "--compression",
+    "default.api.timeout.ms": "--timeout",
+    "group.id": "--group",
+    "isolation.level": "--isolation",
+    "request.timeout.ms": "--timeout",
+    "transactional.id": "--transactional-id",
+}
+
+
+def without_effect(name: str) -> str | None:
+    """Return the reason to print if kctl does not use `name`, a config of Kafka's clients."""
+    if name in _EFFECTIVE or name.startswith(_PREFIXES):
+        return None
+    option = _OPTIONS.get(name)
+    return f"{name} has no effect in kctl" + (f"; the option is {option}" if option else "")
+
+
+def check_client_config(name: str, option: str) -> None:
+    """Raise UsageError if `name`, a value of `option`, is not a config of Kafka's clients."""
+    if name in CLIENT_CONFIGS or name.startswith(_PREFIXES):
+        return
+    near = difflib.get_close_matches(name, CLIENT_CONFIGS, n=1, cutoff=0.7)
+    raise UsageError(
+        f"{option} {name}: Kafka's clients have no such config",
+        hint=f"did you mean {near[0]}?"
+        if near
+        else "e.g. client.id; configs of topics and brokers are set with kctl config alter",
+    )

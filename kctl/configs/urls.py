@@ -1,0 +1,19 @@
+"""check_url: which URLs settings may name. Pure.
+
+https and files; http on this machine only, since tokens and secrets would travel in clear.
+"""
+
+from urllib.parse import urlsplit
+
+from kctl.errors import UsageError
+
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+def check_url(url: str, setting: str = "the URL") -> None:
+    """Raise UsageError unless `url` is of a file, https, or http of this machine."""
+    parts = urlsplit(url)
+    is_local = parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS
+    is_file = parts.scheme == "file" and parts.path
+    if not (is_local or is_file or (parts.scheme == "https" and parts.hostname)):
+        raise UsageError(f"{setting} is {url}", hint="it must be https://HOST/... or file:///PATH")

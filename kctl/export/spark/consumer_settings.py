@@ -1,0 +1,50 @@
+"""Consumer settings as options of the data source (`kafka.*`): which ones kctl applies, which have
+no effect, and which it rejects.
+
+Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider (validateGeneralOptions); Kafka:
+org.apache.kafka.clients.consumer.ConsumerConfig
+"""
+
+import difflib
+
+from kctl.errors import UsageError
+
+_APPLIED = frozenset({"bootstrap.servers", "client.id", "isolation.level", "security.protocol"})
+# They affect how records are fetched, or a consumer group, and the data source uses no group.
+_WITHOUT_EFFECT = frozenset({
+    "allow.auto.create.topics", "auto.commit.interval.ms", "check.crcs", "client.dns.lookup",
+    "client.rack", "connections.max.idle.ms", "default.api.timeout.ms",
+    "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
+    "group.id", "group.instance.id", "heartbeat.interval.ms", "internal.leave.group.on.close",
+    "internal.throw.on.fetch.stable.offset.unsupported", "max.partition.fetch.bytes",
+    "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "partition.assignment.strategy", "receive.buffer.bytes", "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms", "request.timeout.ms", "retry.backoff.max.ms", "retry.backoff.ms",
+    "send.buffer.bytes", "session.timeout.ms", "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+})  # fmt: skip
+# They matter only with TLS or SASL, which `security.protocol` selects.
+_SECURITY = ("ssl.", "sasl.", "security.providers")
+_REJECTED = {
+    "auto.offset.reset": "startingOffsets sets where a query begins",
+    "key.deserializer": "keys are bytes; decode them in the DataFrame",
+    "value.deserializer": "values are bytes; decode them in the DataFrame",
+    "enable.auto.commit": "offsets are not committed to Kafka; a stream's checkpoint holds them",
+    "interceptor.classes": "records are read by kctl, not by Kafka's consumer",
+}  # fmt: skip
+
+
+def check_consumer_setting(option: str) -> None:
+    """Raise UsageError if kctl cannot honour `option`, a lower-case name with its prefix
+    `kafka.`."""
+    name = option.removeprefix("kafka.")
+    if name in _REJECTED:
+        raise UsageError(f"The option {option} is not supported", hint=_REJECTED[name])
+    if name in _APPLIED or name in _WITHOUT_EFFECT or name.startswith(_SECURITY):
+        return
+    near = difflib.get_close_matches(name, _APPLIED | _WITHOUT_EFFECT, n=1, cutoff=0.8)
+    raise UsageError(
+        f"The option {option} is not a setting of Kafka's consumers",
+        hint=f"did you mean kafka.{near[0]}?" if near else None,
+    )

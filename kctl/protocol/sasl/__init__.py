@@ -1,0 +1,1 @@
+"""SASL mechanisms, both sides: messages and checks without I/O."""

@@ -1,0 +1,57 @@
+"""StopSignals: the first SIGTERM or SIGINT stops a process cleanly, the next one ends it at once.
+
+Process groups and service managers often send the same signal twice in quick succession, so a
+second one counts only after REPEAT_MS. It takes effect in the signal handler, even while the loop
+is busy.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from kctl.runtime.real.loop import RealScheduler
+
+# Signals that arrive sooner after the first than this are the same request.
+REPEAT_MS = 500
+# The exit status of a process that a signal ends: this plus the signal's number.
+STATUS_BASE = 128
+NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Handles SIGTERM and SIGINT of this process while `scheduler` is open."""
+
+    def __init__(
+        self,
+        scheduler: RealScheduler,
+        stop: Callable[[], object],
+        before_end: Callable[[], object] | None = None,
+    ) -> None:
+        """Call `stop` on the loop for every signal, and `before_end` in the signal handler before
+        the process is ended."""
+        self._before_end = before_end
+        self._first_ms: int | None = None
+        for number in NUMBERS:
+            scheduler.on_signal(number, stop, self._arrived)
+
+    def _arrived(self, number: int) -> None:
+        now_ms = time.monotonic_ns() // 1_000_000
+        if self._first_ms is None:
+            self._first_ms = now_ms
+        elif now_ms - self._first_ms >= REPEAT_MS:
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        name = signal.Signals(number).name
+        os.write(2, f"Second signal ({name}): stopped at once, not cleanly\n".encode())
+        try:
+            if self._before_end is not None:
+                self._before_end()
+        finally:
+            os._exit(STATUS_BASE + number)
+
+
+def on_hang_up(scheduler: RealScheduler, callback: Callable[[], object]) -> None:
+    """Call `callback` when SIGHUP arrives, which asks a server to read its files again."""
+    scheduler.on_signal(signal.SIGHUP, callback)

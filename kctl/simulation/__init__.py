@@ -1,0 +1,1 @@
+"""Deterministic simulation: brokers, store, network, disks and clients from one seed."""

@@ -1,0 +1,129 @@
+"""AclRegistry: access control entries as znodes.
+
+The entries of one pattern are one znode, written under its version and removed with its last entry.
+A change is then announced by a sequential znode, which every broker watches: below
+`/kafka-acl-changes` for literal patterns, below `/kafka-acl-extended-changes` for prefixed ones.
+
+Kafka 2.7: kafka.zk.KafkaZkClient (createAclPaths, getVersionedAclsForResource, ...),
+kafka.security.authorizer.AclAuthorizer.updateResourceAcls.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from kctl.errors import CorruptDataError
+from kctl.protocol.acl import RESOURCE_TYPES_BY_TEXT, AclEntry, AclPattern, PatternType
+from kctl.store import security_znodes as znodes
+from kctl.store.errors import BadVersionError, NodeExistsError, NoNodeError
+from kctl.store.interface import Delete, Set, Watch
+from kctl.store.znode_client import UPDATE_ATTEMPTS_MAX, ZnodeClient
+
+Entries = tuple[AclEntry, ...]
+# The directories of announcements.
+ACL_CHANGE_PATHS = (znodes.ACL_CHANGES, znodes.EXTENDED_ACL_CHANGES)
+
+
+class AclRegistry(ZnodeClient):
+    """Entries per pattern, and the announcements of their changes."""
+
+    async def create_acl_paths(self) -> None:
+        """Create the directories unless they exist."""
+        for path in znodes.ACL_PATHS:
+            await self.make_path(path)
+
+    async def get_acl_patterns(self) -> list[AclPattern]:
+        """Return all patterns that have a znode, sorted; resource types that this version does not
+        know are left out."""
+        patterns: list[AclPattern] = []
+        for kind in (PatternType.LITERAL, PatternType.PREFIXED):
+            root = znodes.acl_root(kind)
+            for text in await self.children(root):
+                resource_type = RESOURCE_TYPES_BY_TEXT.get(text)
+                if resource_type is not None:
+                    names = await self.children(f"{root}/{text}")
+                    patterns += [AclPattern(resource_type, name, kind) for name in names]
+        return patterns
+
+    async def get_acls(
+        self, patterns: Sequence[AclPattern]
+    ) -> dict[AclPattern, Entries | CorruptDataError]:
+        """Return the entries of each pattern, none if it has no znode; or why they cannot be
+        read."""
+        found = await self.get_all(map(znodes.acl_path, patterns))
+        return {
+            pattern: _decoded(pattern, answer[0]) if answer else ()
+            for pattern, answer in zip(patterns, found, strict=True)
+        }
+
+    async def update_acls(
+        self, pattern: AclPattern, change: Callable[[Entries], Sequence[AclEntry]]
+    ) -> Entries:
+        """Replace the entries of a pattern by `change` of them, and announce it; return the new
+        ones.
+
+        Concurrent changes are not lost; `change` may be called several times. Without an effect
+        nothing is written. Raise CorruptDataError if the present entries cannot be read, and
+        BadVersionError if each of UPDATE_ATTEMPTS_MAX attempts met a concurrent write.
+        """
+        path = znodes.acl_path(pattern)
+        was_tried = False
+        for _ in range(UPDATE_ATTEMPTS_MAX):
+            found = await self.get(path)
+            before = tuple(znodes.decode_acls(path, found[0])) if found else ()
+            after = tuple(dict.fromkeys(change(before)))
+            if set(after) == set(before):
+                if was_tried:
+                    # An attempt whose response was lost with the connection may have succeeded.
+                    await self._announce(pattern)
+                return before
+            was_tried = True
+            try:
+                await self._replace(path, after, found[1].version if found else None)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+            await self._announce(pattern)
+            return after
+        raise BadVersionError(path)
+
+    async def _replace(self, path: str, entries: Entries, version: int | None) -> None:
+        if version is None:
+            await self.create_recursive(path, znodes.encode_acls(entries))
+        elif entries:
+            await self.write(Set(path, znodes.encode_acls(entries), version))
+        else:
+            await self.write(Delete(path, version))
+
+    async def _announce(self, pattern: AclPattern) -> None:
+        prefix = znodes.acl_change_prefix(pattern)
+        await self.create_sequential(prefix, znodes.encode_acl_change(pattern))
+
+    async def get_acl_change_names(self, directory: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of existing announcements in one of ACL_CHANGE_PATHS, oldest first;
+        `watch` fires for new ones."""
+        return await self.children(directory, watch)
+
+    async def get_acl_changes(self, directory: str, names: Iterable[str]) -> list[AclPattern]:
+        """Return the patterns, each once, that these announcements name; raise CorruptDataError if
+        one of them cannot be read."""
+        found = await self.get_all([f"{directory}/{name}" for name in names])
+        return list(dict.fromkeys(znodes.decode_acl_change(it[0]) for it in found if it))
+
+    async def purge_acl_changes(
+        self, directory: str, names: Iterable[str], older_than_ms: int
+    ) -> None:
+        """Delete those of these announcements that were made before `older_than_ms` (wall
+        clock)."""
+        paths = [f"{directory}/{name}" for name in names]
+        stats = await self.call_all([partial(self.store.exists, path) for path in paths])
+        await self.delete_all(
+            path
+            for path, stat in zip(paths, stats, strict=True)
+            if isinstance(stat, tuple) and stat.ctime_ms < older_than_ms
+        )
+
+
+def _decoded(pattern: AclPattern, data: bytes) -> Entries | CorruptDataError:
+    try:
+        return tuple(znodes.decode_acls(znodes.acl_path(pattern), data))
+    except CorruptDataError as error:
+        return error

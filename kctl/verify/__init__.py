@@ -1,0 +1,1 @@
+"""Verification of log directories without a broker; yields findings and changes nothing."""

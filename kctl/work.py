@@ -1,0 +1,80 @@
+"""Work with many elements that is done in parts, so that the loop can serve others in between.
+
+There are two forms. `Work` is a generator: it yields wherever others may run and returns its
+result. `Pace` is for coroutines: they call `spend` for each element, and wait a turn whenever they
+have spent enough. In both a value that was read before the turn may have changed after it.
+
+This module does not depend on the loop: `kctl.runtime.turns` drives work on it.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Claim(bytes):
+    """An empty step, after which work holds more than HELD_BYTES_MAX until it ends.
+
+    A driver with a memory bound (`kctl.runtime.work_queue`) resumes such work only while no other
+    work holds as much. Empty bytes, so that a stream of chunks may carry it.
+    """
+
+
+EXCLUSIVE = Claim()
+# Bytes that work may hold of a single object (a window, a record) without a claim.
+HELD_BYTES_MAX = 2 * 1024 * 1024
+
+Work = Generator[None, None, T]
+# Work that may yield EXCLUSIVE, and otherwise None.
+ClaimingWork = Generator[Claim | None, None, T]
+
+
+def parts(items: Sequence[T], count_max: int) -> Iterator[Sequence[T]]:
+    """Yield `items` in order, at most `count_max` at a time."""
+    for start in range(0, len(items), max(count_max, 1)):
+        yield items[start : start + count_max]
+
+
+def at_once(work: ClaimingWork[T]) -> T:
+    """Return the result of `work`, without giving others a turn."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def finished(work: Work[T], turn: Callable[[], Awaitable[None]]) -> T:
+    """Return the result of `work`, awaiting `turn()` at each of its yields."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        await turn()
+
+
+class Pace:
+    """Counts the work of a coroutine, or of several that run in sequence.
+
+    A unit is about 5 microseconds.
+
+    Invariant: there are at most UNITS_PER_TURN units and one call of `spend` between two turns.
+    """
+
+    UNITS_PER_TURN = 1_000
+
+    def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """Await `turn()` to give others a turn of the loop."""
+        self._turn = turn
+        self._left = self.UNITS_PER_TURN
+
+    async def spend(self, units: int = 1) -> None:
+        """Count `units` of work; wait for the next turn if this one is used up."""
+        self._left -= units
+        if self._left < 0:
+            self._left = self.UNITS_PER_TURN
+            await self._turn()

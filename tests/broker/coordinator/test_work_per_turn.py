@@ -1,0 +1,354 @@
+"""The work that a large group, or a shard of many groups, does in one turn of the loop is
+limited."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from kctl.broker.coordinator import shard_host, timers
+from kctl.broker.coordinator.group import (
+    cleanup,
+    group_coordinator,
+    group_loader,
+    member_memory,
+    rebalance,
+    records,
+    subscriptions,
+)
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.internal.versioned import encode_versioned
+from kctl.protocol.messages.leave_group import MemberIdentity
+from tests.support.group_invariants import check_groups
+from tests.support.group_world import DELAY_MS, REBALANCE_MS, SESSION_MS, GroupWorld
+
+BOUND = 5
+COUNT = 4 * BOUND
+
+
+class TurnCounter:
+    """Counts calls in each turn of a world's loop."""
+
+    def __init__(self, world, monkeypatch):
+        self._monkeypatch = monkeypatch
+        self._turn = 0
+        self._calls = Counter()
+        turn = world.scheduler.turn
+
+        def counted_turn():
+            self._turn += 1
+            return turn()
+
+        world.scheduler.turn = counted_turn
+
+    def watch(self, owner, name):
+        """Count the calls of `owner.name` from now on."""
+        original = getattr(owner, name)
+        self._calls.clear()
+
+        def counted(*arguments, **options):
+            self._calls[self._turn] += 1
+            return original(*arguments, **options)
+
+        self._monkeypatch.setattr(owner, name, counted)
+
+    def check(self, *, total, bound=BOUND):
+        """Check for `total` calls since `watch`, over several turns, at most `bound` in each."""
+        assert self._calls.total() == total
+        assert max(self._calls.values()) <= bound
+
+
+@pytest.fixture
+def world():
+    world = GroupWorld().elect()
+    yield world
+    if 0 in world.service.hosts:
+        check_groups(world.shard)
+
+
+@pytest.fixture
+def turns(world, monkeypatch):
+    return TurnCounter(world, monkeypatch)
+
+
+def enter_all(world, count=COUNT):
+    return [world.enter(protocols={"range": b"m%d" % number}) for number in range(count)]
+
+
+def test_the_answers_of_a_generation_leave_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(shard_host, "REPLIES_PER_TURN", BOUND)
+    entered = enter_all(world)
+    seen = []
+
+    def unanswered():
+        seen.append(sum(answer.is_there for _, answer in entered))
+        return turn()
+
+    turn = world.scheduler.turn
+    world.scheduler.turn = unanswered
+    for _ in range(20):
+        world.advance(DELAY_MS)
+    assert seen[-1] == COUNT
+    assert max(after - before for before, after in pairwise(seen)) <= BOUND
+
+
+def test_subscriptions_are_read_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(subscriptions, "METADATA_PER_TURN", BOUND)
+    enter_all(world)
+    monkeypatch.setattr(
+        subscriptions, "decode_blob", lambda _cls, _metadata: type("S", (), {"topics": ["t"]})
+    )
+    turns.watch(subscriptions, "decode_blob")
+    while world.group().generation_id == 0:
+        world.advance(DELAY_MS)
+    turns.check(total=COUNT)
+    assert world.group().subscribed_topics == {"t"}
+
+
+def test_the_record_of_a_generation_is_built_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(rebalance, "MEMBERS_PER_TURN", BOUND)
+    turns.watch(rebalance, "stored_member")
+    world.form_group(COUNT)
+    turns.check(total=COUNT)
+
+
+def test_a_generation_that_ends_before_its_record_is_made_is_not_stored(world, monkeypatch):
+    monkeypatch.setattr(rebalance, "MEMBERS_PER_TURN", BOUND)
+    entered = enter_all(world)
+    while not entered[0][1].is_there:
+        world.advance(DELAY_MS)
+    response = entered[0][1].response
+    records = len(world.log.records(world.service.hosts[0].topic_partition))
+    monkeypatch.setattr(world.scheduler, "settle", lambda: None)
+    synced = world.sync(response.leader, response.generation_id, {})
+    world.scheduler.turn()
+    other = next(member_id for member_id, _ in entered if member_id != response.leader)
+    world.service.leave("g", [MemberIdentity(member_id=other)], lambda _: None)
+    monkeypatch.undo()
+    world.scheduler.settle()
+    assert synced.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.state() == "PreparingRebalance"
+    assert len(world.log.records(world.service.hosts[0].topic_partition)) == records
+
+
+def test_a_group_with_many_offsets_is_deleted_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT + 2)})
+    turns.watch(cleanup, "offset_record")
+    answer = world.delete_groups("g")
+    turns.check(total=COUNT + 2)
+    assert answer.response == {"g": 0}
+    assert not world.shard.groups
+
+
+def test_a_member_that_joins_ends_the_deletion_of_its_group(world, monkeypatch):
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT)})
+    codes = []
+    world.service.delete_groups(["g"], codes.append)
+    world.join(required=False)
+    assert codes == [{"g": ErrorCode.NON_EMPTY_GROUP}]
+    assert 0 < len(world.group().offsets.committed) < COUNT
+
+
+def test_a_deletion_that_outlives_its_shard_is_answered(world, monkeypatch):
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT)})
+    codes = []
+    world.service.delete_groups(["g"], codes.append)
+    world.service.on_resigned(0, 1)
+    world.scheduler.settle()
+    assert codes == [{"g": ErrorCode.NOT_COORDINATOR}]
+
+
+def test_a_shard_is_unloaded_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(group_coordinator, "UNITS_PER_TURN", BOUND)
+    for number in range(COUNT):
+        world.join(required=False, group_id=f"g{number}")
+    turns.watch(world.shard._rebalance, "mark_dead")
+    world.service.on_resigned(0, 1)
+    world.scheduler.settle()
+    turns.check(total=COUNT)
+    assert world.service.memory.held_bytes == 0
+
+
+def test_a_shard_is_loaded_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
+    for number in range(COUNT):
+        world.form_group(1, group_id=f"g{number}")
+    turns.watch(group_loader.GroupLoader, "_restore")
+    world.elect(epoch=1)
+    turns.check(total=COUNT)
+    assert len(world.shard.groups) == COUNT
+
+
+def test_a_shard_that_is_closed_while_loading_releases_its_memory(world, monkeypatch):
+    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
+    for number in range(COUNT):
+        world.form_group(1, group_id=f"g{number}")
+    world.service.on_elected(0, 1)
+    while world.service.memory.held_bytes == 0:
+        assert world.scheduler.turn()
+    world.service.on_resigned(0, 2)
+    world.scheduler.settle()
+    assert world.service.memory.held_bytes == 0
+
+
+def test_sessions_that_end_together_end_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(timers, "FIRED_PER_CALL_MAX", BOUND)
+    world.form_group(COUNT)
+    turns.watch(world.shard._rebalance, "remove")
+    world.advance(2 * SESSION_MS)
+    turns.check(total=COUNT)
+    assert not world.group().members
+
+
+def test_assignments_count_like_members(world):
+    world.form_group(3)
+    before = world.service.memory.held_bytes
+    members = list(world.group().members.values())
+    assert [len(member.assignment) for member in members] == [9, 9, 9]
+    world.leave(*[member.member_id for member in members])
+    assert [member.assignment for member in members] == [b"part of %d" % n for n in range(3)]
+    names = len("g") + members[0].name_bytes
+    assert before == 3 * member_memory.size_of(names, {"range": b"m"}, bytes(9))
+    assert world.service.memory.held_bytes == 0
+
+
+def test_an_assignment_beyond_the_bound_is_refused_as_one_too_large_to_store(world, monkeypatch):
+    bytes_max = member_memory.MEMBER_BYTES + member_memory.PROTOCOL_BYTES + 500
+    monkeypatch.setattr(member_memory, "GROUP_BYTES_MAX", bytes_max)
+    member_id, answer = world.enter()
+    while not answer.is_there:
+        world.advance(DELAY_MS)
+    generation_id = answer.response.generation_id
+    refused = world.sync(member_id, generation_id, {member_id: bytes(600)})
+    assert refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.group().members[member_id].assignment == b""
+
+
+def test_an_assignment_whose_record_cannot_be_made_is_answered(world, monkeypatch):
+    monkeypatch.setattr(rebalance, "MEMBERS_PER_TURN", BOUND)
+    entered = enter_all(world)
+    while not entered[0][1].is_there:
+        world.advance(DELAY_MS)
+    response = entered[0][1].response
+
+    def failing(_group, _member, _assignment):
+        raise LookupError("a bug")
+
+    scheduler = world.scheduler
+    monkeypatch.setattr(scheduler, "settle", lambda: None)
+    synced = world.sync(response.leader, response.generation_id, {})
+    monkeypatch.undo()
+    monkeypatch.setattr(rebalance, "stored_member", failing)
+    with pytest.raises(LookupError):
+        scheduler.settle()
+    scheduler.settle()
+    assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_deletion_that_fails_in_a_later_turn_is_answered(world, monkeypatch):
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT)})
+    codes = []
+    world.service.delete_groups(["g"], codes.append)
+
+    def failing(*_arguments, **_options):
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(cleanup, "offset_record", failing)
+    with pytest.raises(LookupError):
+        world.scheduler.settle()
+    assert codes == [{"g": ErrorCode.UNKNOWN_SERVER_ERROR}]
+
+
+def test_a_shard_that_cannot_be_loaded_is_not_said_to_load(world, monkeypatch):
+    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
+    for number in range(COUNT):
+        world.form_group(1, group_id=f"g{number}")
+    world.service.on_elected(0, 1)
+    while world.service.memory.held_bytes == 0:
+        assert world.scheduler.turn()
+
+    def failing(*_arguments):
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(group_loader.GroupLoader, "_restore", failing)
+    with pytest.raises(LookupError):
+        world.scheduler.settle()
+    assert world.describe("g0").error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_the_responses_of_a_generation_are_made_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(shard_host, "REPLIES_PER_TURN", BOUND)
+    turns.watch(rebalance, "JoinGroupResponse")
+    entered = [world.join(required=False, protocols={"range": b"m%d" % n}) for n in range(COUNT)]
+    while not entered[-1].is_there:
+        world.advance(DELAY_MS)
+    turns.check(total=COUNT)
+    assert sum(len(answer.response.members) for answer in entered) == COUNT
+
+
+def test_a_generation_is_announced_as_it_began_though_members_leave_meanwhile(world, monkeypatch):
+    monkeypatch.setattr(shard_host, "REPLIES_PER_TURN", BOUND)
+    entered = [world.join(required=False) for n in range(COUNT)]
+    while not entered[0].is_there:
+        world.advance(DELAY_MS - 1)
+        world.clock.now_ms += 1
+        world.scheduler.turn()
+    assert not entered[-1].is_there
+    leader, generation_id = entered[0].response.leader, entered[0].response.generation_id
+    last = list(world.group().members)[-1]
+    assert world.leave(last) == [ErrorCode.NONE]
+    assert entered[-1].response.member_id == last
+    assert {answer.response.generation_id for answer in entered} == {generation_id}
+    assert {answer.response.leader for answer in entered} == {leader}
+
+
+def test_the_record_of_a_generation_is_encoded_over_many_turns(world, monkeypatch):
+    steps = []
+
+    def encoding_in_steps(message, version):
+        for _ in range(COUNT):
+            steps.append(world.group().state)
+            yield
+        return encode_versioned(message, version)
+
+    monkeypatch.setattr(records, "encoding_versioned", encoding_in_steps)
+    world.form_group(3)
+    assert [state.value for state in steps] == ["CompletingRebalance"] * COUNT
+    assert world.state() == "Stable"
+
+
+def test_members_that_do_not_rejoin_are_removed_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(rebalance, "REMOVED_PER_TURN", BOUND)
+    ids, _ = world.form_group(COUNT + 1, session_ms=10 * REBALANCE_MS)
+    last = world.join(ids[-1], protocols={"range": b"new"})
+    turns.watch(type(world.group()), "remove")
+    world.advance(REBALANCE_MS)
+    turns.check(total=COUNT)
+    assert last.error is ErrorCode.NONE
+    assert list(world.group().members) == [ids[-1]]
+
+
+def test_members_that_do_not_sync_are_removed_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(rebalance, "REMOVED_PER_TURN", BOUND)
+    entered = [world.join(required=False, session_ms=10 * REBALANCE_MS) for _ in range(COUNT)]
+    while not entered[-1].is_there:
+        world.advance(DELAY_MS)
+    turns.watch(type(world.group()), "remove")
+    world.advance(REBALANCE_MS)
+    turns.check(total=COUNT)
+    assert not world.group().members
+
+
+def test_a_static_member_that_returns_is_stored_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(rebalance, "MEMBERS_PER_TURN", BOUND)
+    static = world.join(instance_id="static")
+    world.form_group(COUNT)
+    turns.watch(rebalance, "stored_member")
+    again = world.join(instance_id="static")
+    turns.check(total=COUNT + 1)
+    assert again.error is ErrorCode.NONE
+    assert again.response.member_id != static.response.member_id

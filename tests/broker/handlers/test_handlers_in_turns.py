@@ -1,0 +1,134 @@
+"""Requests that name very many partitions are handled in turns, with others in between."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kctl.broker import handlers
+from kctl.broker.handlers import log_dirs, write_txn_markers
+from kctl.broker.replication.replica_manager import AppendResult
+from kctl.broker.request import Request, RequestContext
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kctl.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.support.virtual_runtime import virtual_runtime
+
+COUNT = 1_000
+SPAWN = re.compile(r"^ *(?!tasks\.append)\S*scheduler\.spawn\(", re.MULTILINE)
+
+
+class Recorder:
+    """Stands in for the functions that the handlers call, partition by partition."""
+
+    def __init__(self):
+        self.seen = []
+
+    def alter(self, tp, _path):
+        self.seen.append(tp.partition)
+        return ErrorCode.NONE if tp.partition % 2 else ErrorCode.LOG_DIR_NOT_FOUND
+
+    def append_records(self, entries, _acks, _timeout_ms, on_done, **_):
+        self.seen += [number for _, number, _ in entries]
+        on_done([AppendResult(topic, number, number % 2) for topic, number, _ in entries])
+
+
+@pytest.fixture
+def world():
+    recorder = Recorder()
+    return SimpleNamespace(
+        runtime=virtual_runtime(),
+        config=SimpleNamespace(request_timeout_ms=1),
+        alter_log_dirs=recorder,
+        replica_manager=SimpleNamespace(partitions={}, append_records=recorder.append_records),
+        recorder=recorder,
+    )
+
+
+def ask(world, handler, body):
+    """Return the response, and the number of partitions handled per turn."""
+    answers = []
+    request = Request(
+        api_key=type(body).api, api_version=0, correlation_id=1, client_id=None, body=body,
+        context=RequestContext("c", "10.0.0.7", "PLAINTEXT"), received_ms=0,
+        send=answers.append, close=lambda: answers.append("closed"),
+    )  # fmt: skip
+    handler(world, request)
+    turns = [len(world.recorder.seen)]
+    while not answers:
+        before = len(world.recorder.seen)
+        world.runtime.scheduler.turn()
+        turns.append(len(world.recorder.seen) - before)
+    return answers[0], turns
+
+
+def test_log_dirs_of_many_replicas(world):
+    topic = AlterReplicaLogDirTopic(name="t", partitions=list(range(COUNT)))
+    body = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/d", topics=[topic])])
+    answer, turns = ask(world, log_dirs.handle_alter_replica_log_dirs, body)
+    assert max(turns) <= log_dirs.MOVES_PER_TURN
+    results = [(it.partition_index, it.error_code) for it in answer.results[0].partitions]
+    refused = int(ErrorCode.LOG_DIR_NOT_FOUND)
+    assert results == [(n, 0 if n % 2 else refused) for n in range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    ("handler", "owner", "name"),
+    [
+        (log_dirs.handle_alter_replica_log_dirs, "alter_log_dirs", "alter"),
+        (write_txn_markers.handle_write_txn_markers, "replica_manager", "append_records"),
+    ],
+)
+def test_an_error_of_a_later_turn_ends_the_request(world, monkeypatch, handler, owner, name):
+    if handler is log_dirs.handle_alter_replica_log_dirs:
+        topic = AlterReplicaLogDirTopic(name="t", partitions=list(range(COUNT)))
+        body = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/d", topics=[topic])])
+    else:
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(COUNT)))
+        body = WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=[topic])])
+    handle = getattr(getattr(world, owner), name)
+
+    def failing(*arguments, **options):
+        if len(world.recorder.seen) > COUNT // 2:
+            raise LookupError("a bug")
+        return handle(*arguments, **options)
+
+    monkeypatch.setattr(getattr(world, owner), name, failing)
+    answers = []
+    request = Request(
+        api_key=type(body).api, api_version=0, correlation_id=1, client_id=None, body=body,
+        context=RequestContext("c", "10.0.0.7", "PLAINTEXT"), received_ms=0,
+        send=answers.append, close=answers.append,
+        failed=lambda _request, error: answers.append(type(error)),
+    )  # fmt: skip
+    handler(world, request)
+    world.runtime.scheduler.settle()
+    assert answers == [LookupError]
+
+
+@pytest.mark.parametrize("count", [0, 1, COUNT])
+def test_markers_for_many_partitions(world, count):
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=list(range(count)))
+    markers = [WritableTxnMarker(producer_id=n, topics=[topic]) for n in range(2)]
+    body = WriteTxnMarkersRequest(markers=markers)
+    answer, turns = ask(world, write_txn_markers.handle_write_txn_markers, body)
+    assert max(turns) <= write_txn_markers.MARKERS_PER_TURN
+    assert [it.producer_id for it in answer.markers] == [0, 1]
+    for marker in answer.markers:
+        results = [(it.partition_index, it.error_code) for it in marker.topics[0].partitions]
+        assert results == [(n, n % 2) for n in range(count)]
+
+
+def test_coroutines_of_requests_are_started_where_their_errors_are_handled():
+    """An error in a coroutine that the scheduler started was logged, and its request unanswered."""
+    modules = Path(handlers.__file__).parent.glob("*.py")
+    assert [path.name for path in modules if SPAWN.search(path.read_text())] == []

@@ -1,0 +1,131 @@
+"""Configs in a cluster: every broker reads them from the store, not from its own copy."""
+
+import pytest
+
+from kctl.admin.topics import NewTopic
+from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.messages import (
+    create_partitions,
+    describe_configs,
+    incremental_alter_configs,
+)
+from kctl.store.znodes import TOPIC_CONFIGS
+from tests.support.broker_cluster import running_brokers
+
+TOPIC_RESOURCE = 2
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with running_brokers(tmp_path) as cluster:
+        cluster.start(1, 2)
+        admin = cluster.admin()
+        (result,) = cluster.run(admin.topics.create([NewTopic("t", assignment={0: [1, 2]})]))
+        assert result.error is None
+        for broker_id in (1, 2):
+            cluster.until(lambda b=broker_id: cluster.partition(b, "t"), "every replica")
+        yield cluster
+
+
+def set_one(cluster, broker_id, name, value):
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=TOPIC_RESOURCE,
+                resource_name="t",
+                configs=[incremental_alter_configs.AlterableConfig(name=name, value=value)],
+            )
+        ]
+    )
+    answer = cluster.run(cluster.router().send_to_broker(broker_id, request))
+    assert answer.responses[0].error_code == 0
+
+
+def described(cluster, broker_id):
+    request = describe_configs.DescribeConfigsRequest(
+        resources=[
+            describe_configs.DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name="t", configuration_keys=None
+            )
+        ]
+    )
+    answer = cluster.run(cluster.router().send_to_broker(broker_id, request))
+    return {c.name: c.value for c in answer.results[0].configs if c.config_source == 1}
+
+
+def test_a_config_that_a_broker_has_not_received_yet_is_kept_and_described(cluster):
+    """
+    store       retention.ms=1              broker 2 has heard nothing of it
+    broker 2    segment.ms=2                changes, and describes, what is in the store
+    """
+    store = cluster.brokers[1].services.cluster_store
+    # Written without being announced: as if the announcement had not arrived yet.
+    cluster.run(store.set_entity_config(TOPIC_CONFIGS, "t", {"retention.ms": "1"}))
+    assert cluster.brokers[2].services.dynamic_configs.topic("t") == {}
+    assert described(cluster, 2) == {"retention.ms": "1"}
+    set_one(cluster, 2, "segment.ms", "2")
+    assert described(cluster, 1) == {"retention.ms": "1", "segment.ms": "2"}
+
+
+def test_settings_sent_to_each_broker_in_turn_are_all_kept(cluster):
+    names = ("retention.ms", "segment.ms", "flush.ms", "segment.jitter.ms", "file.delete.delay.ms")
+    for number, name in enumerate(names):
+        set_one(cluster, 1 + number % 2, name, str(number + 1))
+    assert described(cluster, 1).keys() == described(cluster, 2).keys() == set(names)
+
+
+def test_partitions_that_are_added_keep_a_reassignment_that_began_meanwhile(cluster):
+    """CreatePartitions reads, then writes; the controller's writes in between are kept."""
+    store = cluster.brokers[1].services.cluster_store
+    moving = ReplicaAssignment((2, 1), (), ())
+
+    class Meanwhile:
+        """The creator's store, to which another client writes just before its first write."""
+
+        def __init__(self):
+            self.is_done = False
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        async def update_topic_assignment(self, topic, update, *fence):
+            def interrupted(before):
+                if not self.is_done:
+                    self.is_done = True
+                    changed = {**before, 0: moving}
+                    cluster.runtime.scheduler.spawn(store.set_topic_assignment(topic, changed))
+                return update(before)
+
+            await store.update_topic_assignment(topic, interrupted, *fence)
+
+    active = next(b for b in cluster.brokers.values() if b.services.controller.is_active)
+    creator = active.services.topic_creator
+    creator._store = Meanwhile()
+    request = create_partitions.CreatePartitionsRequest(
+        topics=[create_partitions.CreatePartitionsTopic(name="t", count=3, assignments=None)],
+        timeout_ms=10_000,
+    )
+    broker_id = active.services.broker_id
+    answer = cluster.run(cluster.router().send_to_broker(broker_id, request))
+    assert answer.results[0].error_code == 0
+    assignment = cluster.run(store.get_topic_assignment("t"))
+    assert assignment.keys() == {0, 1, 2}
+    assert assignment[0] == moving
+
+
+def test_a_reassignment_keeps_partitions_that_the_controller_has_not_noticed(cluster):
+    store = cluster.brokers[1].services.cluster_store
+    active = next(b for b in cluster.brokers.values() if b.services.controller.is_active)
+    controller = active.services.controller
+    known = dict(controller.context.topics["t"])
+    assert known.keys() == {0}
+    added = {**known, 1: ReplicaAssignment((1,))}
+
+    async def story():
+        await store.set_topic_assignment("t", added)
+        # The controller's event for it is queued: its context is unchanged.
+        assert controller.context.topics["t"].keys() == {0}
+        await controller._procedures.reassignment._write(TopicPartition("t", 0), known[0])
+        return await store.get_topic_assignment("t")
+
+    assert cluster.run(story()).keys() == {0, 1}

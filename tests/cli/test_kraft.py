@@ -1,0 +1,256 @@
+"""Commands on Apache Kafka 3.9 and 4.1 without ZooKeeper, and their errors on clusters of 2.7."""
+
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.support import apache_kafka
+from tests.support.kraft import NODE_ID, kraft_broker
+
+WAIT_S = 60
+SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory):
+    """Brokers of both versions, started at the same time: version -> address."""
+    versions = ("3.9.1", "4.1.0")
+    with ExitStack() as stack, ThreadPoolExecutor(len(versions)) as pool:
+
+        def start(version):
+            directory = tmp_path_factory.mktemp("kraft")
+            return stack.enter_context(kraft_broker(version, directory)).address
+
+        yield dict(zip(versions, pool.map(start, versions), strict=True))
+
+
+@pytest.fixture(params=["3.9.1", "4.1.0"])
+def both(clusters, request):
+    return clusters[request.param]
+
+
+@pytest.fixture
+def kafka4(clusters):
+    return clusters["4.1.0"]
+
+
+@pytest.fixture
+def new_topic(kctl, request, tmp_path):
+    """Create a topic of two partitions with ten records; return its name."""
+
+    def make(address):
+        name = request.node.originalname.removeprefix("test_")[:60]
+        assert kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", address).status == 0
+        lines = tmp_path / "lines"
+        lines.write_text("".join(f"{key}:{key}\n" for key in range(10)))
+        sent = kctl("produce", name, "--file", lines, "-k", ":", "-b", address)
+        assert sent.status == 0, sent.err
+        return name
+
+    return make
+
+
+def wait_for(look, is_there):
+    """Repeat `look` until `is_there` accepts its result; return that."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        found = look()
+        if is_there(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+
+
+@contextmanager
+def member(address, topic, group):
+    """Read `topic` as a member of `group` by the consumer protocol, and commit the offsets."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        read = 0
+        while read < 10:
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None
+            read += 1
+        consumer.commit(asynchronous=False)
+        yield
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def share_member(address, topic, group):
+    """Read `topic` as a member of a share group."""
+    command = apache_kafka.java_command("4.1.0", SHARE_CONSUMER)
+    arguments = ("--bootstrap-server", address, "--topic", topic, "--group", group)
+    process = subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        apache_kafka.stop(process)
+
+
+@pytest.mark.kafka
+def test_a_group_of_the_consumer_protocol_is_listed_described_and_deleted(kctl, kafka4, new_topic):
+    topic = new_topic(kafka4)
+    to = ("-b", kafka4)
+    with member(kafka4, topic, "modern"):
+        (listed,) = kctl("group", "list", "--type", "consumer", "-o", "json", *to).documents
+        assert (listed["group"], listed["type"]) == ("modern", "consumer")
+        assert kctl("group", "list", "--type", "classic", "-o", "name", *to).lines == []
+        assert kctl("group", "list", "--state", "stable", "-o", "name", *to).lines == ["modern"]
+
+        (group,) = kctl("group", "describe", "modern", "-o", "json", *to).documents
+        assert (group["type"], group["state"], group["total_lag"]) == ("consumer", "Stable", 0)
+        assert group["group_epoch"] == group["assignment_epoch"] > 0
+        (only,) = group["members"]
+        everything = [{"topic": topic, "partition": number} for number in (0, 1)]
+        assert only["assignment"] == only["target_assignment"] == everything
+        assert (only["topics"], only["epoch"]) == ([topic], group["assignment_epoch"])
+        assert {it["member"] for it in group["partitions"]} == {only["member"]}
+        # A glob describes what is listed, with the API of its type.
+        (same,) = kctl("group", "describe", "mod*", "-o", "json", *to).documents
+        assert same["members"] == group["members"]
+        heading = kctl("group", "describe", "modern", *to).lines[0]
+        assert heading.startswith("modern (consumer group): Stable, 1 members")
+    assert kctl("group", "delete", "modern", "--yes", *to).status == 0
+    assert "No group modern" in kctl("group", "describe", "modern", *to).err
+
+
+@pytest.mark.kafka
+def test_a_share_group_is_described_with_the_start_offsets_of_its_partitions(
+    kctl, kafka4, new_topic
+):
+    topic = new_topic(kafka4)
+    to = ("-b", kafka4)
+    checked = kctl("cluster", "upgrade-features", "share.version=1", "--dry-run", "-o", "json", *to)
+    assert [it["status"] for it in checked.documents] == ["would upgrade"]
+    levels = {it["feature"]: it for it in kctl("cluster", "features", "-o", "json", *to).documents}
+    assert (levels["share.version"]["level"], levels["share.version"]["max_level"]) == (0, 1)
+    assert kctl("cluster", "upgrade-features", "share.version=1", "--yes", *to).status == 0
+    levels = {it["feature"]: it for it in kctl("cluster", "features", "-o", "json", *to).documents}
+    assert levels["share.version"]["level"] == 1
+
+    with share_member(kafka4, topic, "shared"):
+
+        def members():
+            described = kctl("group", "describe", "shared", "-o", "json", *to)
+            return described.documents[0]["members"] if described.status == 0 else []
+
+        (only,) = wait_for(members, lambda found: found and len(found[0]["assignment"]) == 2)
+        assert (only["topics"], "target_assignment" in only) == ([topic], False)
+        (listed,) = kctl("group", "list", "--type", "share", "-o", "json", *to).documents
+        assert (listed["group"], listed["type"]) == ("shared", "share")
+        (group,) = kctl("group", "describe", "shared", "-o", "json", *to).documents
+        assert (group["type"], group["protocol_type"]) == ("share", "share")
+        assert [it["partition"] for it in group["partitions"]] == [0, 1]
+        assert sum(it["end_offset"] for it in group["partitions"]) == 10
+
+
+@pytest.mark.kafka
+def test_the_quorum_is_shown_and_its_leader_is_the_controller(kctl, both):
+    quorum = kctl("cluster", "quorum", "-o", "json", "-b", both).documents
+    (quorum,) = quorum if isinstance(quorum, list) else [quorum]
+    assert quorum["leader"] == NODE_ID
+    assert quorum["high_watermark"] > 0
+    (replica,) = quorum["replicas"]
+    assert (replica["node"], replica["role"], replica["lag"]) == (NODE_ID, "leader", 0)
+    assert replica["listeners"][0].startswith("CONTROLLER://127.0.0.1:")
+    assert "leader 1, epoch" in kctl("cluster", "quorum", "-b", both).lines[0]
+    cluster = kctl("cluster", "describe", "-o", "json", "-b", both).documents
+    (cluster,) = cluster if isinstance(cluster, list) else [cluster]
+    assert cluster["controller"] == NODE_ID
+
+
+@pytest.mark.kafka
+def test_topics_have_ids_and_eligible_leaders(kctl, both, new_topic):
+    topic = new_topic(both)
+    (described,) = kctl("topic", "describe", topic, "-o", "json", "-b", both).documents
+    assert len(described["topic_id"]) == 22
+    assert [it["eligible_leaders"] for it in described["partitions"]] == [[], []]
+    shown = kctl("topic", "describe", topic, "-b", both)
+    assert f"id {described['topic_id']}" in shown.lines[0]
+    assert "ELIGIBLE" not in shown.out
+
+
+@pytest.mark.kafka
+def test_records_are_read_from_positions_that_only_later_brokers_find(kctl, both, new_topic):
+    topic = new_topic(both)
+    (described,) = kctl("topic", "describe", topic, "--offsets", "-o", "json", "-b", both).documents
+    end = described["partitions"][0]["end_offset"]
+    assert end > 1
+
+    def count(offset):
+        found = kctl("consume", topic, "-p", 0, "--offset", offset, "-e", "-b", both)
+        assert found.status == 0, found.err
+        return len(found.lines)
+
+    # Nothing is in tiered storage.
+    assert count("earliest-local") == count("latest-tiered") == end
+    assert 1 <= count("max-timestamp") <= end
+
+
+@pytest.mark.kafka
+def test_unknown_features_and_levels_are_rejected(kctl, both):
+    unknown = kctl("cluster", "upgrade-features", "metadata.versoin=7", "-y", "-b", both)
+    assert (unknown.status, unknown.err) == (
+        1,
+        "error: No feature metadata.versoin\nhint: did you mean metadata.version?\n",
+    )
+    too_high = kctl(
+        "cluster", "upgrade-features", "metadata.version=999", "--dry-run", "-o", "json", "-b", both
+    )
+    assert too_high.status == 1
+    assert "999" in too_high.documents[0]["error"]
+
+
+@pytest.mark.kafka
+def test_elections_and_reassignments_are_carried_out_by_the_quorum(kctl, both, new_topic):
+    topic = new_topic(both)
+    elected = kctl("elect", "preferred", topic, "-o", "json", "-b", both)
+    assert [it["status"] for it in elected.documents] == ["not needed"] * 2
+    away = kctl("reassign", "plan", "replicas", 2, "-t", topic, "-b", both)
+    assert away.status != 0
+    assert "broker" in away.err
+    assert kctl("reassign", "list", "-b", both).status == 0
+
+
+def test_older_clusters_get_an_error_with_the_release_that_has_what_they_lack(on):
+    quorum = on("cluster", "quorum")
+    assert quorum.status == 1
+    assert "does not know DescribeQuorum, which came with Kafka 3.3 in KRaft mode" in quorum.err
+    shares = on("group", "list", "--type", "share")
+    assert shares.status == 1
+    assert "speaks ListGroups 0 to 4; version 5 came with Kafka 3.8" in shares.err
+    assert on("group", "list", "--type", "classic").status == 0
+    kinds = on("group", "list", "--type", "shared")
+    assert (kinds.status, kinds.err.splitlines()[0]) == (2, "error: No group type shared")
+    on("topic", "create", "for-max-timestamp")
+    largest = on("consume", "for-max-timestamp", "--offset", "max-timestamp", "-e")
+    assert largest.status == 1
+    assert "it came with Kafka 3.0" in largest.err
+    (described,) = on("topic", "describe", "for-max-timestamp", "-o", "json").documents
+    assert "topic_id" not in described
+    features = on("cluster", "features")
+    assert (features.status, features.err) == (0, "The cluster has no features.\n")
+
+
+def test_positions_that_only_brokers_find_are_rejected_for_files(kctl, tmp_path):
+    found = kctl("dump-log", tmp_path, "--offset", "max-timestamp")
+    assert found.status == 2
+    assert found.err.startswith("error: Only a broker can find max-timestamp\n")

@@ -1,0 +1,127 @@
+"""kctl consume: --key, --grep, --header, --jq and --tail, and what it prints to a terminal."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from kctl.cli.output import Output, OutputFormat
+from kctl.cli.terminal_text import bytes_for_terminal, for_terminal
+from kctl.client.record_filter import json_at, parse_path
+from kctl.errors import UsageError
+
+RECORDS = r"""
+{"key": "a", "value": "{\"user\": {\"id\": 1}}", "partition": 0, "timestamp": 100}
+{"key": "b", "value": "plain error", "partition": 1, "timestamp": 300}
+{"key": "c", "value": "third", "partition": 2, "timestamp": 200,
+ "headers": [{"name": "trace", "value": "on"}]}
+{"key": "a", "value": "{\"user\": {\"id\": \"x\"}}", "partition": 0, "timestamp": 400}
+""".lstrip()
+
+
+@pytest.fixture
+def filled(on, topic, tmp_path):
+    """A topic with a record in each of its three partitions, and a fourth one in the first."""
+    path = tmp_path / "records"
+    path.write_text(RECORDS.replace(",\n", ","))
+    assert on("produce", topic, "-i", "ndjson", "-f", path).status == 0
+    return topic
+
+
+def test_records_are_selected_by_key_value_and_header(on, filled):
+    topic = filled
+
+    def values(*options):
+        return on("consume", topic, "--exit", *options).lines
+
+    assert len(values("--key", "a")) == 2
+    assert values("--grep", "err.r") == ["plain error"]
+    assert values("--header", "trace") == ["third"]
+    assert values("--header", "trace=off") == []
+    assert values("--key", "a", "--jq", ".user.id") == ["1", "x"]
+    assert values("--jq", ".user.id", "-K") == ["a\t1", "a\tx"]
+    assert values("--key", "a", "-m", "1", "--jq", ".user") == ['{"id": 1}']
+
+
+def test_tail_prints_the_last_records_of_all_partitions_and_stops(on, filled):
+    topic = filled
+
+    ran = on("consume", topic, "--tail", 2, "-f", "{timestamp}\\n")
+
+    assert (ran.status, ran.lines) == (0, ["300", "400"])
+    assert on("consume", topic, "--tail", 1, "--key", "c", "-f", "{key}\\n").lines == ["c"]
+    assert on("consume", topic, "--tail", 9, "-f", "{key}\\n").lines == ["a", "c", "b", "a"]
+    assert on("consume", topic, "--tail", 2, "--offset", "5").status == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".a.b", "1"),
+        (".list[0]", "x"),
+        (".list[-1]", '{"y": null}'),
+        ('.["a b"]', "true"),
+        (".missing", None),
+        (".a[0]", None),
+        (".list.a", None),
+    ],
+)
+def test_paths(path, found):
+    value = b'{"a": {"b": 1}, "list": ["x", {"y": null}], "a b": true}'
+
+    assert json_at(value, parse_path(path)) == found
+    assert json_at(b"no JSON", parse_path(path)) is None
+
+
+@pytest.mark.parametrize("text", ["", ".", "a", ".a | .b", ".[]", ".a[", "..a"])
+def test_what_is_not_a_path_is_refused(text):
+    with pytest.raises(UsageError, match="Not a path"):
+        parse_path(text)
+
+
+def test_control_and_bidi_characters_are_escaped_for_a_terminal():
+    assert for_terminal("a\x1b[2Jb\tc\n") == "a\\x1b[2Jb\tc\n"
+    assert for_terminal("\u202egnp\x9b\x7f\r") == "\\u202egnp\\u009b\\u007f\\x0d"
+    assert bytes_for_terminal(b"\xff\xc3\xa9") == "\\xffé"
+
+
+def test_a_pipe_gets_the_bytes_as_they_are():
+    data = io.BytesIO()
+
+    Output(data=data).write(b"\x1b[2J\xff")
+    Output(OutputFormat.NDJSON, data=data, is_terminal=True).show([{"a": "\u202e"}], name="a")
+
+    assert data.getvalue() == b'\x1b[2J\xff{"a": "\\u202e"}\n'
+
+
+def test_values_are_escaped_on_a_terminal(on, topic, address):
+    on("produce", topic, "\x1b]0;title\x07")
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "kctl", "consume", topic, "--exit", "-b", address]
+    ran = subprocess.run(argv, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    printed = os.read(ours, 1000)
+    os.close(ours)
+
+    assert ran.returncode == 0, ran.stderr
+    assert printed == b"\\x1b]0;title\\x07\r\n"
+
+
+def test_a_member_of_a_group_sends_heartbeats_while_its_reader_pauses(on, topic, address, tmp_path):
+    """The pager does not read: the pipe is full, and the member stays in the group."""
+    path = tmp_path / "lines"
+    path.write_text(("x" * 1000 + "\n") * 1000)
+    on("produce", topic, "-f", path, "-p", 0)
+    argv = [sys.executable, "-m", "kctl", "consume", topic, "-g", f"{topic}-g", "-B", "-b", address]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+        assert consumer.stdout.read(1) == b"x"
+        # The writer is blocked now, and a signal still stops the member, which leaves the group.
+        consumer.terminate()
+        assert consumer.wait(timeout=60) == 143
+        consumer.stdout.close()
+
+    [group] = on("group", "describe", f"{topic}-g", "-o", "json").documents
+    assert group["members"] == []

@@ -1,0 +1,310 @@
+"""A search for the costliest turn of a broker's loop: what a client sends that makes others wait.
+
+python -m tests.serve.costliest_turn [--minutes 60] [--seed 1] [--kilobytes 64] [--show 20]
+
+A candidate is a sequence of requests, valid or not, of at most so many bytes over one connection.
+The broker runs in this process, its loop on a thread of its own whose clock for turns is the
+thread's CPU time: what else the machine does is not counted. The search draws candidates, keeps the
+costliest by CPU time of their worst turn, some of each API, and varies those: longer arrays, other
+versions, more repetitions, two sequences in one. It prints the costliest, with the callback that
+the watchdog named.
+"""
+
+import argparse
+import contextlib
+import gc
+import random  # noqa: TID251 - only ever seeded
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from kctl.broker.services import Services
+from kctl.protocol.api_keys import ApiKey
+from kctl.records.compression import CompressionType
+from kctl.runtime.real import loop as real_loop
+from kctl.runtime.real.heap_freezer import HeapFreezer
+from kctl.runtime.watchdog import LoopWatchdog, Noted
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.protocol.instances import Instances
+from tests.protocol.mutations import mutate
+from tests.serve import bad_frames
+from tests.support.filled_requests import array_paths, filled
+from tests.support.raw_requests import produce_request
+
+# Candidates that are varied, and how many of them begin with the same API.
+KEPT = 40
+KEPT_PER_API = 3
+# A broker that has served so many candidates is replaced: what they left behind adds up.
+CANDIDATES_PER_BROKER = 150
+# How long an answer is waited for, and how long a broker may take to be at rest again.
+ANSWER_S = 0.3
+REST_S = 20
+# What a request's names are drawn from: what the broker has, and what it has not.
+NAMES = ("wide", "log", "zipped", "old", "group", "transaction", "", "absent", "__consumer_offsets")
+COUNTS = (0, 1, 10, 100, 1_000, 10_000)
+REPEATS = (1, 1, 1, 4, 32, 256, 2_000)
+WIDE_PARTITIONS = 300
+# Requests that stop or redirect the broker under test.
+LEFT_OUT = {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA,
+            ApiKey.UPDATE_METADATA}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request, sent `repeats` times."""
+
+    api: ApiKey
+    version: int
+    # Which of the request's arrays is long, and how long; -1: every field is drawn by `seed`.
+    array: int
+    count: int
+    name: str
+    repeats: int = 1
+    seed: int = 0
+    is_broken: bool = False
+
+    def frame(self) -> bytes:
+        """The bytes of one of them."""
+        version = min(self.version, self.api.max_version)
+        paths = list(array_paths(self.api.request_class, version))
+        if self.api is ApiKey.PRODUCE and self.array % 2:
+            data = self._produced()
+        elif self.array < 0 or not paths:
+            rules = {"num_partitions": self.count % 200, "replication_factor": 1, "acks": 1}
+            drawn = Instances(self.seed, rules=lambda it: rules.get(it.name))
+            data = bad_frames.asked(drawn.message(self.api.request_class, version), version)
+        else:
+            path = paths[self.array % len(paths)]
+            message = filled(self.api.request_class, version, path, self.count, self.name)
+            data = bad_frames.asked(message, version)
+        if not self.is_broken:
+            return data
+        body = mutate(data[4:], random.Random(self.seed))
+        return struct.pack(">i", len(body)) + body
+
+    def _produced(self) -> bytes:
+        codec = self.seed % 5
+        count = min(self.count, 10_000) or 1
+        value = bytes(1 if self.seed % 2 else 1_000_000 // count)
+        records = bytes(bad_frames.batch(count, codec=codec, value=value))
+        return bad_frames.asked(produce_request(records, topic=self.name), 7)
+
+    def __str__(self) -> str:
+        broken = " broken" if self.is_broken else ""
+        what = f"array {self.array} of {self.count}" if self.array >= 0 else f"drawn by {self.seed}"
+        return f"{self.repeats} x {self.api.name} v{self.version} {what} {self.name!r}{broken}"
+
+
+@dataclass
+class Candidate:
+    """A sequence and what it cost."""
+
+    steps: tuple[Step, ...]
+    bytes_sent: int = 0
+    # CPU seconds of the costliest turn, and what the watchdog noted of it.
+    worst_seconds: float = 0.0
+    noted: tuple[Noted, ...] = field(default=())
+
+    def data(self, bytes_max: int) -> bytes:
+        """All that is sent: whole frames, `bytes_max` in all."""
+        sent = bytearray()
+        for step in self.steps:
+            frame = step.frame()
+            room = (bytes_max - len(sent)) // len(frame)
+            sent += frame * min(step.repeats, room)
+        return bytes(sent)
+
+    def __str__(self) -> str:
+        what = "; ".join(map(str, self.steps))
+        ran = ", ".join(f"{words} {spent * 1000:.0f} ms" for spent, words in self.noted[:2])
+        return f"{self.worst_seconds * 1000:7.1f} ms {self.bytes_sent:8} B  {what}  [{ran}]"
+
+
+class TurnRecorder(LoopWatchdog):
+    """Remembers the costliest turn since it was last asked."""
+
+    __slots__ = ("noted", "worst_seconds")
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again."""
+        self.worst_seconds, self.noted = 0.0, ()
+
+    def turn_was_long(self, seconds: float, noted: object) -> None:
+        """Called for every turn here."""
+        if seconds > self.worst_seconds:
+            self.worst_seconds, self.noted = seconds, tuple(noted)  # type: ignore[arg-type]
+
+
+class CostSearch:
+    """Draws and varies candidates against one broker after the other."""
+
+    def __init__(self, seed: int, bytes_max: int) -> None:
+        self.random = random.Random(seed)
+        self.bytes_max = bytes_max
+        self.kept: list[Candidate] = []
+        self.tried = 0
+        self._apis = [api for api in ApiKey if api not in LEFT_OUT]
+
+    def run(self, rounds: int | None = None, seconds: float | None = None) -> list[Candidate]:
+        """Try candidates, `rounds` of them or for so long; the costliest, first the worst."""
+        end_s = None if seconds is None else time.monotonic() + seconds
+        while rounds is None or self.tried < rounds:
+            with measured_broker() as (broker, recorder):
+                for _ in range(CANDIDATES_PER_BROKER):
+                    is_late = end_s is not None and time.monotonic() > end_s
+                    if is_late or self.tried == rounds:
+                        return self.kept
+                    self._try(self._next(), broker, recorder)
+        return self.kept
+
+    def _next(self) -> Candidate:
+        if not self.kept or self.random.random() < 0.4:
+            return Candidate((self._step(),))
+        # Those at the front more often.
+        place = min(int(self.random.expovariate(0.2)), len(self.kept) - 1)
+        return self._varied(self.kept[place])
+
+    def _step(self) -> Step:
+        draw = self.random
+        api = draw.choice(self._apis)
+        return Step(
+            api, draw.randint(0, api.max_version), draw.randint(-1, 5), draw.choice(COUNTS),
+            draw.choice(NAMES), draw.choice(REPEATS), draw.randrange(1 << 16), draw.random() < 0.1,
+        )  # fmt: skip
+
+    def _varied(self, candidate: Candidate) -> Candidate:
+        draw, steps = self.random, list(candidate.steps)
+        place = draw.randrange(len(steps))
+        step = steps[place]
+        match draw.randrange(7):
+            case 0:
+                step = replace(step, count=step.count * 2 + 1)
+            case 1:
+                step = replace(step, repeats=step.repeats * 2)
+            case 2:
+                step = replace(step, version=draw.randint(0, step.api.max_version))
+            case 3:
+                step = replace(step, name=draw.choice(NAMES))
+            case 4:
+                step = replace(step, seed=draw.randrange(1 << 16), array=draw.randint(-1, 5))
+            case 5:
+                step = replace(step, repeats=max(step.repeats // 8, 1), count=step.count // 2)
+            case _:
+                steps.append(draw.choice(draw.choice(self.kept).steps))
+        steps[place] = step
+        return Candidate(tuple(steps[:6]))
+
+    def _try(self, candidate: Candidate, broker: KafkaBroker, recorder: TurnRecorder) -> None:
+        self.tried += 1
+        with contextlib.suppress(ValueError, struct.error, OverflowError):
+            # A count that the field cannot say.
+            data = candidate.data(self.bytes_max)
+            candidate.bytes_sent = len(data)
+            recorder.reset()
+            send(broker.port, data)
+            until_at_rest(broker.port)
+            candidate.worst_seconds, candidate.noted = recorder.worst_seconds, recorder.noted
+            self._keep(candidate)
+
+    def _keep(self, candidate: Candidate) -> None:
+        self.kept.append(candidate)
+        self.kept.sort(key=lambda each: -each.worst_seconds)
+        kept: list[Candidate] = []
+        for each in self.kept[: KEPT + 1]:
+            api = each.steps[0].api
+            if sum(other.steps[0].api is api for other in kept) < KEPT_PER_API:
+                kept.append(each)
+        self.kept = kept[:KEPT]
+
+
+def send(port: int, data: bytes) -> None:
+    """Send `data`, and read what comes back until nothing does."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), REST_S) as peer,
+    ):
+        peer.settimeout(ANSWER_S)
+        view = memoryview(data)
+        while view:
+            view = view[peer.send(view[: 1 << 16]) :]
+        while peer.recv(1 << 20):
+            pass
+
+
+def until_at_rest(port: int) -> None:
+    """Wait until the broker answers another client."""
+    question = bad_frames.raw(int(ApiKey.API_VERSIONS), 0)
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), REST_S) as peer,
+    ):
+        peer.sendall(question)
+        peer.recv(1 << 16)
+
+
+@contextlib.contextmanager
+def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
+    """A broker with some data, whose loop measures turns in CPU time and reports each."""
+    before, thresholds = real_loop._TURN_SECONDS_MAX, gc.get_threshold()
+    with KafkaBroker() as broker:
+        fill(broker)
+        recorders: list[TurnRecorder] = []
+        # Searches for cycles are kept short as in `kctl serve`.
+        freezer = HeapFreezer(broker._services().runtime.scheduler, lambda: True)
+
+        def measure(services: Services) -> None:
+            scheduler = services.runtime.scheduler
+            recorder = TurnRecorder(services.runtime.clock)
+            recorders.append(recorder)
+            scheduler.watchdog = recorder  # type: ignore[misc]
+            scheduler._now = time.thread_time  # type: ignore[attr-defined]
+            freezer.start()
+
+        real_loop._TURN_SECONDS_MAX = 0.0
+        try:
+            broker._call(measure, broker._services())
+            yield broker, recorders[0]
+        finally:
+            freezer.stop()
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
+            real_loop._TURN_SECONDS_MAX = before
+
+
+def fill(broker: KafkaBroker) -> None:
+    """Topics that old, slow and wide requests can be about."""
+    broker.create_topic("wide", WIDE_PARTITIONS)
+    broker.create_topic("log")
+    broker.create_topic("old", configs={"message.format.version": "0.10.2"})
+    broker.create_topic("zipped", configs={"compression.type": "zstd"})
+    plain = bytes(bad_frames.batch(5_000, value=b""))
+    zipped = bytes(bad_frames.batch(20_000, codec=CompressionType.ZSTD, value=bytes(100)))
+    for records, topic in ((plain, "log"), (plain, "old"), (zipped, "log"), (zipped, "zipped")):
+        for _ in range(10):
+            send(broker.port, bad_frames.asked(produce_request(records, topic=topic), 7))
+
+
+def main() -> None:
+    """Search by hand."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kilobytes", type=int, default=64)
+    parser.add_argument("--show", type=int, default=20)
+    options = parser.parse_args()
+    search = CostSearch(options.seed, options.kilobytes * 1024)
+    costliest = search.run(seconds=options.minutes * 60)
+    sys.stdout.write(f"{search.tried} sequences tried; CPU of the costliest turn:\n")
+    for candidate in costliest[: options.show]:
+        sys.stdout.write(f"{candidate}\n")
+
+
+if __name__ == "__main__":
+    main()

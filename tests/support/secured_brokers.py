@@ -1,0 +1,93 @@
+"""Brokers with a SASL_PLAINTEXT and a PLAINTEXT listener, kctl's and Apache Kafka's, with the same
+settings and the same users."""
+
+from tests.support.apache_kafka import ApacheBroker, free_port
+from tests.support.kctl_process import KctlBroker
+
+MODULE = "org.apache.kafka.common.security"
+USERS = {"admin": "admin-secret", "alice": 'alice\'s "secret"'}
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def jaas(mechanism, username, password, **users):
+    """Return a value of sasl.jaas.config; `users` are the users that PLAIN accepts."""
+    kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    options = {"username": username, "password": password}
+    options.update({f"user_{name}": secret for name, secret in users.items()})
+    pairs = " ".join(f"{key}={quoted(value)}" for key, value in options.items())
+    return f"{MODULE}.{kind}LoginModule required {pairs};"
+
+
+def sasl_settings(port, plain_port, **settings):
+    """Settings of a broker: SASL for clients and between brokers, PLAINTEXT to make users.
+
+    `settings` override them; those of the SASL listener begin with `sasl_plaintext.`.
+    """
+    values = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port},PLAINTEXT://127.0.0.1:{plain_port}",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas(
+            "PLAIN", "admin", USERS["admin"], **USERS
+        ),
+        **{
+            f"listener.name.sasl_plaintext.{name.lower()}.sasl.jaas.config": jaas(
+                name, "admin", USERS["admin"]
+            )
+            for name in MECHANISMS[1:]
+        },
+        **{_full_name(name): value for name, value in settings.items()},
+    }
+    # A backslash is written twice in a properties file.
+    return {name: str(value).replace("\\", "\\\\") for name, value in values.items()}
+
+
+def _full_name(name):
+    if name.startswith("sasl_plaintext."):
+        return f"listener.name.{name}"
+    return name.replace("_", ".")
+
+
+class SaslKctl(KctlBroker):
+    """A `kctl serve` with SASL; `address` is its SASL listener's, `plain_address` the other's."""
+
+    def __init__(self, directory, **settings):
+        super().__init__(directory, "-c", "group.initial.rebalance.delay.ms=0")
+        self.sasl_port, self.plain_port = free_port(), free_port()
+        self._settings = sasl_settings(self.sasl_port, self.plain_port, **settings)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.sasl_port}"
+
+    @property
+    def plain_address(self):
+        return f"127.0.0.1:{self.plain_port}"
+
+    def _where(self):
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={it}\n" for key, it in self._settings.items()))
+        return ["--config", str(path)]
+
+
+class SaslApache(ApacheBroker):
+    """Apache Kafka with SASL; its PLAINTEXT listener is asked whether it is ready."""
+
+    def __init__(self, directory, zookeeper, **settings):
+        self.sasl_port = free_port()
+        port = free_port()
+        super().__init__(
+            directory,
+            zookeeper,
+            port=port,
+            settings=sasl_settings(self.sasl_port, port, **settings),
+        )
+
+    @property
+    def sasl_address(self):
+        return f"127.0.0.1:{self.sasl_port}"
