@@ -4,31 +4,19 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.support.kctl_process import KctlBroker, serve_to_end
+from tests.support.waiting import PATIENCE_S, wait_for
 from tests.support.zookeeper import running_zookeeper
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-PATIENCE_S = 40
 # The longest that a stop may take here: more than the sum of its own limits.
 STOP_S = 25
 SESSION_MS = 3_000
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
-
-
-def wait_for_line(broker, words):
-    wait_for(lambda: words in broker.errors, lambda: f"no {words!r} in:\n{broker.errors}")
 
 
 @pytest.fixture
@@ -62,7 +50,7 @@ def registration(server, number=1):
 def test_a_broker_stops_in_good_order_without_zookeeper(tmp_path, server):
     with make_broker(tmp_path, server) as broker:
         server.kill()
-        wait_for_line(broker, f"ZooKeeper at {server.address} is unreachable")
+        broker.wait_for_line(f"ZooKeeper at {server.address} is unreachable")
         assert broker.stop(STOP_S) == 0
         assert (broker.log_dir / ".kafka_cleanshutdown").exists()
 
@@ -74,8 +62,8 @@ def test_two_brokers_stop_without_zookeeper(tmp_path, server):
         make_broker(tmp_path / "2", server, 2) as two,
     ):
         server.kill()
-        wait_for_line(one, "is unreachable")
-        wait_for_line(two, "is unreachable")
+        one.wait_for_line("is unreachable")
+        two.wait_for_line("is unreachable")
         for broker in (one, two):
             assert broker.stop(STOP_S) == 0
             assert (broker.log_dir / ".kafka_cleanshutdown").exists()
@@ -117,7 +105,7 @@ def test_an_emptied_zookeeper_is_reported_and_not_used(tmp_path, server):
     """Decision 0050: a store that no longer belongs to this cluster gets no controller."""
     with make_broker(tmp_path, server) as broker:
         server.wipe()
-        wait_for_line(broker, "has no /cluster/id")
+        broker.wait_for_line("has no /cluster/id")
         assert registration(server) is None
         assert broker.stop(STOP_S) == 0
 
@@ -129,7 +117,7 @@ def test_a_broker_registers_again_when_zookeeper_has_its_data_back(tmp_path, ser
         cluster_id, _ = client.get("/cluster/id")
         client.stop()
         server.wipe()
-        wait_for_line(broker, "has no /cluster/id")
+        broker.wait_for_line("has no /cluster/id")
         client.start()
         for path in ("/brokers/ids", "/brokers/topics", "/config/topics", "/config/brokers"):
             client.ensure_path(path)

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.waiting import wait_for
+
 START_TIMEOUT_S = 20
 LOCALHOST = "127.0.0.1"
 
@@ -105,6 +107,10 @@ class KctlBroker:
             time.sleep(0.01)
         self.port = int(ready.read_text().strip().rpartition(":")[2])
         return self
+
+    def wait_for_line(self, text: str) -> None:
+        """Return once `text` stands in what the broker logged on stderr."""
+        wait_for(lambda: text in self.errors, lambda: f"no {text!r} in:\n{self.errors}")
 
     def stop(self, timeout_s: float = 20) -> int:
         """SIGTERM; the exit status."""
