@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from kctl.broker.announced_changes import AnnouncedChanges
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -33,11 +34,8 @@ from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import StoreError
-from kctl.store.interface import SessionState, WatchedEvent
-from kctl.store.security_znodes import TokenInformation
+from kctl.store.security_znodes import TOKEN_CHANGES, TokenInformation
 
-# A broker that reads an announcement removes those older than this.
-CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 _ID_BYTES = 16
 
 Credentials = dict[ScramMechanism, ScramCredential]
@@ -67,10 +65,14 @@ class DelegationTokens:
         self._credentials: dict[str, Credentials] = {}
         # Fingerprint of a token's HMAC -> its id.
         self._ids: dict[bytes, str] = {}
-        self._seen = ""
-        self._is_reading = False
-        self._must_read = False
-        self._must_reload = False
+        self._changes = AnnouncedChanges(
+            runtime,
+            cluster_store,
+            "delegation tokens",
+            [TOKEN_CHANGES],
+            self._read_changes,
+            self._reload,
+        )
         self._timer: Timer | None = None
 
     @property
@@ -85,9 +87,7 @@ class DelegationTokens:
         if not self.is_enabled:
             return
         await self._store.create_token_paths()
-        self._seen = max(await self._store.get_token_change_names(self._announced), default="")
-        await self._reload()
-        self._store.store.on_session_state(self._session_changed)
+        await self._changes.start(self._reload)
 
     def close(self) -> None:
         """Stop deleting expired tokens."""
@@ -236,43 +236,8 @@ class DelegationTokens:
 
     # --- changes by other brokers
 
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            # Announcements of the meantime may have been removed.
-            self._must_reload = True
-            self._schedule_read()
-
-    def _announced(self, _event: WatchedEvent) -> None:
-        self._schedule_read()
-
-    def _schedule_read(self) -> None:
-        self._must_read = True
-        if not self._is_reading:
-            self._runtime.scheduler.spawn(self._read_changes(), "token-changes")
-
-    async def _read_changes(self) -> None:
-        self._is_reading = True
-        try:
-            while self._must_read:
-                self._must_read = False
-                try:
-                    await self._read_once()
-                except StoreError as error:
-                    # Missed announcements are read when the store is connected again.
-                    self._runtime.trace.warning(f"cannot read delegation tokens: {error}")
-        finally:
-            self._is_reading = False
-
-    async def _read_once(self) -> None:
-        names = await self._store.get_token_change_names(self._announced)
-        if self._must_reload:
-            self._must_reload = False
-            await self._reload()
-        else:
-            new = [name for name in names if name > self._seen]
-            await self._load(await self._store.get_token_changes(new))
-        self._seen = max([self._seen, *names])
-        await self._store.purge_token_changes(names, self._now_ms() - CHANGE_EXPIRATION_MS)
+    async def _read_changes(self, _directory: str, names: Sequence[str]) -> None:
+        await self._load(await self._store.get_token_changes(names))
 
     async def _reload(self) -> None:
         stored = await self._store.get_token_ids()

@@ -9,13 +9,12 @@ kafka.security.authorizer.AclAuthorizer.updateResourceAcls.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.acl import RESOURCE_TYPES_BY_TEXT, AclEntry, AclPattern, PatternType
 from kctl.store import security_znodes as znodes
 from kctl.store.errors import BadVersionError, NodeExistsError, NoNodeError
-from kctl.store.interface import Delete, Set, Watch
+from kctl.store.interface import Delete, Set
 from kctl.store.znode_client import UPDATE_ATTEMPTS_MAX, ZnodeClient
 
 Entries = tuple[AclEntry, ...]
@@ -97,29 +96,11 @@ class AclRegistry(ZnodeClient):
         prefix = znodes.acl_change_prefix(pattern)
         await self.create_sequential(prefix, znodes.encode_acl_change(pattern))
 
-    async def get_acl_change_names(self, directory: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of existing announcements in one of ACL_CHANGE_PATHS, oldest first;
-        `watch` fires for new ones."""
-        return await self.children(directory, watch)
-
     async def get_acl_changes(self, directory: str, names: Iterable[str]) -> list[AclPattern]:
         """Return the patterns, each once, that these announcements name; raise CorruptDataError if
         one of them cannot be read."""
         found = await self.get_all([f"{directory}/{name}" for name in names])
         return list(dict.fromkeys(znodes.decode_acl_change(it[0]) for it in found if it))
-
-    async def purge_acl_changes(
-        self, directory: str, names: Iterable[str], older_than_ms: int
-    ) -> None:
-        """Delete those of these announcements that were made before `older_than_ms` (wall
-        clock)."""
-        paths = [f"{directory}/{name}" for name in names]
-        stats = await self.call_all([partial(self.store.exists, path) for path in paths])
-        await self.delete_all(
-            path
-            for path, stat in zip(paths, stats, strict=True)
-            if isinstance(stat, tuple) and stat.ctime_ms < older_than_ms
-        )
 
 
 def _decoded(pattern: AclPattern, data: bytes) -> Entries | CorruptDataError:

@@ -10,6 +10,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient.
 """
 
 from kctl.store.acl_registry import AclRegistry
+from kctl.store.announcements import Announcements
 from kctl.store.broker_registry import BrokerRegistry
 from kctl.store.config_registry import ConfigRegistry
 from kctl.store.notifications import Notifications
@@ -18,6 +19,12 @@ from kctl.store.topic_registry import TopicRegistry
 
 
 class ClusterStore(
-    BrokerRegistry, TopicRegistry, ConfigRegistry, AclRegistry, TokenRegistry, Notifications
+    BrokerRegistry,
+    TopicRegistry,
+    ConfigRegistry,
+    AclRegistry,
+    TokenRegistry,
+    Announcements,
+    Notifications,
 ):
     """The parts of KafkaZkClient, one class each, over one store and one session."""

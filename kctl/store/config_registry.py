@@ -6,11 +6,10 @@ every broker watches. The caller sanitizes entity names (`znodes.sanitize`).
 Kafka 2.7: kafka.zk.AdminZkClient, kafka.common.ZkNodeChangeNotificationListener; KIP-226.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kctl.store import znodes
-from kctl.store.interface import Watch
 from kctl.store.znode_client import ZnodeClient
 from kctl.work import Work
 
@@ -89,10 +88,6 @@ class ConfigRegistry(ZnodeClient):
         prefix = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
         return await self.create_sequential(prefix, znodes.encode_config_change(entity_path))
 
-    async def get_config_change_names(self, watch: Watch | None = None) -> list[str]:
-        """Return the names of existing announcements, oldest first; `watch` fires for new ones."""
-        return await self.children(znodes.CONFIG_CHANGES, watch)
-
     async def get_config_changes(self, names: Sequence[str]) -> dict[str, str]:
         """Return the entity path of each of these announcements that still exists."""
         found = await self.get_all([f"{znodes.CONFIG_CHANGES}/{name}" for name in names])
@@ -101,15 +96,3 @@ class ConfigRegistry(ZnodeClient):
             async for name, answer in self.over_turns(zip(names, found, strict=True))
             if answer is not None
         }
-
-    async def purge_config_changes(self, names: Iterable[str], older_than_ms: int) -> None:
-        """Delete those of these announcements that were made before `older_than_ms`
-        (wall clock)."""
-        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
-        stats = await self.call_all([partial(self.store.exists, path) for path in paths])
-        old = [
-            path
-            async for path, stat in self.over_turns(zip(paths, stats, strict=True))
-            if isinstance(stat, tuple) and stat.ctime_ms < older_than_ms
-        ]
-        await self.delete_all(old)

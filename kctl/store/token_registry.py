@@ -6,11 +6,9 @@ watches. A znode that is gone is a token that was deleted.
 Kafka 2.7: kafka.zk.KafkaZkClient (delegation_token); KIP-48.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from kctl.store import security_znodes
-from kctl.store.interface import Watch
 from kctl.store.security_znodes import TokenInformation
 from kctl.store.znode_client import ZnodeClient
 
@@ -47,25 +45,10 @@ class TokenRegistry(ZnodeClient):
         await self.delete_if_exists(security_znodes.delegation_token_path(token_id))
         await self._announce_token(token_id)
 
-    async def get_token_change_names(self, watch: Watch | None = None) -> list[str]:
-        """Return the names of existing announcements, oldest first; `watch` fires for new ones."""
-        return await self.children(security_znodes.TOKEN_CHANGES, watch)
-
     async def get_token_changes(self, names: Sequence[str]) -> list[str]:
         """Return the ids of the tokens that these announcements name, each once."""
         found = await self.get_all([f"{security_znodes.TOKEN_CHANGES}/{name}" for name in names])
         return list(dict.fromkeys(answer[0].decode() for answer in found if answer))
-
-    async def purge_token_changes(self, names: Iterable[str], older_than_ms: int) -> None:
-        """Delete those of these announcements that were made before `older_than_ms`
-        (wall clock)."""
-        paths = [f"{security_znodes.TOKEN_CHANGES}/{name}" for name in names]
-        stats = await self.call_all([partial(self.store.exists, path) for path in paths])
-        await self.delete_all(
-            path
-            for path, stat in zip(paths, stats, strict=True)
-            if isinstance(stat, tuple) and stat.ctime_ms < older_than_ms
-        )
 
     async def _announce_token(self, token_id: str) -> None:
         prefix = f"{security_znodes.TOKEN_CHANGES}/{security_znodes.TOKEN_CHANGE_PREFIX}"

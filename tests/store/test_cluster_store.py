@@ -426,15 +426,15 @@ def test_configs_are_announced_and_old_announcements_purged(runtime, cluster):
         assert await cluster.get_entities_with_config("users") == ["alice%40x"]
         assert await cluster.get_entity_config("users", "alice%40x") == {}
 
-        names = await cluster.get_config_change_names()
+        names = await cluster.get_announcement_names(znodes.CONFIG_CHANGES)
         assert list((await cluster.get_config_changes(names)).values()) == [
             "topics/t",
             "users/alice%40x/clients/<default>",
         ]
-        await cluster.purge_config_changes(names, older_than_ms=0)
-        assert await cluster.get_config_change_names() == names
-        await cluster.purge_config_changes(names, older_than_ms=1 << 60)
-        assert await cluster.get_config_change_names() == []
+        await cluster.purge_announcements(znodes.CONFIG_CHANGES, names, older_than_ms=0)
+        assert await cluster.get_announcement_names(znodes.CONFIG_CHANGES) == names
+        await cluster.purge_announcements(znodes.CONFIG_CHANGES, names, older_than_ms=1 << 60)
+        assert await cluster.get_announcement_names(znodes.CONFIG_CHANGES) == []
 
     run(runtime, story())
 

@@ -84,7 +84,7 @@ def test_an_update_whose_answer_is_lost_is_carried_out_once(runtime, interrupted
         await interrupted.update_entity_config("topics", "t", append("a"))
         interrupted.store.loses_answer = True
         await interrupted.update_entity_config("topics", "t", append("b"))
-        changes = await interrupted.get_config_change_names()
+        changes = await interrupted.get_announcement_names(znodes.CONFIG_CHANGES)
         return await interrupted.get_entity_config("topics", "t"), len(changes)
 
     assert run(runtime, story()) == ({"list": "a,b"}, 2)
@@ -100,7 +100,7 @@ def test_an_update_that_raises_writes_and_announces_nothing(runtime, interrupted
             await interrupted.update_entity_config("topics", "t", refuse)
         with pytest.raises(NoNodeError):
             await interrupted.update_topic_assignment("t", lambda topic: topic)
-        return await interrupted.get_config_change_names()
+        return await interrupted.get_announcement_names(znodes.CONFIG_CHANGES)
 
     assert run(runtime, story()) == []
 

@@ -11,14 +11,11 @@ DynamicBrokerConfig; KIP-226.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kctl.broker.announced_changes import AnnouncedChanges, OverlappingReads
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
-from kctl.store.errors import StoreError
-from kctl.store.interface import SessionState, WatchedEvent
-from kctl.store.znodes import BROKER_CONFIGS, TOPIC_CONFIGS, USER_CONFIGS
+from kctl.store.znodes import BROKER_CONFIGS, CONFIG_CHANGES, TOPIC_CONFIGS, USER_CONFIGS
 
-# A broker that reads an announcement removes those older than this.
-CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 # Changed entities read and applied in one turn of the loop; each takes about 0.1 ms.
 CHANGES_PER_TURN = 50
 
@@ -29,10 +26,10 @@ class DynamicConfigs:
     """The overrides of topics and brokers, as text; listeners are called on every change."""
 
     def __init__(self, runtime: Runtime, cluster_store: ClusterStore) -> None:
-        self._clock = runtime.clock
-        self._scheduler = runtime.scheduler
-        self._trace = runtime.trace
         self._store = cluster_store
+        self._changes = AnnouncedChanges(
+            runtime, cluster_store, "configs", [CONFIG_CHANGES], self._read_changes
+        )
         # Entity type -> entity name -> overrides; no entry: no overrides.
         self._overrides: dict[str, dict[str, Mapping[str, str]]] = {
             TOPIC_CONFIGS: {},
@@ -40,15 +37,8 @@ class DynamicConfigs:
             USER_CONFIGS: {},
         }
         self._listeners: list[ChangeListener] = []
-        # Reads may overlap. They are numbered in the order of their begin, and none replaces the
-        # result of a later one: while reads run, this holds the number of the read that set each
-        # entity.
-        self._begun = 0
-        self._under_way = 0
-        self._read_by: dict[tuple[str, str], int] = {}
-        self._seen = ""
-        self._is_reading = False
-        self._must_read = False
+        # By entity type and name.
+        self._reads = OverlappingReads[tuple[str, str]]()
 
     def on_change(self, listener: ChangeListener) -> None:
         """Call `listener(entity type, entity name)` when an entity's overrides change."""
@@ -64,8 +54,9 @@ class DynamicConfigs:
 
     async def start(self) -> None:
         """Read everything and watch for changes."""
-        self._store.store.on_session_state(self._session_changed)
-        await self._read_changes(is_first=True)
+        await self._changes.start(self._load_all)
+
+    async def _load_all(self) -> None:
         for entity_type in self._overrides:
             names = await self._store.get_entities_with_config(entity_type)
             await self._load(entity_type, names)
@@ -84,60 +75,18 @@ class DynamicConfigs:
 
     async def _load(self, entity_type: str, names: Sequence[str]) -> None:
         known = self._overrides[entity_type]
-        self._begun += 1
-        self._under_way += 1
-        number = self._begun
-        try:
+        with self._reads.read() as is_latest:
             found = await self._store.get_entity_configs(entity_type, names)
-        finally:
-            self._under_way -= 1
-        for name, config in found.items():
-            if self._read_by.get((entity_type, name), 0) > number:
-                continue
-            self._read_by[entity_type, name] = number
-            if config:
-                known[name] = config
-            else:
-                known.pop(name, None)
-        if not self._under_way:
-            self._read_by.clear()
+            for name, config in found.items():
+                if not is_latest((entity_type, name)):
+                    continue
+                if config:
+                    known[name] = config
+                else:
+                    known.pop(name, None)
 
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self._schedule_read()
-
-    def _announced(self, _event: WatchedEvent) -> None:
-        self._schedule_read()
-
-    def _schedule_read(self) -> None:
-        self._must_read = True
-        if not self._is_reading:
-            self._scheduler.spawn(self._read_changes(), "config-changes")
-
-    async def _read_changes(self, *, is_first: bool = False) -> None:
-        self._is_reading = self._must_read = True
-        try:
-            while self._must_read:
-                self._must_read = False
-                try:
-                    await self._read_once(is_first=is_first)
-                except StoreError as error:
-                    # Missed announcements are read when the store is connected again.
-                    self._trace.warning(f"cannot read config changes: {error}")
-        finally:
-            self._is_reading = False
-
-    async def _read_once(self, *, is_first: bool) -> None:
-        names = await self._store.get_config_change_names(self._announced)
-        if not is_first:
-            new = [name for name in names if name > self._seen]
-            await self._apply(await self._store.get_config_changes(new))
-        self._seen = max([self._seen, *names])
-        if not is_first:
-            expired_ms = self._clock.wall_ms() - CHANGE_EXPIRATION_MS
-            await self._store.purge_config_changes(names, expired_ms)
-
-    async def _apply(self, changes: Mapping[str, str]) -> None:
+    async def _read_changes(self, _directory: str, names: Sequence[str]) -> None:
+        changes = await self._store.get_config_changes(names)
         # An entity may have been announced several times: read it once.
         for number, path in enumerate(dict.fromkeys(changes.values()), 1):
             if number % CHANGES_PER_TURN == 0:
