@@ -13,7 +13,7 @@ Versions: 0-2. v2 flexible.
 Kafka 2.7: KafkaApis.handleCreateTokenRequest and the three after it; KIP-48.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kctl.broker.delegation_tokens import DelegationToken, is_owner_or_renewer
@@ -84,34 +84,37 @@ async def _create(services: Services, request: Request) -> None:
 
 def handle_renew_delegation_token(services: Services, request: Request) -> None:
     """Reply when the new expiry time is in the store."""
-    _reply_from(services, request, _renew(services, request), "renew-token")
-
-
-async def _renew(services: Services, request: Request) -> None:
     body: RenewDelegationTokenRequest = request.body
-    response = RenewDelegationTokenResponse(expiry_timestamp_ms=NO_TIMESTAMP)
-    try:
-        _check_is_allowed(request.context)
-        response.expiry_timestamp_ms = await services.delegation_tokens.renew(
-            request.context.principal, bytes(body.hmac), body.renew_period_ms
-        )
-    except (ApiError, StoreError) as error:
-        response.error_code = _code_of(error)
-    request.reply(response)
+    moving = _move_expiry(
+        request, RenewDelegationTokenResponse, services.delegation_tokens.renew,
+        body.hmac, body.renew_period_ms,
+    )  # fmt: skip
+    _reply_from(services, request, moving, "renew-token")
 
 
 def handle_expire_delegation_token(services: Services, request: Request) -> None:
     """Reply when the new expiry time is in the store, or the token is deleted."""
-    _reply_from(services, request, _expire(services, request), "expire-token")
-
-
-async def _expire(services: Services, request: Request) -> None:
     body: ExpireDelegationTokenRequest = request.body
-    response = ExpireDelegationTokenResponse(expiry_timestamp_ms=NO_TIMESTAMP)
+    moving = _move_expiry(
+        request, ExpireDelegationTokenResponse, services.delegation_tokens.expire,
+        body.hmac, body.expiry_time_period_ms,
+    )  # fmt: skip
+    _reply_from(services, request, moving, "expire-token")
+
+
+async def _move_expiry(
+    request: Request,
+    response_class: type[RenewDelegationTokenResponse | ExpireDelegationTokenResponse],
+    move: Callable[[str, bytes, int], Coroutine[Any, Any, int]],
+    secret: bytes,
+    period_ms: int,
+) -> None:
+    """Reply with the expiry that `move` returns; it renews or expires the token with `secret`."""
+    response = response_class(expiry_timestamp_ms=NO_TIMESTAMP)
     try:
         _check_is_allowed(request.context)
-        response.expiry_timestamp_ms = await services.delegation_tokens.expire(
-            request.context.principal, bytes(body.hmac), body.expiry_time_period_ms
+        response.expiry_timestamp_ms = await move(
+            request.context.principal, bytes(secret), period_ms
         )
     except (ApiError, StoreError) as error:
         response.error_code = _code_of(error)
