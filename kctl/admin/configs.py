@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kctl.client.results import error_of
 from kctl.errors import UnsupportedVersionError, UsageError
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 class ResourceType(IntEnum):
     """The types of resources that have configs, with the numbers of the protocol."""
 
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
+    TOPIC = TOPIC_RESOURCE
+    BROKER = BROKER_RESOURCE
+    BROKER_LOGGER = BROKER_LOGGER_RESOURCE
 
 
 class ConfigSource(IntEnum):

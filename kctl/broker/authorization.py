@@ -31,7 +31,14 @@ from kctl.broker.security.client_access import ClientAccess
 from kctl.broker.services import Services
 from kctl.protocol.acl import AUTHORIZATION_ERRORS, AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.constants import ACKS_NONE
+from kctl.protocol.constants import (
+    ACKS_NONE,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    GROUP_KEY_TYPE,
+    TOPIC_RESOURCE,
+    TRANSACTION_KEY_TYPE,
+)
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
@@ -55,11 +62,6 @@ MESSAGES = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-# Types of resources with configs (`kctl.broker.handlers.configs`).
-_TOPIC_CONFIGS = 2
-_BROKER_CONFIGS = (4, 8)
-# FindCoordinator's keys.
-_GROUP_KEY, _TRANSACTION_KEY = 0, 1
 
 
 def authorized(services: Services, request: Request) -> Request | None:
@@ -289,7 +291,7 @@ _write_topics = OnEach(WRITE, TOPIC, Elements("topics", "responses"))
 
 def guard_find_coordinator(services: Services, request: Request) -> Request | None:
     """Require Describe on the group or transactional id."""
-    kinds = {_GROUP_KEY: GROUP, _TRANSACTION_KEY: TRANSACTIONAL_ID}
+    kinds = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID}
     kind = kinds.get(request.body.key_type)
     # The handler rejects other types of keys.
     return request if kind is None else OnOne(DESCRIBE, kind, "key")(services, request)
@@ -354,8 +356,9 @@ def on_configs(operation: AclOperation, answers: str, *, has_message: bool) -> G
 
     def guard(_services: Services, request: Request) -> Request | None:
         resources = request.body.resources
-        topics = [it for it in resources if it.resource_type == _TOPIC_CONFIGS]
-        brokers = [it for it in resources if it.resource_type in _BROKER_CONFIGS]
+        topics = [it for it in resources if it.resource_type == TOPIC_RESOURCE]
+        kinds = (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE)
+        brokers = [it for it in resources if it.resource_type in kinds]
         allowed = request.access.allowed(operation, TOPIC, (it.resource_name for it in topics))
         refused = {
             ErrorCode.TOPIC_AUTHORIZATION_FAILED: [

@@ -27,6 +27,7 @@ from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import Api, ApiKey
+from kctl.protocol.constants import GROUP_KEY_TYPE
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -37,8 +38,6 @@ from kctl.runtime.runtime import Runtime
 T = TypeVar("T")
 Address = tuple[str, int]
 
-GROUP = 0
-TRANSACTION = 1
 DEFAULT_TIMEOUT_MS = 30_000
 # An unreachable broker among the bootstrap servers must not use up the whole deadline.
 CONNECT_MS_MIN = 1_000
@@ -135,7 +134,7 @@ class Router:
         self,
         key: str,
         message: Message,
-        key_type: int = GROUP,
+        key_type: int = GROUP_KEY_TYPE,
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
@@ -233,7 +232,7 @@ class Router:
         return self.view
 
     async def coordinator_of(
-        self, key: str, key_type: int = GROUP, timeout_ms: int | None = None
+        self, key: str, key_type: int = GROUP_KEY_TYPE, timeout_ms: int | None = None
     ) -> BrokerAddress:
         """Return the broker that coordinates group or transactional id `key`."""
 

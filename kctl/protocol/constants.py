@@ -1,7 +1,7 @@
 """Values of Kafka's protocol that clients, the broker and the tools share.
 
 Kafka 2.7: org.apache.kafka.common.internals.Topic, IsolationLevel, ListOffsetRequest,
-ProduceRequest
+ProduceRequest, FindCoordinatorRequest, ConfigResource
 """
 
 # ProduceRequest.acks: 1 waits for the leader only.
@@ -24,6 +24,15 @@ LATEST_TIERED_TIMESTAMP = -5
 
 # replica_id of FetchRequest and ListOffsetsRequest, if a consumer sends it.
 CONSUMER_REPLICA_ID = -1
+
+# resource_type of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs (KIP-133, KIP-412).
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+BROKER_LOGGER_RESOURCE = 8
+
+# key_type of FindCoordinatorRequest (KIP-98).
+GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
 
 # No leader epoch is known, or none is checked (KIP-101, KIP-320).
 NO_EPOCH = -1

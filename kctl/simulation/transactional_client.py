@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kctl.client.retry import error_codes
-from kctl.client.router import TRANSACTION, Router
+from kctl.client.router import Router
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.protocol.constants import ACKS_ALL
+from kctl.protocol.constants import ACKS_ALL, GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kctl.protocol.messages.add_partitions_to_txn import (
@@ -239,7 +239,8 @@ class TransactionalClient:
         """Return the response, retrying as long as it takes; TxnOffsetCommit goes to the group's
         coordinator.
         """
-        key_type = TRANSACTION if key == self.transactional_id else 0
+        is_own = key == self.transactional_id
+        key_type = TRANSACTION_KEY_TYPE if is_own else GROUP_KEY_TYPE
         while True:
             try:
                 answer = await self._router.send_to_coordinator(

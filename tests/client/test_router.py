@@ -5,10 +5,11 @@ from contextlib import suppress
 import pytest
 
 from kctl.client.retry import RetryPolicy
-from kctl.client.router import TRANSACTION, Router
+from kctl.client.router import Router
 from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import TRANSACTION_KEY_TYPE
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.create_topics import (
     CreatableTopic,
@@ -218,7 +219,7 @@ def test_a_missing_coordinator_is_waited_for(loop, brokers, router):
     not_yet = FindCoordinatorResponse(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     here = FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=brokers[1].port)
     brokers[1].answer(ApiKey.FIND_COORDINATOR, not_yet, not_yet, here)
-    assert loop.run(router.coordinator_of("tx", TRANSACTION)).broker_id == 1
+    assert loop.run(router.coordinator_of("tx", TRANSACTION_KEY_TYPE)).broker_id == 1
     assert brokers[1].requests(ApiKey.FIND_COORDINATOR)[0].body.key_type == 1
 
 

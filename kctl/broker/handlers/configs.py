@@ -46,14 +46,12 @@ from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
+from kctl.protocol.constants import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from kctl.store.errors import StoreError
 from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY, TOPIC_CONFIGS
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-BROKER_LOGGER_RESOURCE = 8
 _RESOURCE_NAMES = {
     TOPIC_RESOURCE: "TOPIC",
     BROKER_RESOURCE: "BROKER",

@@ -18,12 +18,15 @@ from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.model import Endpoint, TopicPartition
-from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kctl.protocol.constants import (
+    GROUP_KEY_TYPE,
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_KEY_TYPE,
+    TRANSACTION_STATE_TOPIC,
+)
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
-GROUP_KEY_TYPE = 0
-TRANSACTION_KEY_TYPE = 1
 _TOPICS = {
     GROUP_KEY_TYPE: GROUP_METADATA_TOPIC,
     TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC,
