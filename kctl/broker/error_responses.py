@@ -27,7 +27,6 @@ from kctl.protocol.messages.metadata import MetadataResponse
 from kctl.protocol.messages.write_txn_markers import WritableTxnMarker
 from kctl.protocol.schema import Field, Message, Struct
 
-_APIS = {int(api): api for api in ApiKey}
 # Array of a response: the request's arrays to which it may correspond.
 _REQUEST_ARRAYS = {
     "responses": ("topics", "topic_names", "resources"),
@@ -81,7 +80,7 @@ def error_response(request: Request, code: ErrorCode, message: str | None = None
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
     if isinstance(request.body, AlterReplicaLogDirsRequest):
         return _rejected_moves(request.body, code)
-    response_class = _APIS[request.api_key].response_class
+    response_class: type[Any] = request.api_key.response_class
     response: Message = _mirrored(response_class, request.body, code, message)
     if isinstance(response, FetchResponse):
         # This field is the session's error, which would hide those of the partitions.
