@@ -5,7 +5,7 @@ Kafka 2.7: kafka.admin.AclCommand; KIP-140, KIP-290
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, raise_for
 from kctl.errors import UsageError
@@ -19,6 +19,7 @@ from kctl.protocol.acl import (
     PatternType,
     PermissionType,
     ResourceType,
+    by_pattern,
 )
 from kctl.protocol.acl_decisions import AclIndex, Verdict
 from kctl.protocol.error_codes import ApiError
@@ -61,17 +62,7 @@ class AclAdmin:
     async def _matching(self, wanted: AclFilter) -> list[AclBinding]:
         from kctl.protocol.messages.describe_acls import DescribeAclsRequest
 
-        response = await self._router.send_to_any(
-            DescribeAclsRequest(
-                resource_type_filter=wanted.resource_type,
-                resource_name_filter=wanted.name,
-                pattern_type_filter=wanted.pattern_type,
-                principal_filter=wanted.principal,
-                host_filter=wanted.host,
-                operation=wanted.operation,
-                permission_type=wanted.permission,
-            )
-        )
+        response = await self._router.send_to_any(DescribeAclsRequest(**_filter_fields(wanted)))
         raise_for(response.error_code, response.error_message)
         return [
             AclBinding(
@@ -121,16 +112,7 @@ class AclAdmin:
         from kctl.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
         filters = [
-            DeleteAclsFilter(
-                resource_type_filter=pattern.resource_type,
-                resource_name_filter=pattern.name,
-                pattern_type_filter=pattern.pattern_type,
-                principal_filter=entry.principal,
-                host_filter=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in bindings
+            DeleteAclsFilter(**_filter_fields(AclFilter.of(binding))) for binding in bindings
         ]
         response = await self._router.send_to_any(DeleteAclsRequest(filters=filters))
         results = []
@@ -151,16 +133,26 @@ class AclAdmin:
         """
         wanted = AclFilter(resource.resource_type, resource.name, PatternType.MATCH)
         index = AclIndex()
-        by_pattern: dict[AclPattern, list[AclEntry]] = {}
-        for pattern, entry in await self.list_acls(wanted):
-            by_pattern.setdefault(pattern, []).append(entry)
-        for pattern, entries in by_pattern.items():
+        for pattern, entries in by_pattern(await self.list_acls(wanted)).items():
             index.replace(pattern, entries)
         kind, name = resource.resource_type, resource.name
         return [
             index.decide(principal, host, operation, kind, name, allow_if_no_acl=False)
             for operation in operations
         ]
+
+
+def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
+    """Return the fields that describe a filter in DescribeAcls and DeleteAcls."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def producer_acls(

@@ -8,8 +8,9 @@ Kafka 2.7: org.apache.kafka.common.acl, org.apache.kafka.common.resource,
 kafka.security.authorizer.AclEntry; KIP-11, KIP-290.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from kctl.protocol.error_codes import ErrorCode
 
@@ -169,6 +170,14 @@ class AclBinding(NamedTuple):
         return f"{self.entry} on {self.pattern}"
 
 
+def by_pattern(bindings: Iterable[AclBinding]) -> dict[AclPattern, list[AclEntry]]:
+    """Return the entries of each pattern, both in the order of `bindings`."""
+    found: dict[AclPattern, list[AclEntry]] = {}
+    for pattern, entry in bindings:
+        found.setdefault(pattern, []).append(entry)
+    return found
+
+
 class AclFilter(NamedTuple):
     """Selects bindings by the numbers and texts of the protocol; ANY and None match everything.
 
@@ -183,6 +192,12 @@ class AclFilter(NamedTuple):
     host: str | None = None
     operation: int = ANY
     permission: int = ANY
+
+    @classmethod
+    def of(cls, binding: AclBinding) -> Self:
+        """Return the filter that selects only `binding`."""
+        pattern, entry = binding
+        return cls._make([*pattern, *entry])
 
     def matches_pattern(self, pattern: AclPattern) -> bool:
         """Return whether the filter selects entries of `pattern`."""

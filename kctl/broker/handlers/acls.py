@@ -17,6 +17,7 @@ Kafka 2.7: KafkaApis.handleDescribeAcls, handleCreateAcls, handleDeleteAcls; Acl
 
 from collections.abc import Sequence
 
+from kctl.broker.error_responses import error_response
 from kctl.broker.replies import reply_from, reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.security.acl_cache import AclCache
@@ -45,6 +46,7 @@ from kctl.protocol.messages.create_acls import (
     CreateAclsResponse,
 )
 from kctl.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -56,9 +58,9 @@ from kctl.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from kctl.runtime.turns import next_turn
+from kctl.runtime.turns import pace_of
 from kctl.store.errors import StoreError
-from kctl.work import Pace, Work
+from kctl.work import Work
 
 # Patterns that are compared with a filter in one turn.
 PATTERNS_PER_TURN = 1_000
@@ -75,30 +77,15 @@ _LAST_OPERATION = AclOperation.IDEMPOTENT_WRITE
 
 def handle_describe_acls(services: Services, request: Request) -> None:
     """Reply with the entries that match the filter."""
-    body: DescribeAclsRequest = request.body
     if services.acl_cache is None:
-        request.reply(_describe_error(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER))
+        request.reply(error_response(request, ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER))
         return
     try:
-        wanted = _filter(
-            AclFilter(
-                body.resource_type_filter,
-                body.resource_name_filter,
-                body.pattern_type_filter,
-                body.principal_filter,
-                body.host_filter,
-                body.operation,
-                body.permission_type,
-            )
-        )
+        wanted = _filter(request.body)
     except ApiError as error:
-        request.reply(_describe_error(error.code, error.reason))
+        request.reply(DescribeAclsResponse(error_code=error.code, error_message=error.reason))
         return
     reply_in_turns(services.runtime.scheduler, request, _described(services.acl_cache, wanted))
-
-
-def _describe_error(code: int, message: str | None) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=code, error_message=message)
 
 
 def _described(cache: AclCache, wanted: AclFilter) -> Work[DescribeAclsResponse]:
@@ -131,18 +118,26 @@ def _described(cache: AclCache, wanted: AclFilter) -> Work[DescribeAclsResponse]
     return DescribeAclsResponse(error_message=None, resources=resources)
 
 
-def _filter(wanted: AclFilter) -> AclFilter:
+def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Return the filter; raise ApiError if a number in it has no meaning."""
     kinds = (
-        ("resource type", wanted.resource_type, ResourceType),
-        ("pattern type", wanted.pattern_type, PatternType),
-        ("operation", wanted.operation, AclOperation),
-        ("permission type", wanted.permission, PermissionType),
+        ("resource type", asked.resource_type_filter, ResourceType),
+        ("pattern type", asked.pattern_type_filter, PatternType),
+        ("operation", asked.operation, AclOperation),
+        ("permission type", asked.permission_type, PermissionType),
     )
     for what, number, kind in kinds:
         if number != ANY and number not in list(kind):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown {what}: {number}")
-    return wanted
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
 
 
 # --- create ------------------------------------------------------------------------------------
@@ -150,17 +145,8 @@ def _filter(wanted: AclFilter) -> AclFilter:
 
 def handle_create_acls(services: Services, request: Request) -> None:
     """Reply when the new entries are in force on this broker."""
-    body: CreateAclsRequest = request.body
     if services.acl_cache is None:
-        code, message = ErrorCode.SECURITY_DISABLED, f"{_NO_AUTHORIZER}."
-        request.reply(
-            CreateAclsResponse(
-                results=[
-                    AclCreationResult(error_code=code, error_message=message)
-                    for _ in body.creations
-                ]
-            )
-        )
+        request.reply(error_response(request, ErrorCode.SECURITY_DISABLED, f"{_NO_AUTHORIZER}."))
         return
     creating = _create(services, services.acl_cache, request)
     reply_from(services.runtime.scheduler, request, creating, "create-acls")
@@ -177,25 +163,16 @@ async def _create(services: Services, cache: AclCache, request: Request) -> None
             result.error_code, result.error_message = error.code, error.reason
         else:
             by_pattern.setdefault(pattern, []).append((entry, result))
-    pace = Pace(lambda: next_turn(services.runtime.scheduler))
+    pace = pace_of(services.runtime.scheduler)
     for pattern, added in by_pattern.items():
         await pace.spend(_WRITE_UNITS)
-        entries = [entry for entry, _ in added]
-        failure = await _change(cache, pattern, entries)
-        if failure is not None:
+        try:
+            await cache.extend(pattern, [entry for entry, _ in added])
+        except (StoreError, CorruptDataError) as error:
             for _, result in added:
                 result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                result.error_message = failure
+                result.error_message = str(error)
     request.reply(CreateAclsResponse(results=results))
-
-
-async def _change(cache: AclCache, pattern: AclPattern, added: Sequence[AclEntry]) -> str | None:
-    """Add entries to a pattern; return why that failed, or None."""
-    try:
-        await cache.change(pattern, lambda before: (*before, *added))
-    except (StoreError, CorruptDataError) as error:
-        return str(error)
-    return None
 
 
 def _binding(services: Services, creation: AclCreation) -> AclBinding:
@@ -245,17 +222,8 @@ def _invalid(reason: str) -> ApiError:
 
 def handle_delete_acls(services: Services, request: Request) -> None:
     """Reply when the entries are no longer in force on this broker."""
-    body: DeleteAclsRequest = request.body
     if services.acl_cache is None:
-        code, message = ErrorCode.SECURITY_DISABLED, f"{_NO_AUTHORIZER}."
-        request.reply(
-            DeleteAclsResponse(
-                filter_results=[
-                    DeleteAclsFilterResult(error_code=code, error_message=message)
-                    for _ in body.filters
-                ]
-            )
-        )
+        request.reply(error_response(request, ErrorCode.SECURITY_DISABLED, f"{_NO_AUTHORIZER}."))
         return
     deleting = _delete(services, services.acl_cache, request)
     reply_from(services.runtime.scheduler, request, deleting, "delete-acls")
@@ -267,22 +235,11 @@ async def _delete(services: Services, cache: AclCache, request: Request) -> None
     filters: list[tuple[AclFilter, DeleteAclsFilterResult]] = []
     for asked, result in zip(body.filters, results, strict=True):
         try:
-            wanted = _filter(
-                AclFilter(
-                    asked.resource_type_filter,
-                    asked.resource_name_filter,
-                    asked.pattern_type_filter,
-                    asked.principal_filter,
-                    asked.host_filter,
-                    asked.operation,
-                    asked.permission_type,
-                )
-            )
-            filters.append((wanted, result))
+            filters.append((_filter(asked), result))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.reason
     named = [pattern for wanted, _ in filters for pattern in wanted.named_patterns()]
-    pace = Pace(lambda: next_turn(services.runtime.scheduler))
+    pace = pace_of(services.runtime.scheduler)
     for pattern in dict.fromkeys([*cache.index.patterns(), *named]):
         await pace.spend(1 + len(filters) // 10)
         matching = [it for it in filters if it[0].matches_pattern(pattern)]

@@ -10,7 +10,6 @@ Kafka 2.7: kafka.security.authorizer.AclAuthorizer, kafka.common.ZkNodeChangeNot
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Self
 
 from kctl.broker.announced_changes import AnnouncedChanges, OverlappingReads
@@ -25,6 +24,7 @@ from kctl.protocol.acl import (
     AclOperation,
     AclPattern,
     PermissionType,
+    by_pattern,
 )
 from kctl.protocol.acl_decisions import Entries
 from kctl.runtime.runtime import Runtime
@@ -81,13 +81,14 @@ class AclCache:
         await self._store.update_acls(pattern, change)
         await self._load([pattern])
 
+    async def extend(self, pattern: AclPattern, added: Sequence[AclEntry]) -> None:
+        """Store more entries of a pattern and put them in force; StoreError, CorruptDataError."""
+        await self.change(pattern, lambda before: (*before, *added))
+
     async def add(self, bindings: Iterable[AclBinding]) -> None:
         """Store more entries and put them in force; StoreError, CorruptDataError."""
-        by_pattern: dict[AclPattern, list[AclEntry]] = {}
-        for pattern, entry in bindings:
-            by_pattern.setdefault(pattern, []).append(entry)
-        for pattern, added in by_pattern.items():
-            await self.change(pattern, partial(_extended, added))
+        for pattern, added in by_pattern(bindings).items():
+            await self.extend(pattern, added)
 
     async def _reload(self) -> None:
         stored = await self._store.get_acl_patterns()
@@ -116,7 +117,3 @@ class AclCache:
         except CorruptDataError as error:
             self._trace.warning(str(error))
             await self._reload()
-
-
-def _extended(added: Sequence[AclEntry], before: Entries) -> Entries:
-    return (*before, *added)
