@@ -3,14 +3,12 @@
 Kafka 2.7: kafka.admin.AclCommand; KIP-140, KIP-290
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, raise_for
-from kctl.errors import UsageError
 from kctl.protocol.acl import (
-    CLUSTER_NAME,
     AclBinding,
     AclEntry,
     AclFilter,
@@ -26,10 +24,6 @@ from kctl.protocol.error_codes import ApiError
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
-
-__all__ = ["AclAdmin", "AclResult", "consumer_acls", "producer_acls"]
-
-_CLUSTER = AclPattern(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,47 +147,3 @@ def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
         "operation": wanted.operation,
         "permission_type": wanted.permission,
     }
-
-
-def producer_acls(
-    principal: str, host: str, patterns: Iterable[AclPattern], *, is_idempotent: bool = False
-) -> list[AclBinding]:
-    """Return what a producer to these topics, with these transactional ids, needs; UsageError."""
-    on_topic = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
-    needed = {
-        ResourceType.TOPIC: on_topic,
-        ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
-    }
-    bindings = _needed(principal, host, patterns, needed, "producer")
-    if is_idempotent:
-        entry = AclEntry(principal, host, AclOperation.IDEMPOTENT_WRITE, PermissionType.ALLOW)
-        bindings.append(AclBinding(_CLUSTER, entry))
-    return bindings
-
-
-def consumer_acls(principal: str, host: str, patterns: Iterable[AclPattern]) -> list[AclBinding]:
-    """Return what a consumer of these topics in these groups needs; UsageError."""
-    needed = {
-        ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
-        ResourceType.GROUP: (AclOperation.READ,),
-    }
-    return _needed(principal, host, patterns, needed, "consumer")
-
-
-def _needed(
-    principal: str,
-    host: str,
-    patterns: Iterable[AclPattern],
-    needed: dict[ResourceType, tuple[AclOperation, ...]],
-    role: str,
-) -> list[AclBinding]:
-    bindings = []
-    for pattern in patterns:
-        if pattern.resource_type not in needed:
-            names = " and ".join(f"{it.name.lower().replace('_', '-')}s" for it in needed)
-            raise UsageError(f"A {role} needs {names}, not a {pattern.resource_type.name.lower()}")
-        bindings += [
-            AclBinding(pattern, AclEntry(principal, host, operation, PermissionType.ALLOW))
-            for operation in needed[pattern.resource_type]
-        ]
-    return bindings

@@ -1,7 +1,9 @@
 """Executes the changes that `kctl apply` plans, or has the brokers check them.
 
-Requests go out in an order in which a failure leaves least behind: new topics, then partitions and
-configs, then quotas, and deletions last. A change that fails does not stop the others.
+Requests go out in an order in which a failure leaves least behind: new entries of ACLs, then topics,
+partitions, configs and quotas, and deletions last. ACLs come before topics, so that a new topic is
+never open to more clients than the file says; entries that deny are created first and removed last
+for the same reason. A change that fails does not stop the others.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.client_quotas import QuotaEntity
     from kctl.admin.desired_state import DesiredState, DesiredTopic
+    from kctl.protocol.acl import AclBinding
 
-Outcomes = dict[Target, KctlError | None]
+# By the entry of an ACL, and by the resource of every other change.
+Outcomes = dict["Target | AclBinding", KctlError | None]
 
 
 async def plan_apply(
@@ -46,7 +50,7 @@ async def apply_changes(
     """Execute `changes`, of a plan for `desired`; return them with the errors of those that failed.
 
     A plan that has errors is returned as it is. With `validate_only`, the brokers check all changes
-    except deletions, and change nothing.
+    except ACLs and deletions, for which they have no check, and change nothing.
     """
     results = list(changes)
     if any(it.error for it in changes):
@@ -61,10 +65,15 @@ async def apply_changes(
             outcomes = await run(chosen)
             for index, it in enumerate(results):
                 if is_part(it):
-                    results[index] = replace(it, error=outcomes.get(it.target))
+                    results[index] = replace(it, error=outcomes.get(it.binding or it.target))
 
+    if not validate_only:
+        await step(
+            lambda it: _is_acl(it) and it.action is Action.CREATE,
+            lambda some: _create_acls(admin, some),
+        )
     await step(
-        lambda it: it.action is Action.CREATE,
+        lambda it: it.action is Action.CREATE and not _is_acl(it),
         lambda some: _create(admin, desired.topics, some, validate_only),
     )
     await step(
@@ -76,12 +85,39 @@ async def apply_changes(
         lambda some: _alter_quotas(admin, some, validate_only),
     )
     if not validate_only:
-        await step(lambda it: it.action is Action.DELETE, lambda some: _delete(admin, some))
+        await step(
+            lambda it: it.action is Action.DELETE and not _is_acl(it),
+            lambda some: _delete(admin, some),
+        )
+        await step(
+            lambda it: _is_acl(it) and it.action is Action.DELETE,
+            lambda some: _delete_acls(admin, some),
+        )
     return results
+
+
+def _is_acl(change: Change) -> bool:
+    return change.target.kind is Kind.ACL
 
 
 def _is_config(change: Change) -> bool:
     return change.target.kind is not Kind.QUOTA and change.action in (Action.SET, Action.RESET)
+
+
+async def _create_acls(admin: "AdminClient", some: list[Change]) -> Outcomes:
+    results = await admin.acls.create_acls(_entries(some))
+    return {it.binding: it.error for it in results}
+
+
+async def _delete_acls(admin: "AdminClient", some: list[Change]) -> Outcomes:
+    results = await admin.acls.delete_acls(_entries(some)[::-1])
+    return {it.binding: it.error for it in results}
+
+
+def _entries(some: Sequence[Change]) -> "list[AclBinding]":
+    """Return the entries of changes, those that deny first."""
+    entries = [it.binding for it in some if it.binding is not None]
+    return sorted(entries, key=lambda it: it.entry.permission)
 
 
 async def _create(

@@ -3,13 +3,14 @@
 The plan compares the declared values with those that the cluster has at the same level: a topic's
 own override, a broker's own dynamic config. A value that is only inherited differs from a declared
 one, so that a second run after a successful one finds no difference. Resources and configs that the
-file does not name are left alone, unless `Prune` says otherwise.
+file does not name are left alone, unless `Prune` says otherwise. An entry of an ACL is created even
+if a wider one allows the same, as each entry is a declaration of its own.
 
 A conflict is a difference that no request can remove, such as fewer partitions. A plan with
 conflicts is not executed: its other changes may depend on them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,11 +20,13 @@ from kctl.admin.configs import ConfigChanges, ConfigDescription, ConfigResource,
 from kctl.admin.desired_state import DEFAULT_BROKER, DesiredState, DesiredTopic
 from kctl.admin.selection import is_pattern, matching
 from kctl.errors import KctlError, not_found
+from kctl.protocol.acl_text import pattern_text
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.client_quotas import QuotaEntity
     from kctl.admin.topics import TopicDescription
+    from kctl.protocol.acl import AclBinding
 
 
 class Kind(StrEnum):
@@ -32,6 +35,8 @@ class Kind(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"
     QUOTA = "quota"
+    # The name is the resource that the entry applies to.
+    ACL = "acl"
 
 
 class Action(StrEnum):
@@ -71,6 +76,8 @@ class Change:
     new: str | None = None
     # The quotas' entity.
     entity: "QuotaEntity | None" = None
+    # The entry of an ACL.
+    binding: "AclBinding | None" = None
     may_delete_records: bool = False
     # A conflict, the broker's verdict on a change, or the reason why its execution failed.
     error: KctlError | None = None
@@ -84,6 +91,8 @@ class Prune:
     configs: bool = False
     # Topics that match one of these globs.
     topics: tuple[str, ...] = ()
+    # Entries of ACLs on the resources in the file, see DesiredState.acl_patterns.
+    acls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +103,15 @@ class ClusterFacts:
     broker_ids: list[str]
     configs: Mapping[ConfigResource, ConfigDescription]
     quotas: "Mapping[QuotaEntity, Mapping[str, float]]"
+    # In the order of the resources; empty unless the file concerns ACLs.
+    acls: "Sequence[AclBinding]" = ()
 
 
 async def gather_facts(admin: "AdminClient", desired: DesiredState) -> ClusterFacts:
-    """Return the cluster as far as `desired` concerns it; raise UnreachableError, ApiError."""
+    """Return the cluster as far as `desired` concerns it; raise UnreachableError, ApiError.
+
+    SECURITY_DISABLED: the file has ACLs, and the brokers have no authorizer.
+    """
     topics = {it.name: it for it in await admin.topics.list_topics()}
     brokers = [str(it.broker_id) for it in (await admin.cluster.describe()).brokers]
     resources = [ConfigResource(ResourceType.TOPIC, it) for it in desired.topics if it in topics]
@@ -108,7 +122,8 @@ async def gather_facts(admin: "AdminClient", desired: DesiredState) -> ClusterFa
     ]
     described = await admin.configs.describe(resources) if resources else []
     quotas = await admin.quotas.describe() if desired.quotas else {}
-    return ClusterFacts(topics, brokers, {it.resource: it for it in described}, quotas)
+    acls = [] if desired.acls is None else await admin.acls.list_acls()
+    return ClusterFacts(topics, brokers, {it.resource: it for it in described}, quotas, acls)
 
 
 def find_changes(
@@ -120,6 +135,7 @@ def find_changes(
         *(it for topic in desired.topics.values() for it in _topic(topic, facts, asked)),
         *_brokers(desired, facts, asked),
         *_quotas(desired, facts, asked),
+        *_acls(desired, facts, asked),
         *_unlisted(desired, facts, asked),
     ]
 
@@ -260,6 +276,30 @@ def _quotas(desired: DesiredState, facts: ClusterFacts, prune: Prune) -> Iterato
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
+
+
+def _acls(desired: DesiredState, facts: ClusterFacts, prune: Prune) -> Iterator[Change]:
+    wanted, found = dict.fromkeys(desired.acls or ()), set(facts.acls)
+    for binding in wanted:
+        if binding not in found:
+            yield _entry(Action.CREATE, binding)
+    concerned = desired.acl_patterns() if prune.acls else set()
+    for binding in facts.acls:
+        if binding.pattern in concerned and binding not in wanted:
+            yield _entry(Action.DELETE, binding)
+
+
+def _entry(action: Action, binding: "AclBinding") -> Change:
+    pattern, entry = binding
+    value = f"{entry.permission.text} from {entry.host}"
+    return Change(
+        Target(Kind.ACL, pattern_text(pattern)),
+        action,
+        f"{entry.principal} {entry.operation.text}",
+        old=value if action is Action.DELETE else None,
+        new=value if action is Action.CREATE else None,
+        binding=binding,
+    )
 
 
 def _unlisted(desired: DesiredState, facts: ClusterFacts, prune: Prune) -> Iterable[Change]:

@@ -1,4 +1,4 @@
-"""Parses the file of `kctl apply`: the wanted topics, configs and quotas of a cluster, as YAML.
+"""Parses the file of `kctl apply`: the wanted topics, configs, quotas and ACLs of a cluster, as YAML.
 
     topics:
       orders: {partitions: 12, replication_factor: 3, configs: {retention.ms: 86400000}}
@@ -7,8 +7,12 @@
       "1": {log.retention.check.interval.ms: 60000}
     quotas:
       - {user: alice, client_id: reports, limits: {producer_byte_rate: 1048576}}
+    acls:
+      - {principal: alice, operations: [read, describe], resources: [topic:orders, group:shop-*]}
+      - {principal: shop, producer: true, resources: topic:orders}
+      - {principal: "*", deny: true, operations: write, resources: topic:audit, host: 10.0.0.7}
 
-Every error is a UsageError that names the file and the place. Unknown keys are errors: a misspelt
+The rules of `acls` have the vocabulary of `kctl acl add`, see kctl.admin.acl_rules. Every error is a UsageError that names the file and the place. Unknown keys are errors: a misspelt
 key must not pass as "nothing to do".
 """
 
@@ -16,13 +20,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kctl.admin.acl_rules import AclRule
 from kctl.admin.client_quotas import QuotaEntity
 from kctl.errors import UsageError, close_name
+from kctl.protocol.acl import WILDCARD, AclBinding, AclPattern, ResourceType
 
 # The key of `brokers` for the cluster-wide default.
 DEFAULT_BROKER = "default"
 INT32_MAX = (1 << 31) - 1
 INT16_MAX = (1 << 15) - 1
+_RULE_FLAGS = ("deny", "producer", "consumer", "idempotent")
+_RULE_HINT = "- {principal: alice, operations: [read], resources: [topic:orders]}"
+_RULE_KEYS = ("principal", "operations", "resources", "host", *_RULE_FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +52,21 @@ class DesiredState:
     # Id of a broker, or "" for the cluster-wide default -> configs.
     brokers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    # None if the file has no such section, which then says nothing about ACLs.
+    acls: tuple[AclBinding, ...] | None = None
+
+    def acl_patterns(self) -> set[AclPattern]:
+        """Return the resources whose ACLs the file lists in full: those of its rules and, if it has
+        rules at all, its topics."""
+        if self.acls is None:
+            return set()
+        topics = (AclPattern(ResourceType.TOPIC, name) for name in self.topics)
+        return {*topics, *(it.pattern for it in self.acls)}
 
 
 def parse_desired_state(text: str, name: str) -> DesiredState:
     """Return the desired state in `text`, the content of the file `name`."""
     document = _mapping(_load(text, name), name, ("topics", "brokers", "quotas", "acls"))
-    if document.get("acls"):
-        raise UsageError(
-            f"{name}: acls are not supported yet",
-            hint="keep ACLs in a file of their own, and use kafka-acls for them",
-        )
     return DesiredState(
         {
             topic: _topic(topic, value, f"{name}: topics.{topic}")
@@ -63,6 +77,7 @@ def parse_desired_state(text: str, name: str) -> DesiredState:
             for broker, value in _items(document.get("brokers"), f"{name}: brokers")
         },
         _quotas(document.get("quotas"), f"{name}: quotas"),
+        _acls(document["acls"], f"{name}: acls") if "acls" in document else None,
     )
 
 
@@ -187,3 +202,46 @@ def _limit(value: Any, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise UsageError(f"{place} must be a number greater than 0, not {value}")
     return float(value)
+
+
+def _acls(value: Any, place: str) -> tuple[AclBinding, ...]:
+    if value is not None and not isinstance(value, list):
+        raise UsageError(f"{place}: expected a list", hint="- {principal: alice, ...}")
+    found: list[AclBinding] = []
+    for index, item in enumerate(value or ()):
+        here = f"{place}[{index}]"
+        rule = _rule(_mapping(item, here, _RULE_KEYS), here)
+        try:
+            found += rule.bindings()
+        except UsageError as error:
+            raise UsageError(f"{here}: {error}", hint=error.hint or _RULE_HINT) from None
+    return tuple(dict.fromkeys(found))
+
+
+def _rule(given: Mapping[str, Any], place: str) -> AclRule:
+    flags = {key: given.get(key, False) for key in _RULE_FLAGS}
+    for key, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise UsageError(f"{place}.{key} must be true or false, not {flag}", hint=_RULE_HINT)
+    principal, host = given.get("principal", ""), given.get("host", WILDCARD)
+    for key, text in (("principal", principal), ("host", host)):
+        if not isinstance(text, str):
+            raise UsageError(f"{place}.{key} is not a text", hint="put it in quotes")
+    return AclRule(
+        principal,
+        _texts(given.get("resources"), f"{place}.resources"),
+        ",".join(_texts(given.get("operations"), f"{place}.operations")),
+        host,
+        is_denied=flags["deny"],
+        is_producer=flags["producer"],
+        is_consumer=flags["consumer"],
+        is_idempotent=flags["idempotent"],
+    )
+
+
+def _texts(value: Any, place: str) -> list[str]:
+    """Return a list of texts, of which a single one needs no brackets."""
+    texts = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(it, str) for it in texts):
+        raise UsageError(f"{place} must be a list of texts", hint=_RULE_HINT)
+    return texts

@@ -1,6 +1,7 @@
 """kctl acl: access control entries."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,9 +14,10 @@ from kctl.cli.session import Question, Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.protocol.acl import AclBinding, AclPattern
+    from kctl.protocol.acl import AclBinding
 
 app = typer.Typer(rich_markup_mode=None)
+_EXAMPLE = "e.g. kctl acl add alice read topic:orders"
 
 PrincipalArgument = Annotated[
     str, typer.Argument(metavar="PRINCIPAL", help="A user, or TYPE:NAME; `*`: every user.")
@@ -35,24 +37,53 @@ ResourcesArgument = Annotated[
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only entries of this one.")
 ]
-HostOption = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="The address of clients; `*`: any.")
-]
-DenyOption = Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")]
-ProducerOption = Annotated[
-    bool, typer.Option("--producer", help="What a producer needs; takes no operations.")
-]
-ConsumerOption = Annotated[
-    bool, typer.Option("--consumer", help="What a consumer needs; takes no operations.")
-]
-IdempotentOption = Annotated[
-    bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite.")
-]
 OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="As read or write.")]
 ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="As topic:orders.")]
 FromOption = Annotated[
     str, typer.Option("--from", metavar="ADDRESS", help="The address of the client.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """What else a rule consists of; `add` and `remove` have the same."""
+
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address of clients; `*`: any.")
+    ] = "*"
+    deny: Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")] = False
+    producer: Annotated[
+        bool, typer.Option("--producer", help="What a producer needs; takes no operations.")
+    ] = False
+    consumer: Annotated[
+        bool, typer.Option("--consumer", help="What a consumer needs; takes no operations.")
+    ] = False
+    idempotent: Annotated[
+        bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite.")
+    ] = False
+
+    def bindings(self, principal: str, rules: Sequence[str]) -> "list[AclBinding]":
+        """Return the entries that the arguments of the command describe; raise UsageError."""
+        from kctl.admin.acl_rules import AclRule
+
+        if self.idempotent and not self.producer:
+            raise UsageError("--idempotent needs --producer", hint=_EXAMPLE)
+        if self.deny and (self.producer or self.consumer):
+            raise UsageError("--deny takes operations, not --producer or --consumer")
+        operations = [] if self.producer or self.consumer else rules[:1]
+        resources = rules[len(operations) :]
+        if not resources:
+            raise UsageError("OPERATIONS or RESOURCE is missing", hint=_EXAMPLE)
+        return AclRule(
+            principal,
+            resources,
+            "".join(operations),
+            self.host,
+            self.deny,
+            self.producer,
+            self.consumer,
+            self.idempotent,
+        ).bindings()
 
 
 @remote_command(app, "list", READS)
@@ -84,11 +115,8 @@ def add(
     session: Session,
     principal: PrincipalArgument,
     rules: RulesArgument,
-    host: HostOption = "*",
-    deny: DenyOption = False,
-    producer: ProducerOption = False,
-    consumer: ConsumerOption = False,
-    idempotent: IdempotentOption = False,
+    *,
+    options: RuleOptions,
 ) -> int:
     """Allow operations on resources to a principal, or deny them.
 
@@ -99,7 +127,7 @@ def add(
       kctl acl add alice --consumer topic:orders group:shop -n
       kctl acl add '*' write topic:audit --deny --host 10.0.0.7
     """
-    bindings = _bindings(principal, rules, host, (deny, producer, consumer, idempotent))
+    bindings = options.bindings(principal, rules)
     if session.dry_run:
         return show_results(session, [_row(it, "would add") for it in bindings], "resource")
     results = session.run(lambda admin: admin.acls.create_acls(bindings))
@@ -113,11 +141,8 @@ def remove(
     session: Session,
     principal: PrincipalArgument,
     rules: RulesArgument,
-    host: HostOption = "*",
-    deny: DenyOption = False,
-    producer: ProducerOption = False,
-    consumer: ConsumerOption = False,
-    idempotent: IdempotentOption = False,
+    *,
+    options: RuleOptions,
 ) -> int:
     """Remove the ACLs that the same arguments of `kctl acl add` add.
 
@@ -126,7 +151,7 @@ def remove(
       kctl acl remove alice read topic:orders
       kctl acl remove alice --consumer topic:orders group:shop --yes
     """
-    wanted = _bindings(principal, rules, host, (deny, producer, consumer, idempotent))
+    wanted = options.bindings(principal, rules)
 
     def question(found: "Sequence[AclBinding]") -> Question | None:
         if not found:
@@ -195,54 +220,6 @@ def check(
             }
         )
     return show_results(session, rows, "resource", hidden=["status", "allowed"])
-
-
-def _bindings(
-    principal: str, rules: Sequence[str], host: str, flags: tuple[bool, bool, bool, bool]
-) -> "list[AclBinding]":
-    """Return the entries that the arguments describe; raise UsageError."""
-    from kctl.admin.acls import consumer_acls, producer_acls
-    from kctl.protocol.acl import AclBinding, AclEntry, PermissionType
-    from kctl.protocol.acl_text import parse_host, parse_operations, parse_principal
-
-    is_denied, is_producer, is_consumer, is_idempotent = flags
-    who, address = parse_principal(principal), parse_host(host)
-    if not (is_producer or is_consumer):
-        if len(rules) < 2 or is_idempotent:
-            raise UsageError(
-                "OPERATIONS and RESOURCE are missing"
-                if not is_idempotent
-                else "--idempotent needs --producer",
-                hint="e.g. kctl acl add alice read topic:orders",
-            )
-        permission = PermissionType.DENY if is_denied else PermissionType.ALLOW
-        entries = [
-            AclEntry(who, address, operation, permission)
-            for operation in parse_operations(rules[0])
-        ]
-        return [AclBinding(it, entry) for it in _patterns(rules[1:]) for entry in entries]
-    if is_denied:
-        raise UsageError("--deny takes operations, not --producer or --consumer")
-    patterns = _patterns(rules)
-    made: list[AclBinding] = []
-    if is_producer:
-        kinds = ("TOPIC", "TRANSACTIONAL_ID") if is_consumer else None
-        made += producer_acls(who, address, _of(patterns, kinds), is_idempotent=is_idempotent)
-    if is_consumer:
-        kinds = ("TOPIC", "GROUP") if is_producer else None
-        made += consumer_acls(who, address, _of(patterns, kinds))
-    return list(dict.fromkeys(made))
-
-
-def _patterns(texts: Sequence[str]) -> "list[AclPattern]":
-    from kctl.protocol.acl_text import parse_pattern
-
-    return [parse_pattern(text) for text in texts]
-
-
-def _of(patterns: "Sequence[AclPattern]", kinds: Sequence[str] | None) -> "list[AclPattern]":
-    """Return the patterns of some types; all without `kinds`."""
-    return [it for it in patterns if kinds is None or it.resource_type.name in kinds]
 
 
 def _row(binding: "AclBinding", status: str, error: object = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""kctl apply: makes topics, configs and quotas what a file declares."""
+"""kctl apply: makes topics, configs, quotas and ACLs what a file declares."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ from kctl.cli.output import Table
 from kctl.cli.session import Change as PlanAndResult
 from kctl.cli.session import Question, Session
 from kctl.cli.text_files import read_text
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.apply_plan import Change
@@ -26,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def apply(
     session: Session,
-    path: Annotated[str, typer.Argument(metavar="FILE", help="YAML: topics, brokers, quotas.")],
+    path: Annotated[
+        str, typer.Argument(metavar="FILE", help="YAML: topics, brokers, quotas, acls.")
+    ],
     check: Annotated[
         bool,
         typer.Option("--check", help="Change nothing; exit with 1 if the cluster differs."),
@@ -46,9 +49,16 @@ def apply(
             help="Delete matching topics that FILE does not list; may be repeated.",
         ),
     ] = None,
+    prune_acls: Annotated[
+        bool,
+        typer.Option(
+            "--prune-acls",
+            help="Remove ACLs of the named topics and resources that FILE does not list.",
+        ),
+    ] = False,
 ) -> int:
-    """Make topics, configs and quotas what a file declares. What the file does not name stays as it
-    is.
+    """Make topics, configs, quotas and ACLs what a file declares. What the file does not name stays
+    as it is.
 
     The command shows the plan and asks first. A second run has nothing to do. If something cannot
     be done, such as a smaller number of partitions, nothing is done at all. Replicas are never
@@ -67,19 +77,29 @@ def apply(
       quotas:
         - {user: alice, client_id: reports, limits: {producer_byte_rate: 1048576}}
         - {user: "<default>", limits: {request_percentage: 200}}
+      acls:
+        - {principal: alice, operations: [read, describe], resources: [topic:orders, group:shop-*]}
+        - {principal: shop, producer: true, resources: topic:orders}
+        - {principal: "*", deny: true, operations: write, resources: topic:audit, host: 10.0.0.7}
 
     \b
     Examples:
       kctl apply cluster.yaml --dry-run
       kctl apply cluster.yaml --check -o name
       kctl apply cluster.yaml --prune-configs --prune-topics 'team-a-*' --yes
+      kctl apply cluster.yaml --prune-acls
     """
     from kctl.admin.apply_execution import apply_changes, plan_apply
     from kctl.admin.apply_plan import Prune
     from kctl.admin.desired_state import parse_desired_state
 
     desired = parse_desired_state(read_text(path), path)
-    prune = Prune(prune_configs, tuple(prune_topics or ()))
+    prune = Prune(prune_configs, tuple(prune_topics or ()), prune_acls)
+    if prune_acls and desired.acls is None:
+        raise UsageError(
+            f"--prune-acls: {path} has no section acls",
+            hint="`acls: []` declares that there are none",
+        )
     if check:
         session.dry_run = True
     change = session.change(

@@ -25,7 +25,14 @@ from kctl.protocol.acl import (
 from kctl.protocol.acl_decisions import canonical_host
 
 _OPERATIONS = {it.text.lower(): it for it in AclOperation}
-_TYPES = {it.name.lower().replace("_", "-"): it for it in ResourceType}
+
+
+def type_text(kind: ResourceType) -> str:
+    """Return a type of resources as `parse_pattern` takes it: `transactional-id`."""
+    return kind.name.lower().replace("_", "-")
+
+
+_TYPES = {type_text(it): it for it in ResourceType}
 
 
 def parse_principal(text: str) -> str:
@@ -71,7 +78,7 @@ def parse_pattern(text: str) -> AclPattern:
 
 def pattern_text(pattern: AclPattern) -> str:
     """Return a pattern as `parse_pattern` takes it."""
-    kind = pattern.resource_type.name.lower().replace("_", "-")
+    kind = type_text(pattern.resource_type)
     if pattern.resource_type is ResourceType.CLUSTER:
         return kind
     star = WILDCARD if pattern.pattern_type is PatternType.PREFIXED else ""

@@ -3,6 +3,10 @@
 import pytest
 import yaml
 
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.support import apache_kafka
+from tests.support.zookeeper import running_zookeeper
+
 
 @pytest.fixture
 def apply(on, tmp_path):
@@ -173,3 +177,76 @@ def test_a_wrong_file_is_refused_before_anything_is_sent(kctl, tmp_path, text, m
     assert ran.status == 2, ran.err
     assert message in ran.err + ran.out
     assert "hint: " in ran.err
+
+
+@pytest.fixture(scope="module", params=["kctl", pytest.param("apache", marks=pytest.mark.kafka)])
+def guarded(request, tmp_path_factory):
+    """Return the address of a broker with an authorizer, whose super user the commands are."""
+    super_users = {"super.users": "User:ANONYMOUS"}
+    if request.param == "kctl":
+        with KafkaBroker(acls=[], settings=super_users) as broker:
+            yield broker.bootstrap_servers
+        return
+    if apache_kafka.libs() is None:
+        pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
+    authorizer = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", **super_users}
+    with (
+        running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
+        apache_kafka.apache_broker(
+            tmp_path_factory.mktemp("apache"), zookeeper.address, settings=authorizer
+        ) as address,
+    ):
+        yield address
+
+
+def test_acls_are_created_shown_and_removed_only_on_request(kctl, guarded, tmp_path, name):
+    path = tmp_path / "cluster.yaml"
+
+    def apply(rules, *words):
+        document = {"topics": {name: {"partitions": 1, "replication_factor": 1}}, "acls": rules}
+        path.write_text(yaml.safe_dump(document))
+        return kctl("apply", path, "-o", "json", "-b", guarded, *words)
+
+    def principals():
+        listed = kctl("acl", "list", f"topic:{name}", "-o", "json", "-b", guarded).documents
+        return sorted({it["principal"] for it in listed})
+
+    reader = {"principal": "alice", "operations": ["read"], "resources": [f"topic:{name}"]}
+    writer = {"principal": "Group:shop", "producer": True, "resources": f"topic:{name}"}
+    denied = {**reader, "principal": "*", "deny": True, "host": "::1"}
+
+    planned = apply([reader, writer, denied], "-n")
+    assert ("create", "User:alice Read", None, "Allow from *", "would create") in changes(planned)
+    assert principals() == []
+    assert apply([reader, writer, denied], "--check").status == 1
+
+    done = apply([reader, writer, denied], "-y")
+    assert done.status == 0, done.out + done.err
+    denial = ("create", "User:* Read", None, "Deny from 0:0:0:0:0:0:0:1", "created")
+    assert denial in changes(done)
+    assert principals() == ["Group:shop", "User:*", "User:alice"]
+    again = apply([reader, writer, denied], "--prune-acls", "--check")
+    assert (again.status, again.documents) == (0, [])
+
+    assert apply([reader], "-y").documents == []
+    assert kctl("apply", path, "--prune-acls", "-b", guarded).status == 2
+    assert principals() == ["Group:shop", "User:*", "User:alice"]
+    pruned = apply([reader], "--prune-acls", "-y")
+    assert {it["status"] for it in pruned.documents} == {"deleted"}
+    assert len(pruned.documents) == 4
+    assert principals() == ["User:alice"]
+    # A topic of the file without any rule has no entries.
+    apply([], "--prune-acls", "-y")
+    assert principals() == []
+
+
+def test_acls_need_an_authorizer_and_pruning_needs_the_section(on, apply, name):
+    rules = [{"principal": "a", "operations": "read", "resources": f"topic:{name}"}]
+
+    refused = apply({**topic_file(name), "acls": rules}, "-y")
+    unpruned = apply(topic_file(name), "--prune-acls", "-y")
+
+    assert refused.status == 1
+    assert "No Authorizer is configured" in refused.err
+    assert (unpruned.status, on("topic", "describe", name).status) == (2, 1)
+    assert "has no section acls" in unpruned.err

@@ -11,6 +11,12 @@ from tests.support import apache_kafka
 from tests.support.kraft import NODE_ID, kraft_broker
 
 WAIT_S = 60
+# The commands are a super user, and every other client may do what it likes without ACLs.
+AUTHORIZER = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+    "allow_everyone_if_no_acl_found": "true",
+}
 SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
 
@@ -22,7 +28,7 @@ def clusters(tmp_path_factory):
 
         def start(version):
             directory = tmp_path_factory.mktemp("kraft")
-            return stack.enter_context(kraft_broker(version, directory)).address
+            return stack.enter_context(kraft_broker(version, directory, **AUTHORIZER)).address
 
         yield dict(zip(versions, pool.map(start, versions), strict=True))
 
@@ -228,6 +234,26 @@ def test_elections_and_reassignments_are_carried_out_by_the_quorum(kctl, both, n
     assert away.status != 0
     assert "broker" in away.err
     assert kctl("reassign", "list", "-b", both).status == 0
+
+
+@pytest.mark.kafka
+def test_acls_become_what_a_file_declares(kctl, both, tmp_path):
+    path = tmp_path / "cluster.yaml"
+    rules = """acls:
+  - {principal: alice, producer: true, idempotent: true, resources: ["topic:shop-*"]}
+  - {principal: "*", deny: true, operations: write, resources: "topic:audit", host: 10.0.0.7}
+"""
+    path.write_text(rules)
+    to = ("-o", "json", "-b", both)
+
+    done = kctl("apply", path, "-y", *to)
+    assert [it["status"] for it in done.documents] == ["created"] * 5, done.err
+    assert kctl("apply", path, "--check", "--prune-acls", *to).documents == []
+    path.write_text(rules.replace("write", "read"))
+    pruned = kctl("apply", path, "-y", "--prune-acls", *to)
+    assert [it["status"] for it in pruned.documents] == ["created", "deleted"], pruned.err
+    (audit,) = kctl("acl", "list", "topic:audit", *to).documents
+    assert (audit["operation"], audit["permission"]) == ("Read", "Deny")
 
 
 def test_older_clusters_get_an_error_with_the_release_that_has_what_they_lack(on):
