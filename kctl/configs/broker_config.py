@@ -40,7 +40,9 @@ class BrokerConfig(BrokerSettings):
     listener_list: list[Endpoint]
     advertised_listener_list: list[Endpoint]
     inter_broker_listener: str
-    # What that listener speaks.
+    # The one that controllers use for their requests to this broker; None: the inter-broker one.
+    control_plane_listener: str | None
+    # What the inter-broker listener speaks.
     inter_broker_protocol: SecurityProtocol
     # Listeners with TLS: name -> how they speak it.
     tls_listeners: dict[str, TlsListener]
@@ -95,6 +97,12 @@ class BrokerConfig(BrokerSettings):
             for name in self.given
             if name in IDLE_SETTINGS and self.raw_value(name) != self.KEYS[name].default
         }
+
+    @property
+    def listeners_between_brokers(self) -> list[str]:
+        """Return the listeners of other brokers and of controllers."""
+        control = self.control_plane_listener
+        return [self.inter_broker_listener, *([] if control is None else [control])]
 
     def topic_defaults(self) -> dict[str, object]:
         """Return the values of all topic configs for a topic without overrides."""
@@ -152,7 +160,9 @@ class BrokerConfig(BrokerSettings):
             ]
         self.inter_broker_listener = (
             self.inter_broker_listener_name or self.security_inter_broker_protocol
-        )
+        ).upper()
+        name = self.control_plane_listener_name
+        self.control_plane_listener = None if name is None else name.upper()
         self._derive_security()
 
     def _derive_security(self) -> None:

@@ -28,7 +28,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "sasl.server.callback.handler.class",
     ),
     "has an effect as listener.name.NAME.MECHANISM.sasl.jaas.config": ("sasl.jaas.config",),
-    "the controller's requests use the ordinary listener": ("control.plane.listener.name",),
     "one replica at a time moves between log directories": ("num.replica.alter.log.dirs.threads",),
     "a broker follows each leader over one connection": ("num.replica.fetchers",),
     "connections between brokers have fixed limits": (
@@ -38,13 +37,10 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "replica.socket.timeout.ms",
     ),
     "quotas: not supported yet": (
-        "max.connection.creation.rate",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
         "quota.consumer.default",
         "quota.producer.default",
-        "quota.window.num",
-        "quota.window.size.seconds",
     ),
     "TLS is OpenSSL's, not Java's": (
         "security.providers",

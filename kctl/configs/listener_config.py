@@ -81,6 +81,12 @@ class ListenerConfig:
             setattr(settings, attribute, self._value(name, prefixes))
         return settings
 
+    def integer(self, name: str) -> int:
+        """Return the value of one setting in force for the listener; raise UsageError."""
+        value = self._value(name, [self._prefix, ""])
+        assert isinstance(value, int)
+        return value
+
     def jaas(self, mechanism: str) -> JaasConfig | None:
         """Return the JAAS config of a mechanism; raise UsageError if it is malformed or another
         mechanism's."""

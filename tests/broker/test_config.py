@@ -274,3 +274,27 @@ def test_overrides_that_no_broker_accepts_are_ignored():
     default = {"advertised.listeners": "PLAINTEXT://h:1", "log.segment.bytes": "1000"}
     config = view(own=own, default=default).effective()
     assert config.given == {"message.max.bytes": "5", "log.segment.bytes": "1000"}
+
+
+def test_limits_of_listeners_are_checked_like_the_brokers():
+    name = "listener.name.plaintext.max.connections"
+    check_broker_config({name: "9"}, view(), is_default=False)
+    for value in ("few", "0", "-1"):
+        with pytest.raises(UsageError, match=r"max\.connections"):
+            check_broker_config({name: value}, view(), is_default=False)
+    with pytest.raises(UsageError, match=r"Invalid max\.connection\.creation\.rate 0"):
+        check_broker_config({"max.connection.creation.rate": "0"}, view(), is_default=True)
+    assert view(own={name: "few"}).effective().given == {}
+
+
+def test_configs_of_listeners_have_the_brokers_types_and_values_as_synonyms():
+    name = "listener.name.plaintext.max.connections"
+    (entry,) = broker_entries(view(own={name: "9"}), [name])
+    assert (entry.value, entry.key.type, entry.is_read_only) == ("9", ConfigType.INT, True)
+    assert [(it.name, it.value) for it in entry.synonyms] == [
+        (name, "9"),
+        ("max.connections", "2147483647"),
+    ]
+    secret = "listener.name.in.scram-sha-256.sasl.jaas.config"
+    (entry,) = broker_entries(view(own={secret: "x"}), [secret])
+    assert (entry.value, entry.key.is_sensitive) == (None, True)

@@ -9,10 +9,17 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from kctl.broker.config.config_entries import PER_LISTENER_CONFIGS, BrokerConfigView, is_per_broker
+from kctl.broker.config.config_entries import (
+    PER_LISTENER_CONFIGS,
+    BrokerConfigView,
+    base_name,
+    check_type,
+    is_per_broker,
+)
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.broker_configs import DYNAMIC_ONLY
 from kctl.configs.config_key import ConfigKey, ConfigType
+from kctl.configs.listener_config import ListenerConfig
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -193,8 +200,9 @@ def check_broker_config(
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
     )
-    for name in DYNAMIC_ONLY.keys() & overrides.keys():
-        DYNAMIC_ONLY[name].parse(overrides[name])
+    for name, text in overrides.items():
+        if name in DYNAMIC_ONLY or base_name(name) is not None:
+            check_type(name, text)
     if is_default:
         _reject(
             [name for name in overrides if is_per_broker(name)],
@@ -206,6 +214,7 @@ def check_broker_config(
     # `effective` would ignore invalid values: this reports them.
     BrokerConfig({**broker.static.given, **overrides})
     _check_thread_counts(broker.effective(), after.effective())
+    _check_listener_limits(broker.effective(), after.effective())
 
 
 def _reject(names: Iterable[str], why: str) -> None:
@@ -222,3 +231,13 @@ def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
                 f"Dynamic thread count update validation failed for {name}={new}, value should be "
                 f"between half and double the current value {old}"
             )
+
+
+def _check_listener_limits(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise UsageError if a changed limit lets a listener accept no connection at all."""
+    for listener in after.listener_list:
+        name = listener.listener_name
+        for limit in ("max.connections", "max.connection.creation.rate"):
+            new = ListenerConfig(after.given, name).integer(limit)
+            if new <= 0 and new != ListenerConfig(before.given, name).integer(limit):
+                raise UsageError(f"Invalid dynamic configuration: Invalid {limit} {new}")

@@ -6,7 +6,7 @@ Kafka 2.7: kafka.server.AdminManager (`describeConfigs`, `configSynonyms`); KIP-
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import dropwhile
 
@@ -79,7 +79,9 @@ class BrokerConfigView:
             (self.default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self.static.given, ConfigSource.STATIC_BROKER_CONFIG),
         )
-        keys = [_key(alias) for alias in _BROKER_SYNONYMS.get(name, (name,))]
+        base = base_name(name)
+        aliases = (name,) if base is None else (name, base)
+        keys = [_key(alias) for alias in _BROKER_SYNONYMS.get(name, aliases)]
         found = [
             _synonym(key, values[key.name], source)
             for values, source in layers
@@ -116,6 +118,23 @@ PER_LISTENER_CONFIGS = frozenset(
 )
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _CLUSTER_LISTENER_CONFIGS = ("max.connections", "max.connection.creation.rate")
+# Configs of a listener that have a mechanism before their name.
+_MECHANISM_CONFIGS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def base_name(name: str) -> str | None:
+    """Return the broker config that `listener.name.X.NAME` overrides; None for other names."""
+    of_listener = _LISTENER_PREFIX.fullmatch(name)
+    if of_listener is None:
+        return None
+    base = of_listener[1]
+    return next((it for it in _MECHANISM_CONFIGS if base.endswith(it)), base)
 
 
 def is_per_broker(name: str) -> bool:
@@ -140,21 +159,36 @@ def valid_overrides(overrides: Mapping[str, str], *, is_default: bool = False) -
     }
 
 
+def check_type(name: str, text: str) -> None:
+    """Raise UsageError unless `text` is a value of broker config `name`, or of the one that it
+    overrides for a listener."""
+    _key(base_name(name) or name).parse(text)
+
+
 def _is_valid(name: str, text: str) -> bool:
     key = BrokerConfig.KEYS.get(name)
     if name in PER_LISTENER_CONFIGS or (key is not None and not key.is_dynamic):
         return False
     try:
-        _key(name).parse(text)
+        check_type(name, text)
     except UsageError:
         return False
     return True
 
 
 def _key(name: str) -> ConfigKey:
-    """Return the key of a broker config; an unknown one may belong to a plugin."""
+    """Return the key of a broker config; an unknown one may belong to a plugin.
+
+    A listener's config has the type of the broker's, and is listed as read-only, as in Apache
+    Kafka, although some can be changed.
+    """
     known = BrokerConfig.KEYS.get(name) or DYNAMIC_ONLY.get(name)
-    return known or ConfigKey(name, ConfigType.UNKNOWN, None)
+    if known is not None:
+        return known
+    base = BrokerConfig.KEYS.get(base_name(name) or "")
+    if base is not None:
+        return replace(base, name=name, default=None, is_dynamic=False)
+    return ConfigKey(name, ConfigType.UNKNOWN, None)
 
 
 def _synonym(key: ConfigKey, text: str | None, source: ConfigSource) -> Synonym:

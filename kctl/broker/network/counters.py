@@ -13,8 +13,12 @@ class NetworkCounters:
     connections_refused: int = 0
     # Because of connections.max.idle.ms.
     connections_idle_closed: int = 0
-    # Times that max.connections stopped accepting.
+    # Because a protected listener took a connection beyond max.connections, or it was lowered.
+    connections_excess_closed: int = 0
+    # Times that max.connections stopped a listener from accepting.
     accepting_paused: int = 0
+    # Times that max.connection.creation.rate did.
+    accepting_throttled: int = 0
     requests: int = 0
     # Connections closed because of invalid input.
     bad_requests: int = 0

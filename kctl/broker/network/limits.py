@@ -4,8 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.listener_config import ListenerConfig
 
 UNLIMITED = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """Limits on the connections of one listener, which apply besides the broker's."""
+
+    # listener.name.X.max.connections
+    connections_max: int = UNLIMITED
+    # listener.name.X.max.connection.creation.rate, per second.
+    rate_max: int = UNLIMITED
+
+
+NO_LISTENER_LIMITS = ListenerLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +40,23 @@ class NetworkLimits:
     queued_request_bytes_max: int = 64 * 1024 * 1024
     # socket.send.buffer.bytes of new connections; -1: the system's default.
     send_buffer_bytes: int = 102_400
+    # max.connection.creation.rate, per second.
+    rate_max: int = UNLIMITED
+    # quota.window.size.seconds and quota.window.num: the samples of these rates.
+    rate_window_ms: int = 1_000
+    rate_window_count: int = 11
+    # By listener name.
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    # Listeners of other brokers and of controllers: exempt from the broker's maximum and rate.
+    protected: frozenset[str] = frozenset()
+
+    def of_listener(self, listener_name: str) -> ListenerLimits:
+        """Return the limits of one listener."""
+        return self.listeners.get(listener_name, NO_LISTENER_LIMITS)
 
     @classmethod
     def of(cls, config: BrokerConfig) -> "NetworkLimits":
-        """Return the limits of a broker's configs."""
+        """Return the limits of a broker's configs; raise UsageError."""
         overrides = (
             item.rpartition(":")
             for item in config.max_connections_per_ip_overrides.split(",")
@@ -44,7 +71,23 @@ class NetworkLimits:
             },
             idle_ms_max=config.connections_max_idle_ms,
             send_buffer_bytes=config.socket_send_buffer_bytes,
+            rate_max=config.max_connection_creation_rate,
+            rate_window_ms=config.quota_window_size_seconds * 1000,
+            rate_window_count=config.quota_window_num,
+            listeners={
+                it.listener_name: _listener_limits(config, it.listener_name)
+                for it in config.listener_list
+            },
+            protected=frozenset(config.listeners_between_brokers),
         )
         if config.queued_max_request_bytes > 0:
             limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)
         return limits
+
+
+def _listener_limits(config: BrokerConfig, listener_name: str) -> ListenerLimits:
+    """Return the limits of a listener; those that it does not set are the broker's."""
+    values = ListenerConfig(config.given, listener_name)
+    return ListenerLimits(
+        values.integer("max.connections"), values.integer("max.connection.creation.rate")
+    )

@@ -1,9 +1,10 @@
 """SocketServer: a broker's listeners and connections, and the limits on both.
 
-It accepts, counts and closes connections; `ServerConnection` serves them.
-At max.connections the listeners leave new connections in the backlog; beyond
-max.connections.per.ip a connection is closed at once; a connection without a request for
-connections.max.idle.ms is closed by a sweep, which runs SWEEPS_PER_IDLE times in that time.
+It accepts, counts and closes connections; `ServerConnection` serves them. `Acceptors` holds the
+listeners back at max.connections. While there are more connections than that, because a protected
+listener took one or the limit was lowered, the least recently used ones of other listeners are
+closed. Beyond max.connections.per.ip a connection is closed at once; a connection without a request
+for connections.max.idle.ms is closed by a sweep, which runs SWEEPS_PER_IDLE times in that time.
 RequestMemory bounds the memory of all requests; `in_slices` splits large ones.
 
 Fast paths: an API whose requests mostly have one plain form may have a function that takes a whole
@@ -17,9 +18,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from kctl.broker.complaints import Complaints
+from kctl.broker.network.acceptors import Acceptors
 from kctl.broker.network.authentication import Authentication
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.counters import NetworkCounters
+from kctl.broker.network.least_recently_used import LeastRecentlyUsed
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.network.sasl_exchange import CredentialSource
@@ -30,7 +33,7 @@ from kctl.errors import UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
 from kctl.runtime.future import Future
-from kctl.runtime.network import Listener, Transport
+from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.tls.certificate import Certificate
@@ -38,6 +41,8 @@ from kctl.tls.certificate import Certificate
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
 DRAIN_MS = 5_000
+# Connections closed in one turn because there are more than max.connections.
+EXCESS_PER_TURN = 64
 
 
 class SocketServer:
@@ -80,11 +85,13 @@ class SocketServer:
         )
         self._runtime = runtime
         self._wanted = list(listeners)
-        # Listeners in the order of `listeners`, once started.
-        self._listeners: list[Listener] = []
-        self._is_accepting_paused = False
+        self._acceptors = Acceptors(runtime, self._limits, self.counters, self._accept)
         self._connections: dict[ServerConnection, None] = {}
         self._connections_per_ip: dict[str, int] = {}
+        # Those closed because there are more than max.connections, until they are lost.
+        self._excess: dict[ServerConnection, None] = {}
+        self._is_excess_queued = False
+        self._least_recently_used = LeastRecentlyUsed()
         self._connection_count = 0
         self._complaints = Complaints()
         self._failures = Complaints()
@@ -94,23 +101,15 @@ class SocketServer:
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""
-        try:
-            for endpoint in self._wanted:
-                self._listeners.append(self._listen(endpoint))
-        except BaseException:
-            for listener in self._listeners:
-                listener.close()
-            raise
+        tls = {name: listener.settings for name, listener in self._tls.items()}
+        self._acceptors.open(self._wanted, tls)
         self._set_sweep_timer()
         return self.endpoints
 
     @property
     def endpoints(self) -> list[Endpoint]:
         """Return the listening endpoints with the bound ports."""
-        return [
-            Endpoint(wanted.host, listener.port, wanted.listener_name, wanted.security_protocol)
-            for wanted, listener in zip(self._wanted, self._listeners, strict=True)
-        ]
+        return self._acceptors.endpoints
 
     @property
     def limits(self) -> NetworkLimits:
@@ -122,10 +121,8 @@ class SocketServer:
         self._limits = limits
         if self._closed is not None:
             return
-        if self._is_accepting_paused:
-            self._resume_accepting_if_room()
-        elif not self._has_room():
-            self._pause_accepting()
+        self._acceptors.apply_limits(limits)
+        self._close_excess()
         self.memory.bytes_max = limits.queued_request_bytes_max
 
     def reload_tls(self) -> None:
@@ -133,10 +130,8 @@ class SocketServer:
         the old ones stay."""
         trace = self._runtime.trace
         try:
-            for endpoint, listener in zip(self._wanted, self._listeners, strict=True):
-                tls = self._tls.get(endpoint.listener_name)
-                if tls is not None:
-                    listener.change_tls(tls.settings)
+            for name, tls in self._tls.items():
+                self._acceptors.listener(name).change_tls(tls.settings)
             self._runtime.network.reload_tls()
         except UsageError as error:
             trace.warning(f"The key and trust stores are not reloaded: {error}")
@@ -156,8 +151,7 @@ class SocketServer:
         if self._closed is not None:
             return self._closed
         self._closed = self._runtime.scheduler.future()
-        for listener in self._listeners:
-            listener.close()
+        self._acceptors.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in list(self._connections):
@@ -173,6 +167,8 @@ class SocketServer:
     def connection_lost(self, connection: ServerConnection) -> None:
         """Remove a closed connection."""
         del self._connections[connection]
+        self._excess.pop(connection, None)
+        self._acceptors.closed(connection.context.listener_name)
         self.counters.connections -= 1
         host = connection.context.client_host
         left = self._connections_per_ip[host] - 1
@@ -180,13 +176,10 @@ class SocketServer:
             self._connections_per_ip[host] = left
         else:
             del self._connections_per_ip[host]
-        if self._closed is not None:
-            if not self._connections and not self._closed.done:
-                if self._drain_timer is not None:
-                    self._drain_timer.cancel()
-                self._closed.set_result(None)
-        elif self._is_accepting_paused:
-            self._resume_accepting_if_room()
+        if self._closed is not None and not self._connections and not self._closed.done:
+            if self._drain_timer is not None:
+                self._drain_timer.cancel()
+            self._closed.set_result(None)
 
     def complain(self, client_host: str, message: str) -> None:
         """Log a client's invalid request, one line per host and second."""
@@ -243,25 +236,15 @@ class SocketServer:
 
     # Accepting
 
-    def _listen(self, endpoint: Endpoint) -> Listener:
-        def accept(transport: Transport) -> ServerConnection | None:
-            return self._accept(endpoint, transport)
-
-        tls = self._tls.get(endpoint.listener_name)
-        return self._runtime.network.listen(
-            endpoint.host,
-            endpoint.port,
-            accept,
-            send_buffer_bytes=self._limits.send_buffer_bytes,
-            tls=tls.settings if tls is not None else None,
-        )
-
     def _accept(self, endpoint: Endpoint, transport: Transport) -> ServerConnection | None:
         host, port = transport.peer
+        listener_name = endpoint.listener_name
+        self._acceptors.opened(listener_name)
         count = self._connections_per_ip.get(host, 0)
         limits = self.limits
         allowed = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         if count >= allowed:
+            self._acceptors.closed(listener_name)
             self.counters.connections_refused += 1
             self.complain(
                 host, f"Refused a connection of {host}: it already has {count} open connections"
@@ -270,9 +253,9 @@ class SocketServer:
         self._connections_per_ip[host] = count + 1
         self._connection_count += 1
         context = RequestContext(
-            connection_id=f"{endpoint.listener_name}-{host}:{port}-{self._connection_count}",
+            connection_id=f"{listener_name}-{host}:{port}-{self._connection_count}",
             client_host=host,
-            listener_name=endpoint.listener_name,
+            listener_name=listener_name,
             security_protocol=endpoint.security_protocol,
             connection_number=self._connection_count,
         )
@@ -280,8 +263,7 @@ class SocketServer:
         self._connections[connection] = None
         self.counters.connections += 1
         self.counters.connections_accepted += 1
-        if not self._has_room():
-            self._pause_accepting()
+        self._close_excess()
         return connection
 
     def _authentication(self, endpoint: Endpoint) -> Authentication | None:
@@ -291,24 +273,38 @@ class SocketServer:
         assert self._credentials is not None
         return Authentication(listener, self._credentials, self.served, self.now_ms())
 
-    def _has_room(self) -> bool:
-        return len(self._connections) < self.limits.connections_max
+    # max.connections
 
-    def _resume_accepting_if_room(self) -> None:
-        if self._has_room():
-            self._is_accepting_paused = False
-            for listener in self._listeners:
-                listener.resume_accepting()
+    def _close_excess(self) -> None:
+        """Close the least recently used connections of unprotected listeners beyond the maximum,
+        EXCESS_PER_TURN now and the others in later turns."""
+        quotas = self._acceptors.quotas
+        for _ in range(EXCESS_PER_TURN):
+            if quotas.excess <= len(self._excess):
+                return
+            connection = self._least_recently_used.take(
+                lambda: filter(self._may_close, self._connections), self._may_close
+            )
+            if connection is None:
+                return
+            self._excess[connection] = None
+            self.counters.connections_excess_closed += 1
+            connection.abort()
+        if not self._is_excess_queued:
+            self._is_excess_queued = True
+            self._runtime.scheduler.call_soon(self._close_more_excess)
 
-    def _pause_accepting(self) -> None:
-        self._is_accepting_paused = True
-        self.counters.accepting_paused += 1
-        self._runtime.trace.warning(
-            f"{len(self._connections)} connections are open, the maximum (max.connections):"
-            " new ones wait"
+    def _close_more_excess(self) -> None:
+        self._is_excess_queued = False
+        if self._closed is None:
+            self._close_excess()
+
+    def _may_close(self, connection: ServerConnection) -> bool:
+        return (
+            connection in self._connections
+            and connection not in self._excess
+            and not self._acceptors.quotas.is_protected(connection.context.listener_name)
         )
-        for listener in self._listeners:
-            listener.pause_accepting()
 
     # Upkeep
 

@@ -19,6 +19,7 @@ from kctl.protocol.messages.fetch import FetchRequest, FetchResponse
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.messages.produce import ProduceResponse
+from tests.support.apache_kafka import free_port
 from tests.support.raw_requests import (
     RequestWriter,
     correlation_id,
@@ -530,17 +531,17 @@ def test_close_does_not_wait_forever(loop):
 
 
 def test_a_listener_that_cannot_be_bound_leaves_none_behind(loop):
-    taken = Broker(loop)
+    taken, first = Broker(loop), Endpoint("127.0.0.1", free_port(), "FIRST")
     server = SocketServer(
         loop.runtime,
-        [Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", taken.port)],
+        [first, Endpoint("127.0.0.1", taken.port, "SECOND")],
         SERVED,
         print,
     )
     with pytest.raises(KctlError, match=f"cannot listen on 127.0.0.1:{taken.port}"):
         server.start()
     with pytest.raises(ConnectionRefusedError):
-        connect(loop, server._listeners[0].port)
+        connect(loop, first.port)
 
 
 def test_requests_of_one_read_share_turns_with_others(loop):
