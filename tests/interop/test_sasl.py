@@ -7,13 +7,7 @@ import time
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from kctl.admin.admin_client import AdminClient as KctlAdmin
@@ -21,32 +15,16 @@ from kctl.errors import AuthenticationError
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from tests.support import apache_kafka
-from tests.support.secured_brokers import MECHANISMS, USERS, SaslApache, SaslKctl
+from tests.support.secured_brokers import MECHANISMS, USERS, SaslApache, SaslKctl, make_users
 from tests.support.zookeeper import running_zookeeper
 
 TIMEOUT_S = 30
 USER = "alice"
-SCRAM = {
-    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
-    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
-}
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.parametrize("mechanism", MECHANISMS),
 ]
-
-
-def make_users(plain_address):
-    """Every user gets a credential of each SCRAM mechanism."""
-    admin = AdminClient({"bootstrap.servers": plain_address})
-    changes = [
-        UserScramCredentialUpsertion(name, ScramCredentialInfo(kind, 4096), secret.encode())
-        for name, secret in USERS.items()
-        for kind in SCRAM.values()
-    ]
-    for future in admin.alter_user_scram_credentials(changes).values():
-        future.result(TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

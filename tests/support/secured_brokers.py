@@ -1,12 +1,54 @@
 """Brokers with a SASL_PLAINTEXT and a PLAINTEXT listener, kctl's and Apache Kafka's, with the same
 settings and the same users."""
 
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
 from tests.support.apache_kafka import ApacheBroker, free_port
 from tests.support.kctl_process import KctlBroker
 
 MODULE = "org.apache.kafka.common.security"
 USERS = {"admin": "admin-secret", "alice": 'alice\'s "secret"'}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+TIMEOUT_S = 30
+
+
+def make_users(plain_address):
+    """Every user gets a credential of each SCRAM mechanism."""
+    admin = AdminClient({"bootstrap.servers": plain_address})
+    changes = [
+        UserScramCredentialUpsertion(name, ScramCredentialInfo(kind, 4096), secret.encode())
+        for name, secret in USERS.items()
+        for kind in SCRAM
+    ]
+    for future in admin.alter_user_scram_credentials(changes).values():
+        future.result(TIMEOUT_S)
+
+
+def allow_all(plain_address, user):
+    """The user may do everything, from anywhere."""
+    admin = AdminClient({"bootstrap.servers": plain_address})
+    where = (ResourcePatternType.LITERAL, f"User:{user}", "*")
+    entry = (*where, AclOperation.ALL, AclPermissionType.ALLOW)
+    resources = (
+        (ResourceType.TOPIC, "*"),
+        (ResourceType.GROUP, "*"),
+        (ResourceType.TRANSACTIONAL_ID, "*"),
+        (ResourceType.BROKER, "kafka-cluster"),
+    )
+    bindings = [AclBinding(*resource, *entry) for resource in resources]
+    for future in admin.create_acls(bindings).values():
+        future.result(TIMEOUT_S)
 
 
 def quoted(text):
