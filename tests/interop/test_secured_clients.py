@@ -66,7 +66,7 @@ def outcomes(request, client, broker, secrets):
     """What the client found, by the name of the cell."""
     cells = [cell for cell in CELLS if (client, cell) not in IMPOSSIBLE]
     logins = [
-        Login.of(cell, broker.address_of(cell.protocol), secrets, f"{client}-{cell}")
+        Login.of(cell, broker.address_of(cell.listener), secrets, f"{client}-{cell}")
         for cell in cells
     ]
     if client in JAVA:

@@ -27,22 +27,39 @@ OAUTHBEARER = "OAUTHBEARER"
 BEARER_MODULE = f"{MODULE}.oauthbearer.OAuthBearerLoginModule"
 UNSECURED_LOGIN = f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="{USER}";'
 VALIDATOR = f"{MODULE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
-LISTENERS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
+# TLS asks for no certificate: its clients are anonymous.
+LISTENERS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "SSL": "SSL",
+    "TLS": "SSL",
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A protocol and, unless clients log in by certificate, a mechanism."""
+    """A listener and, if it has SASL, a mechanism."""
 
-    protocol: str
+    listener: str
     mechanism: str = ""
 
     def __str__(self) -> str:
-        return f"{self.protocol}-{self.mechanism}" if self.mechanism else "mTLS"
+        if self.mechanism:
+            return f"{self.listener}-{self.mechanism}"
+        return "mTLS" if self.has_certificate else self.listener
+
+    @property
+    def protocol(self) -> str:
+        return LISTENERS[self.listener]
+
+    @property
+    def has_certificate(self) -> bool:
+        return self.listener == "SSL"
 
     @property
     def has_signed_tokens(self) -> bool:
-        return self.mechanism == OAUTHBEARER and self.protocol == "SASL_SSL"
+        return self.mechanism == OAUTHBEARER and self.listener == "SASL_SSL"
 
 
 CELLS = (
@@ -53,6 +70,7 @@ CELLS = (
     ),
     Cell("SSL"),
 )
+ONE_WAY_TLS = Cell("TLS")
 
 
 class Secrets:
@@ -98,7 +116,7 @@ class Secrets:
         if cell.protocol != "SASL_PLAINTEXT":
             settings |= self.trust_store()
         if not cell.mechanism:
-            return settings | self.key_store(self.client_file)
+            return settings | (self.key_store(self.client_file) if cell.has_certificate else {})
         settings["sasl.mechanism"] = cell.mechanism
         if cell.mechanism != OAUTHBEARER:
             settings["sasl.jaas.config"] = jaas(cell.mechanism, USER, USERS[USER])
@@ -117,6 +135,7 @@ class Secrets:
         signed_by = "listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer"
         settings = {
             "listeners": ",".join(f"{name}://127.0.0.1:{ports[name]}" for name in LISTENERS),
+            "listener.security.protocol.map": ",".join(map(":".join, LISTENERS.items())),
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": ",".join((*MECHANISMS, OAUTHBEARER)),
             "listener.name.ssl.ssl.client.auth": "required",
@@ -143,7 +162,7 @@ class Secrets:
                 handler = "listener.name.sasl_ssl.oauthbearer.sasl.server.callback.handler.class"
                 settings[handler] = VALIDATOR
         stores = self.key_store(self.certificates.broker_file) | self.trust_store()
-        for name in ("sasl_ssl", "ssl"):
+        for name in ("sasl_ssl", "ssl", "tls"):
             settings |= {f"listener.name.{name}.{key}": value for key, value in stores.items()}
         return {name: in_properties(value) for name, value in settings.items()}
 

@@ -50,7 +50,7 @@ class Login:
         bearer = secrets.token(cell) if cell.mechanism == OAUTHBEARER else ""
         return cls(
             str(cell), address, cell.protocol, cell.mechanism, USER, USERS[USER], bearer,
-            secrets.ca_file, "" if cell.mechanism else secrets.client_file, topic,
+            secrets.ca_file, secrets.client_file if cell.has_certificate else "", topic,
         )  # fmt: skip
 
     @property
