@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 
 # A job that runs Python code must not block the loop for the interpreter's usual 5 ms.
@@ -35,7 +36,7 @@ class BackgroundThread:
     def submit(self, job: Job) -> None:
         """Run `job` after all that were submitted before; it must catch its own errors."""
         if self._thread is None:
-            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
+            _switch_often()
             self._thread = threading.Thread(target=self._run, name="background", daemon=True)
             self._thread.start()
         self._jobs.put(job)
@@ -61,19 +62,15 @@ class JobPool:
     """Threads for parallel jobs; they start when there are jobs for them."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._workers = _Workers("background")
         self._done: SimpleQueue[None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Run `jobs` and wait for all; only one thread calls it, and also runs jobs."""
         own, others = jobs[:1], jobs[1:]
-        while len(self._threads) < min(len(others), SIDE_BY_SIDE_MAX - 1):
-            thread = threading.Thread(target=self._work, name="background", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._workers.grow(min(len(others), SIDE_BY_SIDE_MAX - 1))
         for job in others:
-            self._jobs.put(job)
+            self._workers.submit(partial(self._run_one, job))
         for job in own:
             job()
         for _ in others:
@@ -81,32 +78,53 @@ class JobPool:
 
     def close(self) -> None:
         """End the threads; no job runs afterwards."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        self._workers.close()
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-            self._done.put(None)
+    def _run_one(self, job: Job) -> None:
+        job()
+        self._done.put(None)
 
 
 class ComputeThreads:
     """Threads for jobs that compute without the interpreter's lock, in any order."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._workers = _Workers("compute")
 
     def submit(self, job: Job) -> None:
         """Run `job`, which catches its own errors, on one of the threads."""
-        if len(self._threads) < COMPUTE_THREADS_MAX:
-            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
-            thread = threading.Thread(target=self._work, name="compute", daemon=True)
+        if self._workers.count < COMPUTE_THREADS_MAX:
+            _switch_often()
+            self._workers.grow(self._workers.count + 1)
+        self._workers.submit(job)
+
+    def close(self) -> None:
+        """Wait until all jobs are done and end the threads."""
+        self._workers.close()
+
+
+class _Workers:
+    """Threads that take jobs from one queue."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def count(self) -> int:
+        """Return the number of threads."""
+        return len(self._threads)
+
+    def grow(self, count: int) -> None:
+        """Start threads until there are `count`."""
+        while len(self._threads) < count:
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def submit(self, job: Job) -> None:
+        """Add a job, which catches its own errors, to the queue."""
         self._jobs.put(job)
 
     def close(self) -> None:
@@ -120,6 +138,10 @@ class ComputeThreads:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+
+
+def _switch_often() -> None:
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_INTERVAL_SECONDS))
 
 
 def run_aside(job: Job, name: str) -> None:
