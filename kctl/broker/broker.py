@@ -48,18 +48,19 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.security.acl_cache import AclCache
+from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
-from kctl.broker.topic_creation import NewTopic, TopicCreator
+from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.client.security import security_between_brokers
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError, StorageError, TimedOutError, UnreachableError, UsageError
-from kctl.model import BrokerInfo, Endpoint, TopicPartition
+from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.schema import Message
-from kctl.runtime.future import Future, sleep, wait_at_most
+from kctl.runtime.future import Future, wait_at_most
+from kctl.runtime.polling import poll_until
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
@@ -70,10 +71,6 @@ NO_ID = -1
 READY_TIMEOUT_MS = 60_000
 # How long a start waits for the controller to send the topics that the store has.
 TOPICS_KNOWN_TIMEOUT_MS = 10_000
-READY_POLL_MS = 5
-# How long seed topics wait for the brokers that will hold them.
-OTHERS_TIMEOUT_MS = 5_000
-SEED_TOPIC_TIMEOUT_MS = 30_000
 # Maximum time at shutdown for the controller to find other leaders (Kafka's limit, by its configs,
 # is above two minutes), and for any other step that depends on other processes.
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
@@ -379,7 +376,7 @@ class Broker:
         def is_ready() -> bool:
             return cache.controller_id is not None and cache.is_broker_alive(services.broker_id)
 
-        if not await self._until(is_ready, READY_TIMEOUT_MS):
+        if not await poll_until(self.runtime, is_ready, READY_TIMEOUT_MS):
             raise TimedOutError(
                 f"no controller has contacted this broker for {READY_TIMEOUT_MS // 1000} s",
                 hint="check the log of the broker that /controller names",
@@ -387,17 +384,9 @@ class Broker:
         store = services.cluster_store
         topics = set(await store.get_all_topics()) - set(await store.get_topic_deletions())
         # A topic may be deleted meanwhile: the broker is ready in any case.
-        await self._until(lambda: all(map(cache.contains, topics)), TOPICS_KNOWN_TIMEOUT_MS)
-
-    async def _until(self, holds: Callable[[], bool], timeout_ms: int) -> bool:
-        """Poll `holds()` until it is true; return False after `timeout_ms`."""
-        clock = self.runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
-        while not holds():
-            if clock.monotonic_ms() > deadline_ms:
-                return False
-            await sleep(self.runtime.scheduler, READY_POLL_MS)
-        return True
+        await poll_until(
+            self.runtime, lambda: all(map(cache.contains, topics)), TOPICS_KNOWN_TIMEOUT_MS
+        )
 
     # --- running -----------------------------------------------------------------------------
 
@@ -494,52 +483,14 @@ class Broker:
 
     async def create_topics(self, topics: Iterable[tuple[str, int]]) -> None:
         """Create those of `topics` (name, partitions) that do not exist; raise KctlError."""
-        services = self.services
-        assert services is not None
-        # On timeout, creation reports the error.
-        brokers = self.config.default_replication_factor
-        cache = services.metadata_cache
-        await self._until(lambda: len(cache.alive_brokers()) >= brokers, OTHERS_TIMEOUT_MS)
-        wanted = []
-        for name, partitions in topics:
-            count = partitions
-            try:
-                await services.topic_creator.create(
-                    NewTopic(name, partitions, self.config.default_replication_factor)
-                )
-            except ApiError as error:
-                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise UsageError(f"seed topic {name}: {error}") from None
-                count = await self._existing_partitions(services, name)
-                if count != partitions:
-                    self.runtime.trace.warning(
-                        f"seed topic {name} already exists with {count} partitions"
-                    )
-            wanted.append((name, self._leadable_partitions(services, name, count)))
-        await services.topic_waits.wait(
-            [name for name, _ in wanted],
-            lambda: all(cache.have_leaders(name, come) for name, come in wanted),
-            SEED_TOPIC_TIMEOUT_MS,
-        )
+        assert self.services is not None
+        await create_seed_topics(self.services, topics)
 
     async def set_passwords(self, users: Mapping[str, str]) -> None:
         """Store SCRAM credentials of `users`, name -> password; KctlError."""
         services = self.services
         assert services is not None
         await store_passwords(self.runtime, services.cluster_store, services.dynamic_configs, users)
-
-    async def _existing_partitions(self, services: Services, topic: str) -> int:
-        found = await services.cluster_store.get_topic_assignments([topic])
-        return len(found.get(topic, ()))
-
-    def _leadable_partitions(self, services: Services, topic: str, count: int) -> list[int]:
-        """Return the partitions that can have a leader: not damaged, nor possibly in an offline
-        directory."""
-        manager = services.log_manager
-        if manager.offline_log_dirs:
-            return []
-        damaged = manager.damaged
-        return [number for number in range(count) if TopicPartition(topic, number) not in damaged]
 
     # --- stop --------------------------------------------------------------------------------
 

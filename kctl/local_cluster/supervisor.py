@@ -18,12 +18,12 @@ from kctl.local_cluster.plan import BrokerPlan, ClusterPlan
 from kctl.local_cluster.processes import FAILED, READY, SEED, SEEDED, serve_store
 from kctl.local_cluster.supervision import Event, ProcessState, Supervision
 from kctl.runtime.future import sleep
+from kctl.runtime.polling import poll_until
 from kctl.runtime.real.children import ChildProcess, Children, Line
 from kctl.runtime.runtime import Runtime
 
 START_TIMEOUT_MS = 90_000
 STOP_TIMEOUT_MS = 60_000
-POLL_MS = 5
 # Time between the stops of two brokers: the others learn that one is gone before the next stops.
 LEAVE_MS = 50
 
@@ -171,12 +171,8 @@ class Supervisor:
         )
 
     async def _until(self, condition: Callable[[], bool], timeout_ms: int, what: str) -> None:
-        clock = self._runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
-        while not condition():
-            if clock.monotonic_ms() > deadline_ms:
-                raise TimedOutError(f"not all processes {what} after {timeout_ms // 1000} s")
-            await sleep(self._runtime.scheduler, POLL_MS)
+        if not await poll_until(self._runtime, condition, timeout_ms):
+            raise TimedOutError(f"not all processes {what} after {timeout_ms // 1000} s")
 
     # --- what happens to processes
 
