@@ -1,4 +1,4 @@
-"""Broker: builds the parts of a Kafka 2.7 broker, starts them in order, stops them in reverse.
+"""Broker: starts the parts of a Kafka 2.7 broker in order, and stops them in reverse.
 
 Start: the metadata store and the cluster id; configs from the store; the logs (recovering after a
 crash); replicas, coordinators, controller; the listeners; the registration in the store; the
@@ -11,53 +11,32 @@ Kafka 2.7: kafka.server.KafkaServer.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
+from kctl.broker.assembly import Foundation, assemble
 from kctl.broker.authorization import authorized
-from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.cluster_member import ClusterMember
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.config.live_configs import LiveConfigs
-from kctl.broker.controller.broker_link import ChannelLink
-from kctl.broker.controller.channel_manager import LocalLink
-from kctl.broker.controller.controller import Controller
-from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
-from kctl.broker.coordinator.marker_sender import MarkerLink
-from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
 from kctl.broker.credentials import Credentials, store_passwords
-from kctl.broker.delegation_tokens import DelegationTokens
 from kctl.broker.fast_paths import fast_paths
-from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
-from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
-from kctl.broker.producer_ids import ProducerIdManager
-from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
-from kctl.broker.replication.leadership import Leadership, RoleChange
-from kctl.broker.replication.partition import Role
-from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
-from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quota
-from kctl.broker.replication.replica_manager import ReplicaManager
-from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
-from kctl.broker.topic_creation import TopicCreator
-from kctl.broker.topic_waits import TopicWaits
-from kctl.client.security import security_between_brokers
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError, StorageError, TimedOutError, UnreachableError, UsageError
 from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, wait_at_most
 from kctl.runtime.polling import poll_until
@@ -119,8 +98,6 @@ class Broker:
         self.store_listener = store_listener
         self._store = store
         self._cluster_store: ClusterStore | None = None
-        # None: access is not controlled.
-        self._acl_cache: AclCache | None = None
         self.server: SocketServer | None = None
         # Its connections to other brokers; set by `start`.
         self.member: ClusterMember | None = None
@@ -148,17 +125,21 @@ class Broker:
             cluster_id = await cluster_store.create_or_get_cluster_id(cluster_id)
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
         await dynamic_configs.start()
-        self._acl_cache = await AclCache.open(self.runtime, cluster_store, self.config.authorizer)
+        acl_cache = await AclCache.open(self.runtime, cluster_store, self.config.authorizer)
         broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
         live_configs = LiveConfigs(self.config, broker_id, dynamic_configs)
         log_manager = self._open_logs(broker_id, cluster_id, live_configs)
         if is_new:
             await self._adopt(cluster_store, log_manager, broker_id)
             await cluster_store.create_or_get_cluster_id(cluster_id)
-        services = self._build(
-            broker_id, cluster_store, cluster_id, dynamic_configs, live_configs, log_manager
-        )
+        opened = Foundation(
+            self.runtime, self.config, broker_id, cluster_id, cluster_store,
+            dynamic_configs, live_configs, log_manager, acl_cache,
+        )  # fmt: skip
+        services = assemble(opened, self._served, self._broker_info, self._deliver)
         self.services = services
+        log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
+        self._start_coordinators(services)
         member = self.member = ClusterMember(services)
         member.start()
         self._undo.append(member.shutdown)
@@ -253,99 +234,10 @@ class Broker:
         live_configs.on_topic_change(manager.refresh_configs)
         return manager
 
-    def _build(
-        self,
-        broker_id: int,
-        cluster_store: ClusterStore,
-        cluster_id: str,
-        dynamic_configs: DynamicConfigs,
-        live_configs: LiveConfigs,
-        log_manager: LogManager,
-    ) -> Services:
-        runtime, config = self.runtime, self.config
-        metadata_cache = MetadataCache(broker_id)
-        topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime)
-        replica_manager = ReplicaManager(
-            runtime, config, broker_id, log_manager,
-            leader_quota=leader_quota(config, broker_id, dynamic_configs),
-            select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),
-        )  # fmt: skip
-        controller = Controller(
-            runtime, cluster_store, broker_id, self._broker_info, config, self._deliver, cluster_id
-        )
-        group_coordinator = GroupCoordinatorService(
-            runtime, config,
-            ReplicatedPartitionWriter(replica_manager, config.offsets_commit_timeout_ms),
-            lambda: metadata_cache.partition_count(GROUP_METADATA_TOPIC)
-            or config.offsets_topic_num_partitions,
-        )  # fmt: skip
-        producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, broker_id)
-        transaction_coordinator = TransactionCoordinatorService(
-            runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
-            metadata_cache, producer_ids, lambda leader_id: self._link_to(leader_id, services),
-            cluster_store.topic_stays,
-        )  # fmt: skip
-        leadership = Leadership(
-            replica_manager, runtime.clock,
-            lambda topic: LogConfig.from_values(live_configs.topic_values(topic)),
-            lambda: controller.broker_epoch, config.replica_lag_time_max_ms,
-        )  # fmt: skip
-        alter_log_dirs = ReplicaAlterLogDirsManager(
-            runtime, replica_manager, metadata_cache.partition,
-            log_dirs_quota(config, broker_id, dynamic_configs),
-        )  # fmt: skip
-        slots = config.max_incremental_fetch_session_cache_slots
-        services = Services(
-            runtime=runtime,
-            config=config,
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            metadata_cache=metadata_cache,
-            replica_manager=replica_manager,
-            log_manager=log_manager,
-            cluster_store=cluster_store,
-            controller=controller,
-            group_coordinator=group_coordinator,
-            transaction_coordinator=transaction_coordinator,
-            auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
-            topic_creator=topic_creator,
-            topic_waits=TopicWaits(runtime, metadata_cache),
-            producer_ids=producer_ids,
-            dynamic_configs=dynamic_configs,
-            fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
-            delegation_tokens=DelegationTokens(runtime, config, cluster_store),
-            leadership=leadership,
-            alter_log_dirs=alter_log_dirs,
-            acl_cache=self._acl_cache,
-            served=self._served,
-        )
-        leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
-        log_manager.failure_channel.on_failure(lambda _log_dir, _why: self._log_dir_failed())
-        self._start_coordinators(services)
-        return services
-
     def _start_coordinators(self, services: Services) -> None:
         for coordinator in (services.group_coordinator, services.transaction_coordinator):
             coordinator.start()
             self._undo.append(coordinator.shutdown)
-
-    def _link_to(self, broker_id: int, services: Services) -> MarkerLink | None:
-        """Return the link for transaction markers to a broker, or None if its endpoint is
-        unknown."""
-        if broker_id == services.broker_id:
-            return LocalLink(self.runtime, self._deliver)
-        listener = self.config.inter_broker_listener
-        endpoint = services.metadata_cache.broker_endpoint(broker_id, listener)
-        if endpoint is None:
-            return None
-        return ChannelLink(
-            self.runtime,
-            BrokerInfo(broker_id, (endpoint,)),
-            listener,
-            controller_id=services.broker_id,
-            timeout_ms=self.config.request_timeout_ms,
-            security=security_between_brokers(self.config),
-        )
 
     async def _listen(self, live_configs: LiveConfigs, services: Services) -> None:
         tokens, listeners = services.delegation_tokens, self.config.sasl_listeners.values()
@@ -518,24 +410,6 @@ class Broker:
         scheduler = self.runtime.scheduler
         too_long = TimedOutError(f"{what} took longer than {limit_ms} ms")
         await wait_at_most(scheduler, scheduler.spawn(step(), what), limit_ms, too_long)
-
-
-def _notify_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
-    """Notify the coordinators: the leader of a partition of __consumer_offsets coordinates the
-    groups in it, and likewise for __transaction_state."""
-    coordinators: dict[str, GroupCoordinatorService | TransactionCoordinatorService] = {
-        GROUP_METADATA_TOPIC: services.group_coordinator,
-        TRANSACTION_STATE_TOPIC: services.transaction_coordinator,
-    }
-    for change in changes:
-        topic, partition = change.topic_partition
-        coordinator = coordinators.get(topic)
-        if coordinator is not None:
-            if change.role is Role.LEADER:
-                coordinator.on_elected(partition, change.leader_epoch)
-            else:
-                gone = change.role is Role.NONE
-                coordinator.on_resigned(partition, None if gone else change.leader_epoch)
 
 
 def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:

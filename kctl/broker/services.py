@@ -27,7 +27,7 @@ from kctl.store.cluster_store import ClusterStore
 
 @dataclass(slots=True)
 class Services:
-    """The parts of one broker; created by `kctl.broker.broker`, never changed afterwards."""
+    """The parts of one broker; made by `kctl.broker.assembly`, never changed afterwards."""
 
     runtime: Runtime
     config: BrokerConfig

@@ -1,0 +1,191 @@
+"""assemble: makes the services of a broker from what it has opened, and connects them.
+
+Controller, coordinators and replication do not import each other. They meet here: a change of
+roles reaches the coordinators, transaction markers reach other brokers, and the controller reaches
+this broker without a socket.
+
+Kafka 2.7: kafka.server.KafkaServer.startup.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.config.dynamic_configs import DynamicConfigs
+from kctl.broker.config.live_configs import LiveConfigs
+from kctl.broker.controller.broker_link import ChannelLink
+from kctl.broker.controller.channel_manager import LocalLink
+from kctl.broker.controller.controller import Controller
+from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from kctl.broker.coordinator.marker_sender import MarkerLink
+from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
+from kctl.broker.delegation_tokens import DelegationTokens
+from kctl.broker.fetch_session import FetchSessionCache
+from kctl.broker.log.log_config import LogConfig
+from kctl.broker.log.log_manager import LogManager
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.producer_ids import ProducerIdManager
+from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
+from kctl.broker.replication.leadership import Leadership, RoleChange
+from kctl.broker.replication.partition import Role
+from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
+from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quota
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.replication.replica_selector import replica_selector
+from kctl.broker.security.acl_cache import AclCache
+from kctl.broker.services import Services
+from kctl.broker.topic_creation import TopicCreator
+from kctl.broker.topic_waits import TopicWaits
+from kctl.client.security import security_between_brokers
+from kctl.configs.broker_config import BrokerConfig
+from kctl.model import BrokerInfo
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kctl.protocol.schema import Message
+from kctl.runtime.future import Future
+from kctl.runtime.runtime import Runtime
+from kctl.store.cluster_store import ClusterStore
+
+# Handles a request of this process as if it had arrived over a socket.
+Deliver = Callable[[Message], Future[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What a broker opens before it makes its services: its identity, the store, configs, logs."""
+
+    runtime: Runtime
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    cluster_store: ClusterStore
+    dynamic_configs: DynamicConfigs
+    live_configs: LiveConfigs
+    log_manager: LogManager
+    # None: access is not controlled.
+    acl_cache: AclCache | None
+
+
+def assemble(
+    opened: Foundation,
+    served: Mapping[ApiKey, tuple[int, int]],
+    broker_info: Callable[[], BrokerInfo],
+    deliver: Deliver,
+) -> Services:
+    """Return the services of a broker; nothing is started.
+
+    `served` limits the APIs to a first and last version each, `broker_info` is what the broker
+    registers, and `deliver` handles the requests that its controller and its transaction
+    coordinator send to itself.
+    """
+    runtime, config, cluster_store = opened.runtime, opened.config, opened.cluster_store
+    metadata_cache = MetadataCache(opened.broker_id)
+    topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime)
+    replica_manager = ReplicaManager(
+        runtime, config, opened.broker_id, opened.log_manager,
+        leader_quota=leader_quota(config, opened.broker_id, opened.dynamic_configs),
+        select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),
+    )  # fmt: skip
+    controller = Controller(
+        runtime, cluster_store, opened.broker_id, broker_info, config, deliver, opened.cluster_id
+    )
+    producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, opened.broker_id)
+    slots = config.max_incremental_fetch_session_cache_slots
+    services = Services(
+        runtime=runtime,
+        config=config,
+        broker_id=opened.broker_id,
+        cluster_id=opened.cluster_id,
+        metadata_cache=metadata_cache,
+        replica_manager=replica_manager,
+        log_manager=opened.log_manager,
+        cluster_store=cluster_store,
+        controller=controller,
+        group_coordinator=_group_coordinator(opened, replica_manager, metadata_cache),
+        transaction_coordinator=TransactionCoordinatorService(
+            runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
+            metadata_cache, producer_ids, lambda leader_id: _link_to(leader_id, services, deliver),
+            cluster_store.topic_stays,
+        ),
+        auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
+        topic_creator=topic_creator,
+        topic_waits=TopicWaits(runtime, metadata_cache),
+        producer_ids=producer_ids,
+        dynamic_configs=opened.dynamic_configs,
+        fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
+        delegation_tokens=DelegationTokens(runtime, config, cluster_store),
+        leadership=_leadership(opened, replica_manager, controller),
+        alter_log_dirs=ReplicaAlterLogDirsManager(
+            runtime, replica_manager, metadata_cache.partition,
+            log_dirs_quota(config, opened.broker_id, opened.dynamic_configs),
+        ),
+        acl_cache=opened.acl_cache,
+        served=served,
+    )  # fmt: skip
+    services.leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
+    return services
+
+
+def _group_coordinator(
+    opened: Foundation, replica_manager: ReplicaManager, metadata_cache: MetadataCache
+) -> GroupCoordinatorService:
+    config = opened.config
+    return GroupCoordinatorService(
+        opened.runtime,
+        config,
+        ReplicatedPartitionWriter(replica_manager, config.offsets_commit_timeout_ms),
+        lambda: (
+            metadata_cache.partition_count(GROUP_METADATA_TOPIC)
+            or config.offsets_topic_num_partitions
+        ),
+    )
+
+
+def _leadership(
+    opened: Foundation, replica_manager: ReplicaManager, controller: Controller
+) -> Leadership:
+    live_configs = opened.live_configs
+    return Leadership(
+        replica_manager,
+        opened.runtime.clock,
+        lambda topic: LogConfig.from_values(live_configs.topic_values(topic)),
+        lambda: controller.broker_epoch,
+        opened.config.replica_lag_time_max_ms,
+    )
+
+
+def _link_to(broker_id: int, services: Services, deliver: Deliver) -> MarkerLink | None:
+    """Return the link for transaction markers to a broker, or None if its endpoint is
+    unknown."""
+    if broker_id == services.broker_id:
+        return LocalLink(services.runtime, deliver)
+    listener = services.config.inter_broker_listener
+    endpoint = services.metadata_cache.broker_endpoint(broker_id, listener)
+    if endpoint is None:
+        return None
+    return ChannelLink(
+        services.runtime,
+        BrokerInfo(broker_id, (endpoint,)),
+        listener,
+        controller_id=services.broker_id,
+        timeout_ms=services.config.request_timeout_ms,
+        security=security_between_brokers(services.config),
+    )
+
+
+def _notify_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:
+    """Notify the coordinators: the leader of a partition of __consumer_offsets coordinates the
+    groups in it, and likewise for __transaction_state."""
+    coordinators: dict[str, GroupCoordinatorService | TransactionCoordinatorService] = {
+        GROUP_METADATA_TOPIC: services.group_coordinator,
+        TRANSACTION_STATE_TOPIC: services.transaction_coordinator,
+    }
+    for change in changes:
+        topic, partition = change.topic_partition
+        coordinator = coordinators.get(topic)
+        if coordinator is not None:
+            if change.role is Role.LEADER:
+                coordinator.on_elected(partition, change.leader_epoch)
+            else:
+                gone = change.role is Role.NONE
+                coordinator.on_resigned(partition, None if gone else change.leader_epoch)
