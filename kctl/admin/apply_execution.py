@@ -1,7 +1,7 @@
 """Executes the changes that `kctl apply` plans, or has the brokers check them.
 
-Requests go out in an order in which a failure leaves least behind: new entries of ACLs, then topics,
-partitions, configs and quotas, and deletions last. ACLs come before topics, so that a new topic is
+Requests go out in an order in which a failure leaves least behind: new entries of ACLs, topics,
+partitions, configs, quotas, and deletions last. ACLs come before topics, so that a new topic is
 never open to more clients than the file says; entries that deny are created first and removed last
 for the same reason. A change that fails does not stop the others.
 """

@@ -1,4 +1,4 @@
-"""Parses the file of `kctl apply`: the wanted topics, configs, quotas and ACLs of a cluster, as YAML.
+"""Parses the file of `kctl apply`: wanted topics, configs, quotas and ACLs of a cluster, as YAML.
 
     topics:
       orders: {partitions: 12, replication_factor: 3, configs: {retention.ms: 86400000}}
@@ -12,8 +12,9 @@
       - {principal: shop, producer: true, resources: topic:orders}
       - {principal: "*", deny: true, operations: write, resources: topic:audit, host: 10.0.0.7}
 
-The rules of `acls` have the vocabulary of `kctl acl add`, see kctl.admin.acl_rules. Every error is a UsageError that names the file and the place. Unknown keys are errors: a misspelt
-key must not pass as "nothing to do".
+The rules of `acls` have the vocabulary of `kctl acl add`, see kctl.admin.acl_rules. Every error is a
+UsageError that names the file and the place. Unknown keys are errors: a misspelt key must not pass
+as "nothing to do".
 """
 
 from collections.abc import Mapping

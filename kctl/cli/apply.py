@@ -1,6 +1,7 @@
 """kctl apply: makes topics, configs, quotas and ACLs what a file declares."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +16,49 @@ from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.apply_plan import Change
+    from kctl.admin.apply_plan import Change, Prune
+    from kctl.admin.desired_state import DesiredState
 
 _COLUMNS = ("resource", "action", "name", "old", "new", "status", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """What is removed although the file does not list it."""
+
+    prune_configs: Annotated[
+        bool,
+        typer.Option(
+            "--prune-configs",
+            help="Reset configs and quotas of the named resources that FILE does not list.",
+        ),
+    ] = False
+    prune_topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prune-topics",
+            metavar="GLOB",
+            help="Delete matching topics that FILE does not list; may be repeated.",
+        ),
+    ] = None
+    prune_acls: Annotated[
+        bool,
+        typer.Option(
+            "--prune-acls",
+            help="Remove ACLs of the named topics and resources that FILE does not list.",
+        ),
+    ] = False
+
+    def check(self, desired: "DesiredState", path: str) -> "Prune":
+        """Return the options as the plan takes them; raise UsageError."""
+        from kctl.admin.apply_plan import Prune
+
+        if self.prune_acls and desired.acls is None:
+            raise UsageError(
+                f"--prune-acls: {path} has no section acls",
+                hint="`acls: []` declares that there are none",
+            )
+        return Prune(self.prune_configs, tuple(self.prune_topics or ()), self.prune_acls)
 
 
 def register(app: typer.Typer) -> None:
@@ -34,28 +75,8 @@ def apply(
         bool,
         typer.Option("--check", help="Change nothing; exit with 1 if the cluster differs."),
     ] = False,
-    prune_configs: Annotated[
-        bool,
-        typer.Option(
-            "--prune-configs",
-            help="Reset configs and quotas of the named resources that FILE does not list.",
-        ),
-    ] = False,
-    prune_topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--prune-topics",
-            metavar="GLOB",
-            help="Delete matching topics that FILE does not list; may be repeated.",
-        ),
-    ] = None,
-    prune_acls: Annotated[
-        bool,
-        typer.Option(
-            "--prune-acls",
-            help="Remove ACLs of the named topics and resources that FILE does not list.",
-        ),
-    ] = False,
+    *,
+    pruned: PruneOptions,
 ) -> int:
     """Make topics, configs, quotas and ACLs what a file declares. What the file does not name stays
     as it is.
@@ -90,16 +111,10 @@ def apply(
       kctl apply cluster.yaml --prune-acls
     """
     from kctl.admin.apply_execution import apply_changes, plan_apply
-    from kctl.admin.apply_plan import Prune
     from kctl.admin.desired_state import parse_desired_state
 
     desired = parse_desired_state(read_text(path), path)
-    prune = Prune(prune_configs, tuple(prune_topics or ()), prune_acls)
-    if prune_acls and desired.acls is None:
-        raise UsageError(
-            f"--prune-acls: {path} has no section acls",
-            hint="`acls: []` declares that there are none",
-        )
+    prune = pruned.check(desired, path)
     if check:
         session.dry_run = True
     change = session.change(

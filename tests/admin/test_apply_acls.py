@@ -127,18 +127,17 @@ def test_pruning_concerns_the_resources_of_the_file_and_denials_go_last(broker, 
             ("audit", "User:alice", write, allow),
         ),
     )
+    failed = DeleteAclsMatchingAcl(error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR))
     broker.answer(
         ApiKey.DELETE_ACLS,
         DeleteAclsResponse(
             filter_results=[
                 DeleteAclsFilterResult(),
-                DeleteAclsFilterResult(
-                    matching_acls=[DeleteAclsMatchingAcl(error_code=int(ErrorCode.UNKNOWN_SERVER_ERROR))]
-                ),
+                DeleteAclsFilterResult(matching_acls=[failed]),
                 DeleteAclsFilterResult(),
             ]
         ),
-    )  # fmt: skip
+    )
     text = """
 topics: {orders: {}}
 acls: [{principal: alice, operations: write, resources: "topic:audit"}]
