@@ -48,6 +48,7 @@ from kctl.store.interface import MetadataStore, SessionState
 CLUSTER_ID_BYTES = 16
 NO_ID = -1
 READY_TIMEOUT_MS = 60_000
+READY_POLL_MS = 5
 # How long a start waits for the controller to send the topics that the store has.
 TOPICS_KNOWN_TIMEOUT_MS = 10_000
 # Maximum time at shutdown for the controller to find other leaders (Kafka's limit, by its configs,
@@ -268,7 +269,7 @@ class Broker:
         def is_ready() -> bool:
             return cache.controller_id is not None and cache.is_broker_alive(services.broker_id)
 
-        if not await poll_until(self.runtime, is_ready, READY_TIMEOUT_MS):
+        if not await poll_until(self.runtime, is_ready, READY_TIMEOUT_MS, READY_POLL_MS):
             raise TimedOutError(
                 f"no controller has contacted this broker for {READY_TIMEOUT_MS // 1000} s",
                 hint="check the log of the broker that /controller names",
@@ -277,7 +278,10 @@ class Broker:
         topics = set(await store.get_all_topics()) - set(await store.get_topic_deletions())
         # A topic may be deleted meanwhile: the broker is ready in any case.
         await poll_until(
-            self.runtime, lambda: all(map(cache.contains, topics)), TOPICS_KNOWN_TIMEOUT_MS
+            self.runtime,
+            lambda: all(map(cache.contains, topics)),
+            TOPICS_KNOWN_TIMEOUT_MS,
+            READY_POLL_MS,
         )
 
     # --- running -----------------------------------------------------------------------------
