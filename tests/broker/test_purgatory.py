@@ -2,7 +2,7 @@
 
 import pytest
 
-from kctl.broker.purgatory import HEAP_SLACK, DelayedOperation, Purgatory
+from kctl.broker.purgatory import HEAP_SLACK, UNITS_PER_TURN, DelayedOperation, Purgatory
 
 
 class Waits(DelayedOperation):
@@ -100,6 +100,7 @@ def test_completed_operations_do_not_pile_up_in_the_heap(log):
         purgatory.try_complete_else_watch(operation, ["k"])
         operation.ready = True
         purgatory.check("k")
+        purgatory.next_turn(now_ms=0)
     assert purgatory.next_deadline_ms() == 10**9
     assert len(purgatory._heap) == 1
 
@@ -120,3 +121,87 @@ def test_an_operation_may_watch_another_while_it_completes(log):
     assert purgatory.check("k") == 1
     assert len(purgatory) == 1
     assert purgatory.next_deadline_ms() == 50
+
+
+MANY = 2 * UNITS_PER_TURN
+
+
+def test_a_key_that_many_wait_for_completes_them_over_many_turns_in_order(log):
+    purgatory = Purgatory()
+    for number in range(MANY):
+        operation = Waits(number, 10, log)
+        purgatory.watch(operation, ["k"])
+        operation.ready = True
+    turns = 1
+    purgatory.check("k")
+    while len(purgatory):
+        before = len(log)
+        assert before <= turns * UNITS_PER_TURN // 3
+        purgatory.next_turn(now_ms=0)
+        turns += 1
+        assert len(log) > before
+    assert log == list(range(MANY))
+    assert not purgatory.watched
+
+
+def test_wide_operations_count_their_keys(log):
+    purgatory = Purgatory()
+    for number in range(10):
+        operation = Waits(number, 10, log)
+        purgatory.watch(operation, range(UNITS_PER_TURN))
+        operation.ready = True
+    purgatory.check(0)
+    assert log == [0]
+    purgatory.next_turn(now_ms=0)
+    assert log == [0, 1]
+
+
+def test_a_key_that_changes_again_during_its_walk_is_walked_again(log):
+    purgatory = Purgatory()
+    operations = [Waits(number, 10, log) for number in range(MANY)]
+    for operation in operations:
+        purgatory.watch(operation, ["k"])
+    assert purgatory.check("k") == 0
+    operations[0].ready = True
+    assert purgatory.check("k") == 0
+    assert purgatory.check("k") == 0
+    for _ in range(5):
+        purgatory.next_turn(now_ms=0)
+    assert log == [0]
+    assert not purgatory._walks
+
+
+def test_a_change_behind_a_long_walk_is_not_missed(log):
+    purgatory = Purgatory()
+    for number in range(MANY):
+        purgatory.watch(Waits(number, 10, log), ["crowded"])
+    alone = Waits("alone", 10, log)
+    purgatory.watch(alone, ["quiet"])
+    purgatory.check("crowded")
+    alone.ready = True
+    purgatory.check("quiet")
+    for _ in range(3):
+        purgatory.next_turn(now_ms=0)
+    assert log == ["alone"]
+
+
+def test_deadlines_of_many_expire_over_many_turns(log):
+    purgatory = Purgatory()
+    for number in range(MANY):
+        purgatory.watch(Waits(number, 10, log), ["k"])
+    assert 0 < purgatory.expire(10) <= UNITS_PER_TURN // 3 + 1
+    for _ in range(MANY):
+        purgatory.next_turn(now_ms=10)
+    assert log == list(range(MANY))
+
+
+def test_an_operation_watched_under_more_keys_completes_by_each_of_them(log):
+    purgatory = Purgatory()
+    operation = Waits("a", 10, log)
+    purgatory.watch(operation, [])
+    assert not purgatory.watch_more(operation, ["k1", "k2", "k1"])
+    assert operation.keys == ("k1", "k2")
+    operation.ready = True
+    assert purgatory.watch_more(operation, ["k3"])
+    assert log == ["a"]
+    assert not purgatory.watched

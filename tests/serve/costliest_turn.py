@@ -1,13 +1,17 @@
 """A search for the costliest turn of a broker's loop: what a client sends that makes others wait.
 
 python -m tests.serve.costliest_turn [--minutes 60] [--seed 1] [--kilobytes 64] [--show 20]
+python -m tests.serve.costliest_turn --kinds [NAME ...] [--kilobytes 4096]
 
-A candidate is a sequence of requests, valid or not, of at most so many bytes over one connection.
+A candidate is a sequence of requests, valid or not, of at most so many bytes over one connection,
+or a kind of client (`costly_kinds`) that may send as much. `--kinds` runs each kind of client once,
+or those that are named, each against a new broker.
 The broker runs in this process, its loop on a thread of its own whose clock for turns is the
 thread's CPU time: what else the machine does is not counted. The search draws candidates, keeps the
 costliest by CPU time of their worst turn, some of each API, and varies those: longer arrays, other
 versions, more repetitions, two sequences in one. It prints the costliest, with the callback that
-the watchdog named.
+the watchdog named. Times depend on the machine: the first line of the output has the CPU time of a
+fixed calculation before and after the search.
 """
 
 import argparse
@@ -30,7 +34,7 @@ from kctl.runtime.watchdog import LoopWatchdog, Noted
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.protocol.instances import Instances
 from tests.protocol.mutations import mutate
-from tests.serve import bad_frames
+from tests.serve import bad_frames, costly_kinds
 from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import produce_request
 
@@ -39,9 +43,14 @@ KEPT = 40
 KEPT_PER_API = 3
 # A broker that has served so many candidates is replaced: what they left behind adds up.
 CANDIDATES_PER_BROKER = 150
+CALIBRATION_ADDITIONS = 1_000_000
 # How long an answer is waited for, and how long a broker may take to be at rest again.
 ANSWER_S = 0.3
-REST_S = 20
+REST_S = 60
+# At rest: less CPU than this in so much time.
+REST_LOOK_S, REST_CPU_S = 0.1, 0.01
+# Candidates that are a kind of client.
+KIND_SHARE = 0.2
 # What a request's names are drawn from: what the broker has, and what it has not.
 NAMES = ("wide", "log", "zipped", "old", "group", "transaction", "", "absent", "__consumer_offsets")
 COUNTS = (0, 1, 10, 100, 1_000, 10_000)
@@ -103,10 +112,30 @@ class Candidate:
     """A sequence and what it cost."""
 
     steps: tuple[Step, ...]
+    # A name in `costly_kinds.KINDS` instead of steps, and what it draws with.
+    kind: str = ""
+    seed: int = 0
     bytes_sent: int = 0
     # CPU seconds of the costliest turn, and what the watchdog noted of it.
     worst_seconds: float = 0.0
     noted: tuple[Noted, ...] = field(default=())
+
+    @property
+    def family(self) -> object:
+        """What is kept only some of."""
+        return self.kind or self.steps[0].api
+
+    def run(self, port: int, bytes_max: int) -> None:
+        """Send it."""
+        if self.kind:
+            crowd = costly_kinds.Crowd(port, bytes_max)
+            kind = dict(costly_kinds.all_kinds())[self.kind]
+            costly_kinds.run(kind, crowd, random.Random(self.seed))
+            self.bytes_sent = crowd.sent
+        else:
+            data = self.data(bytes_max)
+            self.bytes_sent = len(data)
+            send(port, costly_kinds.LOGIN + data)
 
     def data(self, bytes_max: int) -> bytes:
         """All that is sent: whole frames, `bytes_max` in all."""
@@ -118,7 +147,7 @@ class Candidate:
         return bytes(sent)
 
     def __str__(self) -> str:
-        what = "; ".join(map(str, self.steps))
+        what = f"{self.kind} {self.seed}" if self.kind else "; ".join(map(str, self.steps))
         ran = ", ".join(f"{words} {spent * 1000:.0f} ms" for spent, words in self.noted[:2])
         return f"{self.worst_seconds * 1000:7.1f} ms {self.bytes_sent:8} B  {what}  [{ran}]"
 
@@ -165,11 +194,17 @@ class CostSearch:
         return self.kept
 
     def _next(self) -> Candidate:
+        if self.random.random() < KIND_SHARE:
+            kind = self.random.choice(list(costly_kinds.KINDS))
+            return Candidate((), kind, self.random.randrange(1 << 16))
         if not self.kept or self.random.random() < 0.4:
             return Candidate((self._step(),))
         # Those at the front more often.
         place = min(int(self.random.expovariate(0.2)), len(self.kept) - 1)
-        return self._varied(self.kept[place])
+        chosen = self.kept[place]
+        if chosen.kind:
+            return Candidate((), chosen.kind, self.random.randrange(1 << 16))
+        return self._varied(chosen)
 
     def _step(self) -> Step:
         draw = self.random
@@ -197,7 +232,7 @@ class CostSearch:
             case 5:
                 step = replace(step, repeats=max(step.repeats // 8, 1), count=step.count // 2)
             case _:
-                steps.append(draw.choice(draw.choice(self.kept).steps))
+                steps.append(draw.choice(draw.choice(self.kept).steps or [step]))
         steps[place] = step
         return Candidate(tuple(steps[:6]))
 
@@ -205,12 +240,7 @@ class CostSearch:
         self.tried += 1
         with contextlib.suppress(ValueError, struct.error, OverflowError):
             # A count that the field cannot say.
-            data = candidate.data(self.bytes_max)
-            candidate.bytes_sent = len(data)
-            recorder.reset()
-            send(broker.port, data)
-            until_at_rest(broker.port)
-            candidate.worst_seconds, candidate.noted = recorder.worst_seconds, recorder.noted
+            measure(candidate, self.bytes_max, broker, recorder)
             self._keep(candidate)
 
     def _keep(self, candidate: Candidate) -> None:
@@ -218,8 +248,7 @@ class CostSearch:
         self.kept.sort(key=lambda each: -each.worst_seconds)
         kept: list[Candidate] = []
         for each in self.kept[: KEPT + 1]:
-            api = each.steps[0].api
-            if sum(other.steps[0].api is api for other in kept) < KEPT_PER_API:
+            if sum(other.family == each.family for other in kept) < KEPT_PER_API:
                 kept.append(each)
         self.kept = kept[:KEPT]
 
@@ -238,22 +267,41 @@ def send(port: int, data: bytes) -> None:
             pass
 
 
-def until_at_rest(port: int) -> None:
-    """Wait until the broker answers another client."""
-    question = bad_frames.raw(int(ApiKey.API_VERSIONS), 0)
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection(("127.0.0.1", port), REST_S) as peer,
-    ):
-        peer.sendall(question)
-        peer.recv(1 << 16)
+def measure(
+    candidate: Candidate, bytes_max: int, broker: KafkaBroker, recorder: TurnRecorder
+) -> None:
+    """Run `candidate`, and note its costliest turn up to when the broker is at rest again."""
+    recorder.reset()
+    candidate.run(broker.port, bytes_max)
+    until_at_rest(recorder)
+    candidate.worst_seconds, candidate.noted = recorder.worst_seconds, recorder.noted
+
+
+def until_at_rest(recorder: TurnRecorder) -> None:
+    """Wait until the loop has next to nothing to do."""
+    end_s = time.monotonic() + REST_S
+    spent_s = recorder.busy_seconds
+    while time.monotonic() < end_s:
+        time.sleep(REST_LOOK_S)
+        before_s, spent_s = spent_s, recorder.busy_seconds
+        if spent_s - before_s < REST_CPU_S:
+            return
+
+
+def calibrated_ms() -> float:
+    """Return the CPU milliseconds of a fixed calculation on this machine, just now."""
+    began, total = time.thread_time(), 0
+    for number in range(CALIBRATION_ADDITIONS):
+        total += number
+    return (time.thread_time() - began) * 1000
 
 
 @contextlib.contextmanager
 def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
     """A broker with some data, whose loop measures turns in CPU time and reports each."""
     before, thresholds = real_loop._TURN_SECONDS_MAX, gc.get_threshold()
-    with KafkaBroker() as broker:
+    users = {costly_kinds.USER: costly_kinds.PASSWORD}
+    with KafkaBroker(users=users, settings=costly_kinds.SETTINGS) as broker:
         fill(broker)
         recorders: list[TurnRecorder] = []
         # Searches for cycles are kept short as in `kctl serve`.
@@ -288,7 +336,8 @@ def fill(broker: KafkaBroker) -> None:
     zipped = bytes(bad_frames.batch(20_000, codec=CompressionType.ZSTD, value=bytes(100)))
     for records, topic in ((plain, "log"), (plain, "old"), (zipped, "log"), (zipped, "zipped")):
         for _ in range(10):
-            send(broker.port, bad_frames.asked(produce_request(records, topic=topic), 7))
+            request = bad_frames.asked(produce_request(records, topic=topic), 7)
+            send(broker.port, costly_kinds.LOGIN + request)
 
 
 def main() -> None:
@@ -298,12 +347,30 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kilobytes", type=int, default=64)
     parser.add_argument("--show", type=int, default=20)
+    parser.add_argument("--kinds", nargs="*")
     options = parser.parse_args()
-    search = CostSearch(options.seed, options.kilobytes * 1024)
-    costliest = search.run(seconds=options.minutes * 60)
-    sys.stdout.write(f"{search.tried} sequences tried; CPU of the costliest turn:\n")
+    calibrations_ms = [calibrated_ms()]
+    if options.kinds is None:
+        search = CostSearch(options.seed, options.kilobytes * 1024)
+        costliest = search.run(seconds=options.minutes * 60)
+    else:
+        names = options.kinds or [name for name, _ in costly_kinds.all_kinds()]
+        costliest = list(run_kinds(names, options.seed, options.kilobytes * 1024))
+    calibrations_ms.append(calibrated_ms())
+    before_ms, after_ms = calibrations_ms
+    sys.stdout.write(f"a million additions: {before_ms:.0f} ms before, {after_ms:.0f} ms after\n")
     for candidate in costliest[: options.show]:
         sys.stdout.write(f"{candidate}\n")
+
+
+def run_kinds(names: list[str], seed: int, bytes_max: int) -> Iterator[Candidate]:
+    """Measure each kind of client against a broker of its own."""
+    for name in names:
+        candidate = Candidate((), name, seed)
+        with measured_broker() as (broker, recorder):
+            measure(candidate, bytes_max, broker, recorder)
+        sys.stderr.write(f"{candidate}\n")
+        yield candidate
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The letters in the code are those of Kafka's comments.
 Kafka 2.7: kafka.server.DelayedProduce, DelayedFetch, DelayedDeleteRecords.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation, LogAppendInfo, UnifiedLog
@@ -138,43 +138,59 @@ class DelayedProduce(DelayedOperation):
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until `min_bytes` can be read or an error occurs, then reads again."""
+    """Waits until `min_bytes` can be read or an error occurs, then reads again.
 
-    __slots__ = ("_on_complete", "_params", "_partitions")
+    After a change of one partition only that partition is examined: what can be read from the
+    others is remembered.
+    """
+
+    __slots__ = ("_bytes_of", "_on_complete", "_params", "_total", "_watched")
 
     def __init__(
         self,
         deadline_ms: int,
         params: FetchParams,
-        partitions: Sequence[tuple[Partition | None, FetchPartition]],
+        watched: Mapping[Hashable, tuple[Partition | None, FetchPartition]],
         on_complete: Callable[[], object],
+        readable: Mapping[Hashable, int] | None = None,
     ) -> None:
+        """Create a fetch of `watched`, of which `readable` bytes are known (no entry: none)."""
         super().__init__(deadline_ms)
         self._params = params
-        self._partitions = partitions
+        self._watched = watched
         self._on_complete = on_complete
+        self._bytes_of: dict[Hashable, int] = dict(readable) if readable else {}
+        self._total = sum(self._bytes_of.values())
 
     def try_complete(self) -> bool:
         """Return whether a read would complete the request now."""
+        return any(map(self.try_complete_after, self._watched))
+
+    def try_complete_after(self, key: Hashable) -> bool:
+        """Return whether a read would complete the request, of which only `key` is examined."""
+        partition, request = self._watched[key]
+        if partition is None:
+            return True  # it was removed while others were read
         params = self._params
-        total = 0
-        for partition, request in self._partitions:
-            if partition is None:
-                return True  # it was removed while others were read
-            try:
-                log = partition.readable_log(
-                    request.current_leader_epoch, only_leader=params.only_leader
-                )
-            except ApiError:
-                return True  # A, B, C, G: not the leader, removed, offline, or fenced
-            bound = readable_end(log, params.isolation)
-            if request.fetch_offset > log.log_end_offset:
-                return True  # E: the log was truncated below the fetch offset
-            if request.fetch_offset < bound:
-                if params.min_bytes <= 1:
-                    return True
-                total += self._readable_bytes(log, request)
-        return total >= params.min_bytes  # D, F
+        try:
+            log = partition.readable_log(
+                request.current_leader_epoch, only_leader=params.only_leader
+            )
+        except ApiError:
+            return True  # A, B, C, G: not the leader, removed, offline, or fenced
+        if request.fetch_offset > log.log_end_offset:
+            return True  # E: the log was truncated below the fetch offset
+        if request.fetch_offset < readable_end(log, params.isolation):
+            if params.min_bytes <= 1:
+                return True
+            self._note(key, self._readable_bytes(log, request))
+        elif key in self._bytes_of:
+            self._note(key, 0)
+        return self._total >= params.min_bytes  # D, F
+
+    def _note(self, key: Hashable, size: int) -> None:
+        self._total += size - self._bytes_of.get(key, 0)
+        self._bytes_of[key] = size
 
     def _readable_bytes(self, log: UnifiedLog, request: FetchPartition) -> int:
         try:

@@ -16,6 +16,8 @@ class PurgatoryTimer(Purgatory):
         # When the timer fires; None: it is not set. It may fire without an expired operation, which
         # is cheaper than cancelling it whenever an operation completes early.
         self._rings_at_ms: int | None = None
+        # Whether `next_turn` will be called.
+        self._has_turn = False
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         """Watch `operation`; see `Purgatory.watch`."""
@@ -26,6 +28,16 @@ class PurgatoryTimer(Purgatory):
     def _set(self, deadline_ms: int) -> None:
         self._rings_at_ms = deadline_ms
         self._scheduler.call_at(deadline_ms, self._ring, deadline_ms)
+
+    def _postponed(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            # By a timer: the loop serves its descriptors before its timers.
+            self._scheduler.call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        self._has_turn = False
+        self.next_turn(self._clock.monotonic_ms())
 
     def _ring(self, deadline_ms: int) -> None:
         if deadline_ms != self._rings_at_ms:

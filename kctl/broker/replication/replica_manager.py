@@ -8,7 +8,7 @@ purgatory, checked after every append and move of a high watermark. `leadership`
 Kafka 2.7: kafka.server.ReplicaManager.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from kctl.broker.complaints import Complaints
@@ -45,6 +45,7 @@ from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.turns import in_turns
 from kctl.runtime.work_queue import WorkQueue
+from kctl.work import Work, parts
 
 # Looking up an Enum's member is slow.
 _CLIENT = AppendOrigin.CLIENT
@@ -330,21 +331,39 @@ class ReplicaManager:
     ) -> None:
         """Reply with the results of the first read, or wait for more."""
         if params.is_from_follower:
-            self._record_follower_fetches(params.replica_id, results)
+            recording = self._recording_follower_fetches(params.replica_id, results)
+            recorded = partial(self._recorded, params, partitions, on_done, on_error, results)
+            in_turns(self._scheduler, recording, recorded, on_error)
+        else:
+            self._recorded(params, partitions, on_done, on_error, results, None)
+
+    def _recorded(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        on_done: Callable[[list[FetchResult]], object],
+        on_error: Callable[[Exception], object],
+        results: list[FetchResult],
+        _: None,
+    ) -> None:
         if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
             on_done(results)
             return
-        keys = [(topic, request.partition) for topic, request in partitions]
-        requests = [request for _, request in partitions]
-        watched = list(zip(map(self.partitions.get, keys), requests, strict=True))
+        mine = self.partitions
+        watched: dict[Hashable, tuple[Partition | None, FetchPartition]] = {
+            (key := (topic, request.partition)): (mine.get(key), request)
+            for topic, request in partitions
+        }
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
         if len(partitions) < READS_PER_TURN:
 
             def read_again() -> None:
                 on_done(self.reader.read(params, partitions))
 
+            readable = _sizes(results) if params.min_bytes > 1 else None
             # Nothing has changed since the read, so no second attempt is needed.
-            self._fetches.watch(DelayedFetch(deadline_ms, params, watched, read_again), keys)
+            delayed = DelayedFetch(deadline_ms, params, watched, read_again, readable)
+            self._fetches.watch(delayed, watched)
         else:
 
             def read_again() -> None:
@@ -352,7 +371,26 @@ class ReplicaManager:
                 in_turns(self._scheduler, again, on_done, on_error)
 
             delayed = DelayedFetch(deadline_ms, params, watched, read_again)
-            self._fetches.try_complete_else_watch(delayed, keys)
+            self._fetches.watch(delayed, ())
+            in_turns(self._scheduler, self._watching(delayed, list(watched)), _nothing, on_error)
+
+    def _watching(self, delayed: DelayedFetch, keys: Sequence[Hashable]) -> Work[None]:
+        """Watch the partitions of a fetch, some in each turn. Each is examined in the turn in which
+        it is watched, as it may have changed since it was read."""
+        for number, part in enumerate(parts(keys, READS_PER_TURN)):
+            if number:
+                yield
+            if delayed.is_completed or self._fetches.watch_more(delayed, part):
+                return
+
+    def _recording_follower_fetches(
+        self, broker_id: int, results: Sequence[FetchResult]
+    ) -> Work[None]:
+        """Record a broker's fetches, READS_PER_TURN in a turn."""
+        for number, part in enumerate(parts(results, READS_PER_TURN)):
+            if number:
+                yield
+            self._record_follower_fetches(broker_id, part)
 
     def _record_follower_fetches(self, broker_id: int, results: Sequence[FetchResult]) -> None:
         """Record a broker's fetches; its progress may commit records and complete waiting
@@ -362,8 +400,12 @@ class ReplicaManager:
             # A follower that must truncate has diverged before its fetch offset.
             if result.error_code != 0 or result.diverging_epoch is not None:
                 continue
-            partition = self.partitions[result.topic, result.request.partition]
             request = result.request
+            partition = self.partitions.get((result.topic, request.partition))
+            if partition is None:
+                # It was removed after it was read.
+                result.error_code, result.data = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+                continue
             quota = self.leader_quota
             if quota is not None and result.data and quota.is_throttled(partition.topic_partition):
                 quota.record(len(result.data.records or b""), self._clock.monotonic_ms())
@@ -444,6 +486,19 @@ class ReplicaManager:
         self._scheduler.call_soon(self._on_offline, partitions)
         for partition in partitions:
             self.wake(partition.topic_partition)
+
+
+def _nothing(_: None) -> None:
+    """Do nothing when all partitions of a fetch are watched."""
+
+
+def _sizes(results: Sequence[FetchResult]) -> dict[Hashable, int]:
+    """Return the bytes that were read of each partition with any."""
+    return {
+        (result.topic, result.request.partition): len(result.data.records)
+        for result in results
+        if result.data is not None and result.data.records
+    }
 
 
 def _ignore_fetch(_partition: Partition, _broker_id: int) -> None:

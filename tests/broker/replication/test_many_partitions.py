@@ -3,10 +3,12 @@
 import pytest
 
 from kctl.broker.log.unified_log import FetchIsolation
+from kctl.broker.replication import fetch_reader, replica_manager
 from kctl.broker.replication.delayed import FetchParams
 from kctl.broker.replication.fetch_reader import READS_PER_TURN
 from kctl.broker.replication.leadership import PARTITIONS_PER_TURN, UNITS_PER_LOG
-from kctl.broker.replication.partition import Role
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
@@ -85,6 +87,66 @@ def test_a_partition_that_goes_away_while_others_are_read_ends_the_wait(world):
     world.manager.partitions.clear()
     world.runtime.scheduler.settle()
     assert answered[-1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def parked(world, count, *, min_bytes, max_wait_ms=1_000, replica_id=-1):
+    """A fetch of the first `count` partitions of t, from offset 0; what it answers."""
+    params = FetchParams(replica_id, max_wait_ms, min_bytes, 1 << 20, FetchIsolation.LOG_END)
+    answered = []
+    partitions = [
+        ("t", FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20,
+                             current_leader_epoch=-1))
+        for number in range(count)
+    ]  # fmt: skip
+    world.manager.fetch(params, partitions, answered.extend, fail_loudly)
+    world.runtime.scheduler.settle()
+    return answered
+
+
+def counting(monkeypatch, owner, name):
+    """The number of calls of a method, as a list's length."""
+    calls, original = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *a, **k: (calls.append(1), original(*a, **k))[1])
+    return calls
+
+
+def test_an_append_examines_only_its_own_partition_of_a_waiting_fetch(world, monkeypatch):
+    at_once(world.leadership.become_leader_or_follower(leader_and_isr(50, controller_epoch=1)))
+    answered = parked(world, 50, min_bytes=1 << 19)
+    examined = counting(monkeypatch, Partition, "readable_log")
+    world.produce(batch(b"value"), acks=1)
+    assert not answered
+    assert len(examined) == 1
+
+
+def test_a_waiting_fetch_counts_what_each_of_its_partitions_received(world):
+    at_once(world.leadership.become_leader_or_follower(leader_and_isr(3, controller_epoch=1)))
+    size = len(batch(b"value"))
+    answered = parked(world, 3, min_bytes=2 * size)
+    world.produce(batch(b"value"), acks=1)
+    assert not answered
+    world.manager.append_records([("t", 2, batch(b"value"))], 1, 1_000, lambda _: None)
+    assert [len(it.data.records or b"") for it in answered] == [size, 0, size]
+
+
+def test_a_waiting_fetch_counts_what_its_first_read_found(world):
+    size = len(batch(b"value"))
+    world.produce(batch(b"value"), acks=1)
+    answered = parked(world, 1, min_bytes=2 * size)
+    assert not answered
+    world.produce(batch(b"value"), acks=1)
+    assert len(answered) == 1
+
+
+def test_a_turn_records_few_partitions_of_a_followers_fetch(world, monkeypatch):
+    count = READS_PER_TURN + 5
+    monkeypatch.setattr(fetch_reader, "READS_PER_TURN", count + 1)
+    monkeypatch.setattr(replica_manager, "READS_PER_TURN", 100)
+    recorded = counting(monkeypatch, ReplicaManager, "_record_follower_fetches")
+    # Partitions that are not here: only the number of parts counts.
+    answered = parked(world, count, min_bytes=1, replica_id=2)
+    assert len(answered) == count
+    assert len(recorded) == -(-count // 100)
 
 
 def leader_and_isr(count, *, controller_epoch):
