@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --stop --subject --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --stop --subject --subtract --tail --throttle --timeout --timestamp --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -132,10 +132,11 @@ complete -c kctl -n '__kctl_needs broker' -a stop -d 'Stop brokers cleanly: othe
 complete -c kctl -n '__kctl_needs broker' -a kill -d 'Kill brokers (kill -9), to test the others'
 complete -c kctl -n '__kctl_needs broker' -a restart -d 'Restart brokers one at a time; running ones are stopped cleanly first'
 complete -c kctl -n '__kctl_needs profile' -a add -d 'Add a profile, which -C and `kctl profile use` select'
+complete -c kctl -n '__kctl_needs profile' -a login -d 'Log in to the cluster of a profile, and keep a reference to the password in the profile'
 complete -c kctl -n '__kctl_needs profile' -a use -d 'Make a profile the default: commands without -b and -C use it'
 complete -c kctl -n '__kctl_needs profile' -a list -d 'List the profiles'
 complete -c kctl -n '__kctl_needs profile' -a show -d 'Show the settings of a profile'
-complete -c kctl -n '__kctl_needs profile' -a remove -d 'Remove a profile'
+complete -c kctl -n '__kctl_needs profile' -a remove -d 'Remove a profile, and its password if `kctl profile login` put it into the keyring'
 complete -c kctl -n '__kctl_at serve' -l data-dir -s D -r -F -d 'Where all data is stored.'
 complete -c kctl -n '__kctl_at serve' -l port -s p -r -f -d 'On 127.0.0.1; 0: any free port. [default: 9092]'
 complete -c kctl -n '__kctl_at serve' -l listener -s l -r -f -d 'Instead of --port, e.g. PLAINTEXT://0.0.0.0:9092; may be repeated.'
@@ -1032,7 +1033,16 @@ complete -c kctl -n '__kctl_at profile add' -l replace -d 'Replace a profile of 
 complete -c kctl -n '__kctl_at profile add' -l password-file -r -F -d 'Its first line is sasl.password.'
 complete -c kctl -n '__kctl_at profile add' -l password-command -r -f -d 'It prints sasl.password, e.g. `pass x`.'
 complete -c kctl -n '__kctl_at profile add' -l password-env -r -f -d 'It holds sasl.password.'
+complete -c kctl -n '__kctl_at profile add' -l password-keyring -r -f -d 'The entry of the OS keyring with sasl.password.'
 complete -c kctl -n '__kctl_at profile add' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at profile login' -l username -r -f -d 'Becomes sasl.username.'
+complete -c kctl -n '__kctl_at profile login' -l save-in -r -F -d 'Store the password in this file, which only you can read, and not in the keyring.'
+complete -c kctl -n '__kctl_at profile login' -l password-file -r -F -d 'Its first line is sasl.password.'
+complete -c kctl -n '__kctl_at profile login' -l password-command -r -f -a '(__kctl_names commands)' -d 'It prints sasl.password, e.g. `pass x`.'
+complete -c kctl -n '__kctl_at profile login' -l password-env -r -f -d 'It holds sasl.password.'
+complete -c kctl -n '__kctl_at profile login' -l password-keyring -r -f -d 'The entry of the OS keyring with sasl.password.'
+complete -c kctl -n '__kctl_at profile login' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at profile login' -f -a '(__kctl_names profiles)'
 complete -c kctl -n '__kctl_at profile use' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at profile use' -f -a '(__kctl_names profiles)'
 complete -c kctl -n '__kctl_at profile list' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'

@@ -1,4 +1,4 @@
-"""AclRule: ACLs as the arguments of `kctl acl add` and the file of `kctl apply` declare them. Pure.
+"""AclRule: ACLs as the words of `kctl acl add` and the file of `kctl apply` declare them. Pure.
 
 A rule is a principal with operations on resources, or with what a producer or a consumer needs; it
 stands for one entry per resource and operation.

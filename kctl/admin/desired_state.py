@@ -12,9 +12,9 @@
       - {principal: shop, producer: true, resources: topic:orders}
       - {principal: "*", deny: true, operations: write, resources: topic:audit, host: 10.0.0.7}
 
-The rules of `acls` have the vocabulary of `kctl acl add`, see kctl.admin.acl_rules. Every error is a
-UsageError that names the file and the place. Unknown keys are errors: a misspelt key must not pass
-as "nothing to do".
+The rules of `acls` have the vocabulary of `kctl acl add`, see kctl.admin.acl_rules. Every error is
+a UsageError that names the file and the place. Unknown keys are errors: a misspelt key must not
+pass as "nothing to do".
 """
 
 from collections.abc import Mapping

@@ -29,7 +29,8 @@ class ConnectOptions:
     """The connection options of a command line, unparsed."""
 
     bootstrap_server: str | None = None
-    properties: Sequence[str] = ()
+    # May contain secrets.
+    properties: Sequence[str] = field(default=(), repr=False)
     profile: str | None = None
     command_config: str | None = None
     timeout: str | None = None
@@ -42,8 +43,8 @@ class ConnectSettings:
 
     bootstrap_servers: list[tuple[str, int]]
     timeout_ms: int
-    # Client settings of Apache Kafka, without bootstrap.servers.
-    properties: dict[str, str] = field(default_factory=dict)
+    # Client settings of Apache Kafka, without bootstrap.servers; they contain secrets.
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
     # What the profile and --expect-cluster allow.
     guard: ClusterGuard = field(default_factory=ClusterGuard)
 
@@ -71,8 +72,17 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     if options.bootstrap_server is not None:
         # An empty value is kept and rejected: `-b "$UNSET" topic delete` must not use localhost.
         properties["bootstrap.servers"] = options.bootstrap_server
+    return settings_of(properties, guard, options.timeout)
+
+
+def settings_of(
+    properties: Mapping[str, str], guard: ClusterGuard, given_timeout: str | None = None
+) -> ConnectSettings:
+    """Return the settings of a profile's `properties`, after the guard's are taken; raise
+    UsageError."""
+    properties = dict(properties)
     servers = properties.pop("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
-    timeout = options.timeout or properties.pop("timeout", None)
+    timeout = given_timeout or properties.get("timeout")
     properties.pop("timeout", None)
     timeout_ms = parse_duration_ms(timeout) if timeout else DEFAULT_TIMEOUT_MS
     if timeout_ms <= 0:

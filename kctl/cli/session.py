@@ -51,14 +51,16 @@ class Session:
         dry_run: bool = False,
         assume_yes: bool = False,
         writes: bool = False,
+        settings: ConnectSettings | None = None,
     ) -> None:
+        """Create the session; `settings`, if given, replace what `options` would result in."""
         self.output = output
         self.dry_run = dry_run
         self._assume_yes = assume_yes
         # Whether the command changes something, unless it is a dry run; options may decide.
         self.writes = writes
         self._options = options
-        self._settings: ConnectSettings | None = None
+        self._settings = settings
         self._runtime: RealRuntime | None = None
 
     @property

@@ -1,8 +1,6 @@
 """kctl user: users' SCRAM credentials."""
 
-import sys
 from collections.abc import Sequence
-from getpass import getpass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +9,8 @@ from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_comma
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
+from kctl.cli.passwords import read_password
 from kctl.cli.session import Question, Session
-from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,7 +92,9 @@ def create(
     mechanisms = _mechanisms(mechanism or [])
     if session.dry_run:
         return show_results(session, [row("user", name, "would set password")], "user")
-    wanted = NewPassword(name, _password(name, password_file), mechanisms, iterations)
+    wanted = NewPassword(
+        name, read_password(name, password_file, is_new=True), mechanisms, iterations
+    )
     results = session.run(lambda admin: admin.users.set_passwords([wanted]))
     rows = [row("user", it.name, "password set", it.error) for it in results]
     return show_results(session, rows, "user")
@@ -111,7 +111,7 @@ def passwd(session: Session, name: NameArgument, password_file: PasswordFileOpti
       kctl user passwd alice
       pass kafka/alice | kctl user passwd alice --password-file -
     """
-    password = "" if session.dry_run else _password(name, password_file)
+    password = "" if session.dry_run else read_password(name, password_file, is_new=True)
     change = session.change(
         lambda admin: admin.users.list_users([name]),
         lambda _users: None,
@@ -179,19 +179,3 @@ def _mechanisms(names: Sequence[str]) -> "Sequence[ScramMechanism]":
                 f"{name} is not a SCRAM mechanism", hint=f"use one of {', '.join(BY_NAME)}"
             )
     return [BY_NAME[name.upper()] for name in names] or list(BY_NAME.values())
-
-
-def _password(name: str, password_file: str | None) -> str:
-    if password_file == "-":
-        return sys.stdin.readline().rstrip("\r\n")
-    if password_file is not None:
-        return read_text(password_file).partition("\n")[0].rstrip("\r")
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"No password for {name}: there is no terminal to ask",
-            hint="give --password-file FILE, or --password-file - for standard input",
-        )
-    password = getpass(f"Password of {name}: ")
-    if getpass("Again: ") != password:
-        raise UsageError("The passwords differ")
-    return password

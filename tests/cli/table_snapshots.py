@@ -87,6 +87,7 @@ WITHOUT_A_TABLE = {
     "api": "prints JSON; with --list a table of short cells",
     "profile add": "prints a line",
     "profile use": "prints a line",
+    "profile login": "prints a line",
     "profile remove": "prints a line",
     "records delete": "the table of topic purge",
     "broker demote": "the table of reassign execute",

@@ -1,21 +1,20 @@
-"""kctl profile: adds, selects, lists, shows and removes profiles of clusters."""
+"""kctl profile: adds, selects, logs in to, lists, shows and removes profiles of clusters."""
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kctl.cli.connect import config_file, flatten_profile, parse_pairs, read_config
+from kctl.cli.connect import flatten_profile, parse_pairs
 from kctl.cli.declaration.command import local_command
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, OutputFormat, Table
 from kctl.cli.profile import editing, secrets
+from kctl.cli.profile.profile_file import ProfileFile, edit_profile
 from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
-from kctl.errors import UsageError, not_found
+from kctl.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -57,6 +56,17 @@ ExpectOption = Annotated[
     str | None,
     typer.Option("--expect-cluster", metavar="ID", help="Refuse any other cluster."),
 ]
+UsernameOption = Annotated[
+    str | None, typer.Option("--username", metavar="NAME", help="Becomes sasl.username.")
+]
+SaveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--save-in",
+        metavar="FILE",
+        help="Store the password in this file, which only you can read, and not in the keyring.",
+    ),
+]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace a profile of that name.")]
 
 
@@ -78,6 +88,14 @@ class PasswordOptions:
         str | None,
         typer.Option("--password-env", metavar="VARIABLE", help="It holds sasl.password."),
     ] = None
+    password_keyring: Annotated[
+        str | None,
+        typer.Option(
+            "--password-keyring",
+            metavar="SERVICE/USER",
+            help="The entry of the OS keyring with sasl.password.",
+        ),
+    ] = None
 
     def settings(self) -> dict[str, str]:
         """Return the reference as a setting; raise UsageError if there are several."""
@@ -85,6 +103,7 @@ class PasswordOptions:
             "password-file": self.password_file,
             "password-command": self.password_command,
             "password-env": self.password_env,
+            "password-keyring": self.password_keyring,
         }
         chosen = {key: value for key, value in given.items() if value is not None}
         if len(chosen) > 1:
@@ -128,13 +147,44 @@ def add(
         **password.settings(),
         **_checked_properties(properties or []),
     }
-    path, text, profiles = _profiles()
-    if name in profiles and not replace:
+    found = ProfileFile.read()
+    if name in found.profiles and not replace:
         raise UsageError(f"There is a profile {name} already", hint="add --replace to replace it")
     profile: dict[str, Any] = {"bootstrap_servers": bootstrap_server.split(",")}
     profile |= {key: value for key, value in optional.items() if value is not None}
-    _write(path, editing.with_profile(text, name, profile))
-    Output().say(f"Wrote the profile {name} to {path}. Next: kctl topic list -C {name}")
+    found.write(editing.with_profile(found.text, name, profile))
+    Output().say(f"Wrote the profile {name} to {found.path}. Next: kctl topic list -C {name}")
+    return DONE
+
+
+@local_command(app, "login")
+def login(
+    name: NameArgument,
+    username: UsernameOption = None,
+    save_in: SaveOption = None,
+    *,
+    password: PasswordOptions,
+) -> int:
+    """Log in to the cluster of a profile, and keep a reference to the password in the profile.
+
+    Without a --password option, the command asks for the password, or reads it from standard input
+    with --password-file -. If the cluster accepts it, it is stored in the keyring of the operating
+    system, or in a new file with --save-in, and never in the profile. A rejected password changes
+    nothing.
+
+    \b
+    Examples:
+      kctl profile login prod
+      kctl profile login prod --username alice --save-in ~/.config/kctl/prod.password
+      kctl profile login prod --password-command 'pass kafka/prod'
+      kctl profile login prod --password-keyring kafka/alice
+    """
+    from kctl.cli.profile.login import Login, log_in
+
+    output = Output()
+    reference = next(iter(password.settings().items()), None)
+    stored = log_in(Login(name, username, reference, save_in), output)
+    output.say(f"Logged in. The profile {name} refers to the password: {stored}")
     return DONE
 
 
@@ -155,9 +205,7 @@ def use(name: NameArgument) -> int:
     Examples:
       kctl profile use dev
     """
-    path, text, profiles = _profiles()
-    _check_known(name, profiles)
-    _write(path, editing.with_default(text, name))
+    edit_profile(name, editing.with_default)
     Output().say(f"Commands without -b or -C now use {name}.")
     return DONE
 
@@ -170,9 +218,11 @@ def list_profiles(output_format: OutputOption = OutputFormat.TABLE) -> int:
     Examples:
       kctl profile list
     """
-    path, _, profiles = _profiles()
-    default = read_config(path).get("default_profile") if path.exists() else None
-    rows = [_row(name, flatten_profile(it), name == default) for name, it in profiles.items()]
+    found = ProfileFile.read()
+    rows = [
+        _row(name, flatten_profile(it), name == found.default)
+        for name, it in found.profiles.items()
+    ]
     Output(output_format).show(rows, _COLUMNS, name="profile")
     return DONE
 
@@ -185,9 +235,7 @@ def show(name: NameArgument, output_format: OutputOption = OutputFormat.TABLE) -
     Examples:
       kctl profile show prod -o json
     """
-    _, _, profiles = _profiles()
-    _check_known(name, profiles)
-    settings = secrets.shown(flatten_profile(profiles[name]))
+    settings = secrets.shown(flatten_profile(ProfileFile.read().profile(name)))
     rows = [{"setting": key, "value": value} for key, value in settings.items()]
     table = Table(["setting", "value"], rows)
     Output(output_format).show_one({"profile": name, **settings}, [table], name="profile")
@@ -196,16 +244,17 @@ def show(name: NameArgument, output_format: OutputOption = OutputFormat.TABLE) -
 
 @local_command(app, "remove")
 def remove(name: NameArgument) -> int:
-    """Remove a profile. Clusters are not concerned.
+    """Remove a profile, and its password if `kctl profile login` put it into the keyring.
 
     \b
     Examples:
       kctl profile remove dev
     """
-    path, text, profiles = _profiles()
-    _check_known(name, profiles)
-    _write(path, editing.without_profile(text, name))
+    former = edit_profile(name, editing.without_profile)
     Output().say(f"Removed the profile {name}.")
+    from kctl.cli.profile.login import forget
+
+    forget(name, flatten_profile(former.profile(name)))
     return DONE
 
 
@@ -219,33 +268,3 @@ def _row(name: str, settings: dict[str, str], is_default: bool) -> dict[str, Any
         "confirm": rules.get("confirm", str(Confirm.YES)),
         "expect_cluster": rules.get("expect_cluster"),
     }
-
-
-def _profiles() -> tuple[Path, str, dict[str, Any]]:
-    """Return the path of the file, its text, and its profiles."""
-    path = config_file(os.environ)
-    if not path.exists():
-        return path, "", {}
-    profiles = read_config(path).get("profiles", {})
-    is_valid = isinstance(profiles, dict) and all(isinstance(it, dict) for it in profiles.values())
-    if not is_valid:
-        raise UsageError(f"{path}: profiles must be tables", hint="[profiles.NAME]")
-    return path, path.read_text(encoding="utf-8"), profiles
-
-
-def _check_known(name: str, profiles: dict[str, Any]) -> None:
-    if name not in profiles:
-        error = not_found("profile", name, profiles, hint="kctl profile add makes one")
-        raise UsageError(str(error), hint=error.hint)
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file at once; only its owner can read it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
-        beside.replace(path)
-    except OSError as error:
-        raise UsageError(f"Cannot write {path}: {error.strerror}") from None

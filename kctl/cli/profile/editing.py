@@ -7,7 +7,7 @@ as profiles as inline tables) is left alone, with a UsageError.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kctl.errors import UsageError
@@ -27,6 +27,56 @@ def with_profile(text: str, name: str, profile: Profile) -> str:
     lines = [f"[profiles.{_key(name)}]"]
     lines += [f"{_key(key)} = {_value(value)}" for key, value in profile.items()]
     return _checked((f"{before}\n\n" if before else "") + "\n".join(lines) + "\n", wanted)
+
+
+def with_settings(text: str, name: str, removed: Collection[str], added: Mapping[str, str]) -> str:
+    """Return `text` in which the profile `name` has lost the settings `removed`, in Kafka's
+    spelling wherever they stand in it, and has the settings `added`."""
+    wanted = tomllib.loads(text)
+    profile = wanted["profiles"][name]
+    _drop(profile, (), removed)
+    profile.update(added)
+    lines = [f"{_key(key)} = {_value(value)}\n" for key, value in added.items()]
+    kept: list[str] = []
+    table: list[str] = []
+    for line in text.splitlines(keepends=True):
+        header = _TABLE.match(line)
+        table = _path(header[1]) if header else table
+        is_own = table[:2] == ["profiles", name]
+        if is_own and not header and _setting((*table[2:], *_assigned(line))) in removed:
+            continue
+        if is_own and header and len(table) > 2 and lines:
+            # The profile has no table of its own before its first subtable.
+            kept += [f"[profiles.{_key(name)}]\n", *lines, "\n"]
+            lines = []
+        kept.append(line if line.endswith("\n") else f"{line}\n")
+        if is_own and header and len(table) == 2:
+            kept += lines
+            lines = []
+    return _checked("".join(kept), wanted)
+
+
+def _drop(table: dict[str, Any], path: tuple[str, ...], removed: Collection[str]) -> None:
+    for key in list(table):
+        if isinstance(table[key], dict):
+            _drop(table[key], (*path, key), removed)
+        elif _setting((*path, key)) in removed:
+            del table[key]
+
+
+def _setting(path: tuple[str, ...]) -> str:
+    """Return Kafka's spelling of the keys that lead to a setting; those of no setting give ""."""
+    return ".".join(path[1:] if path[:1] == ("properties",) else path)
+
+
+def _assigned(line: str) -> list[str]:
+    """Return the keys of a line such as `sasl.password = "x"`; none for any other line."""
+    if "=" not in line:
+        return []
+    try:
+        return _only_path(tomllib.loads(line))
+    except tomllib.TOMLDecodeError:
+        return []
 
 
 def without_profile(text: str, name: str) -> str:
@@ -64,9 +114,13 @@ def _without(text: str, name: str) -> str:
 def _path(header: str) -> list[str]:
     """Return the keys of a table's header, such as `profiles."a.b"`."""
     try:
-        value: Any = tomllib.loads(f"[{header}]")
+        return _only_path(tomllib.loads(f"[{header}]"))
     except tomllib.TOMLDecodeError:
         return []
+
+
+def _only_path(value: Any) -> list[str]:
+    """Return the keys that lead to the only value in nested tables."""
     keys = []
     while isinstance(value, dict) and value:
         [key] = value

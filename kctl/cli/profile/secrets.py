@@ -1,7 +1,8 @@
-"""Resolves the secrets of a profile: references to files, commands and variables.
+"""Resolves the secrets of a profile: references to files, commands, variables and the keyring.
 
-`password-file`, `password-command` and `password-env` stand for `sasl.password`; any other key that
-ends with `password`, such as `ssl.key.password`, has the same three forms. A profile that contains
+`password-file`, `password-command`, `password-env` and `password-keyring` (SERVICE/USER) stand for
+`sasl.password`; any other key that ends with `password`, such as `ssl.key.password`, has the same
+forms. A profile that contains
 a secret itself is accepted only from a file that no other user can read.
 """
 
@@ -11,8 +12,8 @@ from pathlib import Path
 from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
-_SASL_PASSWORD = "sasl.password"
-_FORMS = ("file", "command", "env")
+SASL_PASSWORD = "sasl.password"
+_FORMS = ("file", "command", "env", "keyring")
 HIDDEN = "(hidden)"
 # Bits of the mode with which the group or others could read or write the file.
 _SHARED_BITS = 0o077
@@ -37,7 +38,7 @@ def reference(key: str) -> tuple[str, str] | None:
     name, dash, form = key.replace("_", "-").rpartition("-")
     if not dash or form not in _FORMS or not name.endswith("password"):
         return None
-    return (_SASL_PASSWORD if name == "password" else name), form
+    return (SASL_PASSWORD if name == "password" else name), form
 
 
 def check_file_is_private(path: Path, properties: Mapping[str, str]) -> None:
@@ -71,6 +72,10 @@ def _read(key: str, form: str, value: str, environment: Mapping[str, str]) -> st
                 f"{key}: the variable {value} is not set", hint=f"export {value}=... first"
             )
         return environment[value]
+    if form == "keyring":
+        from kctl.runtime.real.os_keyring import read_secret
+
+        return read_secret(*keyring_entry(value))
     if form == "file":
         text = read_text(str(Path(value).expanduser()))
     else:
@@ -81,3 +86,15 @@ def _read(key: str, form: str, value: str, environment: Mapping[str, str]) -> st
     if not lines or not lines[0]:
         raise UsageError(f"{key}: {value} returned no password", hint="it is the first line")
     return lines[0]
+
+
+def keyring_entry(text: str) -> tuple[str, str]:
+    """Return the service and the user of `SERVICE/USER`; raise UsageError.
+
+    >>> keyring_entry("kctl/prod"), keyring_entry("https://a/b/me")
+    (('kctl', 'prod'), ('https://a/b', 'me'))
+    """
+    service, _, user = text.rpartition("/")
+    if not service or not user:
+        raise UsageError(f"{text} is not an entry of the keyring", hint="write SERVICE/USER")
+    return service, user
