@@ -239,6 +239,15 @@ class LocalLog:
         self._flushes_under_way.append(job)
         return job
 
+    @property
+    def oldest_recovery_start(self) -> int:
+        """Return the first offset of the oldest segment that a recovery may begin with."""
+        segments = self.segments
+        before_active = segments.lower(segments.active.base_offset) or segments.active
+        before_recovery = segments.lower(self.recovery_point)
+        needed = [it.base_offset for it in (before_active, before_recovery) if it is not None]
+        return min(needed)
+
     def claim_recovery_point(self) -> int:
         """Return the recovery point for a checkpoint.
 

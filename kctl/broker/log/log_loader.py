@@ -28,11 +28,11 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
+from kctl.broker.log.producer_replay import replay_segments
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kctl.broker.log.segment_recovery import (
     DurableCorruptionError,
     recover_segment,
-    replay_segments,
 )
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition

@@ -9,16 +9,13 @@ they differ.
 Kafka 2.7: kafka.log.LogSegment.recover; KIP-101, KAFKA-10207
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.log_segment import LogSegment
-from kctl.broker.log.log_segments import LogSegments
-from kctl.broker.log.producer_state import producer_batch_of
+from kctl.broker.log.producer_replay import replay_batch
 from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.errors import CorruptDataError
-from kctl.records.control import ControlRecordType, EndTransactionMarker, read_marker
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import (
     LOG_OVERHEAD,
@@ -123,62 +120,6 @@ def recover_segment(
     segment.set_max_timestamp(progress.max_timestamp, progress.offset_of_max_timestamp)
     producers.map_end_offset = max(producers.map_end_offset, progress.next_offset)
     return cut, progress.next_offset
-
-
-def replay_batch(
-    producers: ProducerStateManager,
-    batch: RecordBatch,
-    on_aborted: Callable[[AbortedTransaction], object] | None = None,
-) -> None:
-    """Apply a batch that is in the log to the producer state."""
-    if not batch.has_producer_id:
-        return
-    completed = producers.update(producer_batch_of(batch, marker_of(batch)))
-    if completed is not None:
-        last_stable_offset = producers.last_stable_offset(completed)
-        if completed.is_aborted and on_aborted is not None:
-            on_aborted(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    last_stable_offset,
-                )
-            )
-        producers.complete(completed)
-
-
-def replay_segments(
-    segments: LogSegments, producers: ProducerStateManager, end_offset: int
-) -> None:
-    """Apply the batches below `end_offset` that are not yet in the producer state."""
-    start = producers.map_end_offset
-    if start >= end_offset or not len(segments):
-        return
-    for segment in segments.since(start):
-        if segment.base_offset >= end_offset:
-            break
-        position = segment.offset_index.lookup(start).position
-        for header in segment.records.headers(position):
-            if header.base_offset >= end_offset:
-                break
-            if header.producer_id >= 0 and header.base_offset >= start:
-                batch = segment.records.batch(header)
-                if isinstance(batch, RecordBatch):
-                    replay_batch(producers, batch)
-    producers.map_end_offset = end_offset
-
-
-def marker_of(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None for data, an emptied batch, or another type."""
-    if not batch.is_control:
-        return None
-    record = next(batch.records(), None)
-    if record is None:
-        return None
-    marker = read_marker(record)
-    is_end = marker.control_type in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
-    return marker if is_end else None
 
 
 def _check(segment: LogSegment, batch: Batch, progress: _Progress) -> None:

@@ -32,8 +32,8 @@ from kctl.broker.log.log_loader import LoadedLog
 from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import CheckedRecords, validate_records
+from kctl.broker.log.producer_replay import apply_batch, marker_of, replay_segments
 from kctl.broker.log.producer_state import ProducerBatch, ProducerState, producer_batch_of
-from kctl.broker.log.segment_recovery import marker_of, replay_segments
 from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -43,7 +43,6 @@ from kctl.records.memory_records import Batch
 from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from kctl.runtime.clock import Clock
 from kctl.runtime.disk import DiskFile
-from kctl.storage.transaction_index import AbortedTransaction
 from kctl.work import ClaimingWork
 
 
@@ -300,21 +299,8 @@ class UnifiedLog:
 
     def _update_producer(self, batch: ProducerBatch, segment: LogSegment) -> None:
         """Update the producer's state and the first unstable offset for a batch in `segment`."""
-        producers = self._producers
-        completed = producers.update(batch)
-        if completed is not None:
-            last_stable_offset = producers.last_stable_offset(completed)
-            if completed.is_aborted:
-                segment.transaction_index.append(
-                    AbortedTransaction(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        last_stable_offset,
-                    )
-                )
-            producers.complete(completed)
-        if completed is not None or batch.is_transactional:
+        is_end = apply_batch(self._producers, batch, segment.transaction_index.append)
+        if is_end or batch.is_transactional:
             self._refresh_first_unstable_offset()
 
     # --- read --------------------------------------------------------------------------------
@@ -555,15 +541,8 @@ class UnifiedLog:
         """Remove the files that a checkpoint, made after so many truncations, replaces."""
         if truncations == self._local.truncations and self._local.has_announced:
             self._local.withdraw()
-        self._delete_old_snapshots()
-
-    def _delete_old_snapshots(self) -> None:
-        """Remove snapshots that no recovery needs."""
-        segments = self._local.segments
-        before_active = segments.lower(segments.active.base_offset) or segments.active
-        before_recovery = segments.lower(self._local.recovery_point)
-        needed = [it.base_offset for it in (before_active, before_recovery) if it is not None]
-        self._producers.delete_snapshots_before(min(needed))
+        # No recovery needs snapshots before this.
+        self._producers.delete_snapshots_before(self._local.oldest_recovery_start)
 
     def close(self) -> None:
         """Save indexes and producers, make everything durable, close the files."""
