@@ -33,7 +33,7 @@ PLANTED = [
     ("outside world", "kctl/dump/log_dump.py", "def f():\n    import os"),
     ("given one", "kctl/admin/topics.py", "import kctl.runtime.real"),
     ("Pure cores", "kctl/broker/purgatory.py", "import kctl.broker.producer_ids"),
-    ("typer and rich", "kctl/dump/documents.py", "import rich"),
+    ("click", "kctl/dump/documents.py", "import click"),
     ("cryptography", "kctl/tls/pem.py", "import cryptography"),
     ("kazoo", "kctl/store/embedded.py", "from kazoo.client import KazooClient"),
     ("pyspark", "kctl/export/task.py", "import pyspark"),

@@ -14,7 +14,7 @@ from tools import release
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
 # What `pip install kctl-kafka` may take of a disk.
-BASE_BYTES_MAX = 55_000_000
+BASE_BYTES_MAX = 40_000_000
 
 
 def workflow(name):

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -16,15 +15,15 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.protocol.acl import AclBinding
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 _EXAMPLE = "e.g. kctl acl add alice read topic:orders"
 
 PrincipalArgument = Annotated[
-    str, typer.Argument(metavar="PRINCIPAL", help="A user, or TYPE:NAME; `*`: every user.")
+    str, Argument(metavar="PRINCIPAL", help="A user, or TYPE:NAME; `*`: every user.")
 ]
 RulesArgument = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         metavar="[OPERATIONS] RESOURCE...",
         help="Operations as in read,describe; resources as topic:orders, topic:orders-* (a prefix),"
         " group:*, transactional-id:app, cluster.",
@@ -32,16 +31,14 @@ RulesArgument = Annotated[
 ]
 ResourcesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RESOURCE", help="Only entries that apply to these, as topic:orders."),
+    Argument(metavar="RESOURCE", help="Only entries that apply to these, as topic:orders."),
 ]
 PrincipalOption = Annotated[
-    str | None, typer.Option("--principal", metavar="PRINCIPAL", help="Only entries of this one.")
+    str | None, Option("--principal", metavar="PRINCIPAL", help="Only entries of this one.")
 ]
-OperationArgument = Annotated[str, typer.Argument(metavar="OPERATION", help="As read or write.")]
-ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="As topic:orders.")]
-FromOption = Annotated[
-    str, typer.Option("--from", metavar="ADDRESS", help="The address of the client.")
-]
+OperationArgument = Annotated[str, Argument(metavar="OPERATION", help="As read or write.")]
+ResourceArgument = Annotated[str, Argument(metavar="RESOURCE", help="As topic:orders.")]
+FromOption = Annotated[str, Option("--from", metavar="ADDRESS", help="The address of the client.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +46,17 @@ class RuleOptions:
     """What else a rule consists of; `add` and `remove` have the same."""
 
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address of clients; `*`: any.")
+        str, Option("--host", metavar="ADDRESS", help="The address of clients; `*`: any.")
     ] = "*"
-    deny: Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")] = False
+    deny: Annotated[bool, Option("--deny", help="Deny instead of allow.")] = False
     producer: Annotated[
-        bool, typer.Option("--producer", help="What a producer needs; takes no operations.")
+        bool, Option("--producer", help="What a producer needs; takes no operations.")
     ] = False
     consumer: Annotated[
-        bool, typer.Option("--consumer", help="What a consumer needs; takes no operations.")
+        bool, Option("--consumer", help="What a consumer needs; takes no operations.")
     ] = False
     idempotent: Annotated[
-        bool, typer.Option("--idempotent", help="With --producer: also IdempotentWrite.")
+        bool, Option("--idempotent", help="With --producer: also IdempotentWrite.")
     ] = False
 
     def bindings(self, principal: str, rules: Sequence[str]) -> "list[AclBinding]":

@@ -3,9 +3,8 @@
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import DANGEROUS, INT16_MAX, INT32_NUMBER, Range, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Question, Session
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("name", "number", "kctl", "broker", "both")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "api", DANGEROUS)(api)
 
@@ -26,23 +25,23 @@ def register(app: typer.Typer) -> None:
 def api(
     session: Session,
     call: Annotated[
-        str | None, typer.Argument(metavar="CALL", help="Kafka's name of an API, or its number.")
+        str | None, Argument(metavar="CALL", help="Kafka's name of an API, or its number.")
     ] = None,
     document: Annotated[
-        str, typer.Argument(metavar="JSON", help="The fields of the request, or @FILE.")
+        str, Argument(metavar="JSON", help="The fields of the request, or @FILE.")
     ] = "{}",
     version: Annotated[
         int | None,
-        typer.Option("--version", metavar="N", help="[default: the newest of both sides]"),
+        Option("--version", metavar="N", help="[default: the newest of both sides]"),
         Range(0, INT16_MAX),
     ] = None,
     broker: Annotated[
         int | None,
-        typer.Option("--broker", metavar="BROKER", help="Its id. [default: the controller]"),
+        Option("--broker", metavar="BROKER", help="Its id. [default: the controller]"),
         INT32_NUMBER,
     ] = None,
     list_apis: Annotated[
-        bool, typer.Option("--list", help="List the APIs and the versions of both sides.")
+        bool, Option("--list", help="List the APIs and the versions of both sides.")
     ] = False,
 ) -> int:
     """Send a request of any API and print the response, both as JSON with Kafka's names of fields.

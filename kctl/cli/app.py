@@ -1,6 +1,6 @@
 """The kctl command: a table of subcommands, of which only the requested one is imported.
 
-Each row of COMMANDS names a module. The module of a group has `app`, a typer.Typer with the
+Each row of COMMANDS names a module. The module of a group has `app`, a CommandGroup with the
 group's commands; the module of a single command has `register(app)`, which adds the command to the
 given app. The other rows become stubs with a line of help, so `kctl --help` imports no command.
 """
@@ -10,15 +10,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import Annotated, Any
-
-import typer
 
 from kctl import __version__
 from kctl.cli.declaration import quick
 from kctl.cli.declaration.command import CommandFailed
+from kctl.cli.declaration.declarations import CommandGroup, Exit
 from kctl.cli.declaration.spec import HELP_JSON_OPTION, HELP_OPTIONS, CommandSpec
-from kctl.cli.failures import INTERRUPTED, ExitStatus, report
+from kctl.cli.failures import ExitStatus, report
 from kctl.cli.output import Output
 from kctl.errors import UsageError
 
@@ -132,14 +130,7 @@ Examples:
 """
 
 WIDTH_MAX = 100
-# Typer's messages and their replacements.
-_TYPER_MESSAGES = {
-    "Value error, ": "",
-    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
-    "Got unexpected extra argument(s)": "Too many arguments:",
-    "Got unexpected extra arguments": "Too many arguments:",
-    "Got unexpected extra argument": "Too many arguments:",
-}
+VERSION_OPTION = "--version"
 # Options with a value that are also accepted before the subcommand.
 _SHARED_VALUE_OPTIONS = (
     "-b", "--bootstrap-server", "-X", "--property", "-C", "--profile", "--command-config",
@@ -147,24 +138,15 @@ _SHARED_VALUE_OPTIONS = (
 )  # fmt: skip
 
 
-def build_app(argv: Sequence[str], *, everything: bool = False) -> typer.Typer:
-    """Return the Typer app for the command line `argv`; `everything` imports all commands."""
+def build_app(argv: Sequence[str], *, everything: bool = False) -> CommandGroup:
+    """Return the commands for the command line `argv`; `everything` imports all of them."""
     wanted = next((word for word in argv if not word.startswith("-")), None)
-    app = typer.Typer(
-        name="kctl",
-        help=_HELP,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(_root)
+    app = CommandGroup()
     for row in COMMANDS:
         if everything or row.name == wanted:
             _add(app, row)
         else:
-            app.command(row.name, help=row.help)(_stub)
+            app.add_command(row.name, row.help, _stub)
     return app
 
 
@@ -216,9 +198,14 @@ def _run(argv: Sequence[str]) -> int:
     if HELP_JSON_OPTION in argv:
         return _show_help_json([it for it in argv if it != HELP_JSON_OPTION])
     arguments = insert_default_command(hoist_shared_options(argv))
+    if arguments and arguments[0] == VERSION_OPTION:
+        Output().write(f"kctl {__version__}\n")
+        return 0
     app = build_app(arguments)
     try:
         return _execute(app, arguments)
+    except UsageError as misuse:
+        return report(misuse)
     except CommandFailed as failure:
         command = quick.find_command(app, arguments)
         path = " ".join(("kctl", *(command.path if command else ())))
@@ -241,40 +228,25 @@ def _show_help_json(path: Sequence[str]) -> int:
     return 0
 
 
-def _execute(app: typer.Typer, arguments: Sequence[str]) -> int:
+def _execute(app: CommandGroup, arguments: Sequence[str]) -> int:
+    width = min(get_terminal_size().columns, WIDTH_MAX)
     outcome = quick.run(app, arguments)
     if isinstance(outcome, int):
         return outcome
-    text = help_text(app, arguments, outcome, min(get_terminal_size().columns, WIDTH_MAX))
-    if text is not None:
-        Output().write(text)
-        return 0
-    try:
-        status = app(args=arguments, prog_name="kctl", standalone_mode=False)
-    except SystemExit as stop:
-        status = stop.code
-    except CommandFailed:
-        raise
-    except Exception as error:  # Typer's errors: their module depends on its version
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            return INTERRUPTED
-        if not hasattr(error, "format_message"):
-            raise
-        return report(_misuse(error))
-    return status if isinstance(status, int) else 0
+    text = help_text(app, arguments, outcome, width)
+    if text is None:
+        from kctl.cli.declaration import click_parser
 
-
-def _misuse(error: Any) -> UsageError:
-    """Convert Typer's error about a command line to a UsageError."""
-    message = str(error.format_message()).removesuffix(".")
-    for original, replacement in _TYPER_MESSAGES.items():
-        message = message.replace(original, replacement)
-    context = getattr(error, "ctx", None)
-    return UsageError(message, hint=f"see {context.command_path if context else 'kctl'} --help")
+        outcome = click_parser.run(app, arguments)
+        if isinstance(outcome, int):
+            return outcome
+        text = help_text(app, arguments, outcome, width)
+    Output().write(text or "")
+    return 0
 
 
 def help_text(
-    app: typer.Typer, argv: Sequence[str], command: CommandSpec | None, width: int
+    app: CommandGroup, argv: Sequence[str], command: CommandSpec | None, width: int
 ) -> str | None:
     """Return the help of `command`, or the help of a group or of kctl that `argv` requests.
 
@@ -286,37 +258,20 @@ def help_text(
         return texts.command_help(command, width)
     if not argv or argv[0] in HELP_OPTIONS:
         return texts.root_help(_HELP, [(row.name, row.help) for row in COMMANDS], width)
-    groups = {it.name: it.typer_instance for it in app.registered_groups}
-    group = groups.get(argv[0])
+    group = app.groups.get(argv[0])
     if group is not None and (len(argv) == 1 or argv[1] in HELP_OPTIONS):
         about = next(row.help for row in COMMANDS if row.name == argv[0])
         return texts.group_help(argv[0], about, group, width)
     return None
 
 
-def _add(app: typer.Typer, row: CommandRow) -> None:
+def _add(app: CommandGroup, row: CommandRow) -> None:
     module = importlib.import_module(row.module)
     if row.is_group:
-        app.add_typer(module.app, name=row.name, help=row.help, no_args_is_help=True)
+        app.add_group(row.name, module.app)
     else:
         module.register(app)
 
 
 def _stub() -> None:
-    raise typer.Exit(2)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        Output().write(f"kctl {__version__}\n")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Declare --version."""
-    _ = version
+    raise Exit(2)

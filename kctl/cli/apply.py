@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import DANGEROUS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -28,14 +27,14 @@ class PruneOptions:
 
     prune_configs: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--prune-configs",
             help="Reset configs and quotas of the named resources that FILE does not list.",
         ),
     ] = False
     prune_topics: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--prune-topics",
             metavar="GLOB",
             help="Delete matching topics that FILE does not list; may be repeated.",
@@ -43,7 +42,7 @@ class PruneOptions:
     ] = None
     prune_acls: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--prune-acls",
             help="Remove ACLs of the named topics and resources that FILE does not list.",
         ),
@@ -61,19 +60,17 @@ class PruneOptions:
         return Prune(self.prune_configs, tuple(self.prune_topics or ()), self.prune_acls)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "apply", DANGEROUS)(apply)
 
 
 def apply(
     session: Session,
-    path: Annotated[
-        str, typer.Argument(metavar="FILE", help="YAML: topics, brokers, quotas, acls.")
-    ],
+    path: Annotated[str, Argument(metavar="FILE", help="YAML: topics, brokers, quotas, acls.")],
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit with 1 if the cluster differs."),
+        Option("--check", help="Change nothing; exit with 1 if the cluster differs."),
     ] = False,
     *,
     pruned: PruneOptions,

@@ -9,11 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kctl.cli.app import COMMANDS, build_app
 from kctl.cli.declaration import completion_scripts
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup
 from kctl.cli.declaration.spec import commands_of
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
@@ -41,18 +40,18 @@ class Action(StrEnum):
 FILE_NAMES = {Shell.BASH: "kctl.bash", Shell.ZSH: "_kctl", Shell.FISH: "kctl.fish"}
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "completion")(completion)
 
 
 def completion(
     action: Annotated[
-        Action, typer.Argument(metavar="SHELL|install", help="bash, zsh, fish or install.")
+        Action, Argument(metavar="SHELL|install", help="bash, zsh, fish or install.")
     ],
     shell: Annotated[
         Shell | None,
-        typer.Argument(metavar="SHELL", help="With install. [default: the shell in $SHELL]"),
+        Argument(metavar="SHELL", help="With install. [default: the shell in $SHELL]"),
     ] = None,
 ) -> int:
     """Print the completion script of a shell, or install it for the current user. The script also

@@ -3,10 +3,9 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.connect import parse_pairs
 from kctl.cli.declaration.command import DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from kctl.admin.config_plan import ConfigOutcome, ConfigPlan
     from kctl.admin.configs import ConfigChanges, ConfigEntry, ConfigResource
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 # The name of the cluster-wide default for brokers.
 DEFAULT_BROKER = "default"
@@ -31,9 +30,7 @@ class Entity(StrEnum):
     LOGGER = "logger"
 
 
-EntityArgument = Annotated[
-    Entity, typer.Argument(metavar="TYPE", help="topic, broker or logger.", show_choices=False)
-]
+EntityArgument = Annotated[Entity, Argument(metavar="TYPE", help="topic, broker or logger.")]
 _NAME_HELP = "A topic; for broker and logger, the id of a broker; `default` for all brokers."
 
 
@@ -41,12 +38,10 @@ _NAME_HELP = "A topic; for broker and logger, the id of a broker; `default` for 
 def describe(
     session: Session,
     entity: EntityArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=_NAME_HELP)],
-    keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")
-    ] = None,
+    name: Annotated[str, Argument(metavar="NAME", help=_NAME_HELP)],
+    keys: Annotated[list[str] | None, Argument(metavar="KEY", help="Only these settings.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Include settings at their defaults.")
+        bool, Option("--all", "-a", help="Include settings at their defaults.")
     ] = False,
 ) -> int:
     """Show the settings that differ from their defaults, or all.
@@ -75,24 +70,22 @@ def describe(
 def alter(
     session: Session,
     entity: EntityArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=_NAME_HELP)],
+    name: Annotated[str, Argument(metavar="NAME", help=_NAME_HELP)],
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting; may be repeated."),
+        Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting; may be repeated."),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--delete-config", "-d", metavar="KEY", help="Reset a setting to its default."
-        ),
+        Option("--delete-config", "-d", metavar="KEY", help="Reset a setting to its default."),
     ] = None,
     append: Annotated[
         list[str] | None,
-        typer.Option("--append", metavar="KEY=ITEM", help="Add an item to a list."),
+        Option("--append", metavar="KEY=ITEM", help="Add an item to a list."),
     ] = None,
     subtract: Annotated[
         list[str] | None,
-        typer.Option("--subtract", metavar="KEY=ITEM", help="Remove an item from a list."),
+        Option("--subtract", metavar="KEY=ITEM", help="Remove an item from a list."),
     ] = None,
 ) -> int:
     """Change settings; the others keep their values.

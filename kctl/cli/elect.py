@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
     from kctl.admin.elections import ElectionType
     from kctl.admin.topics import PartitionDescription
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 _COLUMNS = ("topic", "partition", "leader", "preferred", "new_leader", "isr")
 
 PartitionsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TOPIC[:P,P]", help="Topics, or some of their partitions."),
+    Argument(metavar="TOPIC[:P,P]", help="Topics, or some of their partitions."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All partitions of the cluster.")]
+AllOption = Annotated[bool, Option("--all", help="All partitions of the cluster.")]
 
 
 @remote_command(app, "preferred", CHANGES)

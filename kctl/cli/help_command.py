@@ -2,19 +2,18 @@
 
 from typing import Annotated
 
-import typer
-
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "help")(help_command)
 
 
 def help_command(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="A command. [default: kctl]")
+        list[str] | None, Argument(metavar="COMMAND", help="A command. [default: kctl]")
     ] = None,
 ) -> int:
     """Show the help of a command. `kctl COMMAND --help` does the same, and --help-json describes

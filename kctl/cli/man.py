@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kctl.cli.app import build_app
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.declaration.man_pages import man_pages
 from kctl.cli.declaration.spec import commands_of
 from kctl.cli.failures import DONE
@@ -14,14 +13,14 @@ from kctl.cli.output import Output
 from kctl.errors import UsageError
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "man")(man)
 
 
 def man(
     out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="Where to write them, e.g. share/man/man1.")
+        str, Option("--out", metavar="DIR", help="Where to write them, e.g. share/man/man1.")
     ],
 ) -> int:
     """Write the manual pages of kctl, one a command, to a directory.

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 
 # Partitions are 32-bit.
@@ -12,7 +11,7 @@ PARTITION_MAX = (1 << 31) - 1
 
 OffsetOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--offset",
         "-O",
         metavar="START[..END]",
@@ -22,7 +21,7 @@ OffsetOption = Annotated[
 ]
 PartitionOption = Annotated[
     list[str] | None,
-    typer.Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
+    Option("--partition", "-p", metavar="N,N", help="Only these partitions."),
 ]
 
 

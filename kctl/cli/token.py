@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
@@ -14,30 +13,30 @@ from kctl.cli.units import format_instant, parse_duration_ms
 if TYPE_CHECKING:
     from kctl.admin.tokens import DelegationToken
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
-TokenArgument = Annotated[str, typer.Argument(metavar="TOKEN_ID", help="The id of the token.")]
+TokenArgument = Annotated[str, Argument(metavar="TOKEN_ID", help="The id of the token.")]
 RenewerOption = Annotated[
     list[str] | None,
-    typer.Option("--renewer", metavar="USER", help="A user who may renew it; may be repeated."),
+    Option("--renewer", metavar="USER", help="A user who may renew it; may be repeated."),
 ]
 LifetimeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--max-lifetime", metavar="TIME", help="How long it can be renewed. [default: the broker's]"
     ),
 ]
 RenewalOption = Annotated[
     str | None,
-    typer.Option("--for", metavar="TIME", help="Its life from now on. [default: the broker's]"),
+    Option("--for", metavar="TIME", help="Its life from now on. [default: the broker's]"),
 ]
 DelayOption = Annotated[
     str | None,
-    typer.Option("--in", metavar="TIME", help="Its life from now on. [default: none]"),
+    Option("--in", metavar="TIME", help="Its life from now on. [default: none]"),
 ]
 OwnerOption = Annotated[
     list[str] | None,
-    typer.Option("--owner", metavar="USER", help="Only tokens of USER; may be repeated."),
+    Option("--owner", metavar="USER", help="Only tokens of USER; may be repeated."),
 ]
 
 

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import (
     DANGEROUS,
     INT32_NUMBER,
@@ -11,6 +9,7 @@ from kctl.cli.declaration.command import (
     READS,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from kctl.admin.transaction_abort import AbortPlan
     from kctl.admin.transactions import OpenTransaction, TransactionDescription
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 _COLUMNS = (
     "transactional_id", "state", "producer_id", "producer_epoch", "coordinator", "started",
@@ -32,20 +31,18 @@ _OPEN_COLUMNS = (
     "topic", "partition", "producer_id", "producer_epoch", "first_offset", "started",
 )  # fmt: skip
 
-TopicOption = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Only in this topic.")
-]
+TopicOption = Annotated[str | None, Option("--topic", metavar="TOPIC", help="Only in this topic.")]
 
 
 @remote_command(app, "list", READS)
 def list_transactions(
     session: Session,
     patterns: Annotated[
-        list[str] | None, typer.Argument(metavar="PATTERN", help="Transactional ids or globs.")
+        list[str] | None, Argument(metavar="PATTERN", help="Transactional ids or globs.")
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only in this state: Ongoing, Empty, ..."),
+        Option("--state", metavar="STATE", help="Only in this state: Ongoing, Empty, ..."),
     ] = None,
 ) -> int:
     """List transactional ids and the states of their transactions.
@@ -74,7 +71,7 @@ def list_transactions(
 @remote_command(app, "describe", READS)
 def describe(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="ID", help="Transactional ids or globs.")],
+    names: Annotated[list[str], Argument(metavar="ID", help="Transactional ids or globs.")],
 ) -> int:
     """Show transactions and the partitions that they write to.
 
@@ -124,23 +121,21 @@ def hanging(session: Session, topic: TopicOption = None) -> int:
 @remote_command(app, "abort", DANGEROUS)
 def abort(
     session: Session,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Transactional ids.")
-    ] = None,
+    names: Annotated[list[str] | None, Argument(metavar="ID", help="Transactional ids.")] = None,
     topic: TopicOption = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", metavar="N", help="The partition of --topic."),
+        Option("--partition", "-p", metavar="N", help="The partition of --topic."),
         INT32_NUMBER,
     ] = None,
     producer_id: Annotated[
         int | None,
-        typer.Option("--producer-id", metavar="N", help="Only transactions of this producer."),
+        Option("--producer-id", metavar="N", help="Only transactions of this producer."),
         NUMBER,
     ] = None,
     coordinator_epoch: Annotated[
         int,
-        typer.Option("--coordinator-epoch", metavar="N", help="Epoch in the markers."),
+        Option("--coordinator-epoch", metavar="N", help="Epoch in the markers."),
         INT32_NUMBER,
     ] = 0,
 ) -> int:

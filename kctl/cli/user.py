@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
     from kctl.admin.users import UserCredentials
     from kctl.protocol.sasl.scram import ScramMechanism
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
-NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="USER", help="Some users.")]
-NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.")]
-UsersArgument = Annotated[list[str], typer.Argument(metavar="USER", help="The users.")]
+NamesArgument = Annotated[list[str] | None, Argument(metavar="USER", help="Some users.")]
+NameArgument = Annotated[str, Argument(metavar="USER", help="The name of the user.")]
+UsersArgument = Annotated[list[str], Argument(metavar="USER", help="The users.")]
 MechanismOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--mechanism",
         metavar="MECHANISM",
         help="SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. [default: both]",
@@ -32,7 +31,7 @@ MechanismOption = Annotated[
 ]
 PasswordFileOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--password-file",
         metavar="FILE",
         help="Read the password from the first line of FILE; `-`: standard input.",
@@ -40,7 +39,7 @@ PasswordFileOption = Annotated[
 ]
 IterationsOption = Annotated[
     int,
-    typer.Option("--iterations", metavar="N", help="Rounds of the hash, 4096 to 16384."),
+    Option("--iterations", metavar="N", help="Rounds of the hash, 4096 to 16384."),
 ]
 
 

@@ -9,10 +9,10 @@ from tests.support.golden_logs import unpack
 
 def all_commands(group=None, path=()):
     group = group or app.build_app([], everything=True)
-    for command in group.registered_commands:
-        yield (*path, command.name)
-    for inner in group.registered_groups:
-        yield from all_commands(inner.typer_instance, (*path, inner.name))
+    for name in group.commands:
+        yield (*path, name)
+    for name, inner in group.groups.items():
+        yield from all_commands(inner, (*path, name))
 
 
 @pytest.mark.parametrize("command", list(all_commands()), ids=" ".join)

@@ -1,16 +1,14 @@
-"""Option groups: a command takes dataclasses, and Typer sees one parameter per field."""
+"""Option groups: a command takes dataclasses, and the parsers see one parameter per field."""
 
 import ast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from typer.testing import CliRunner
-
 from kctl.cli.app import build_app
-from kctl.cli.declaration import quick
+from kctl.cli.declaration import click_parser, quick
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.declaration.spec import commands_of
 
 CLI = Path(__file__).parents[2] / "kctl/cli"
@@ -19,21 +17,21 @@ PARAMETERS_MAX = 18
 
 @dataclass
 class Filters:
-    key: Annotated[str | None, typer.Option("--key")] = None
-    limit: Annotated[int, typer.Option("--limit")] = 10
+    key: Annotated[str | None, Option("--key")] = None
+    limit: Annotated[int, Option("--limit")] = 10
 
 
 @dataclass
 class Paths:
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...")]
+    paths: Annotated[list[str], Argument(metavar="PATH...")]
 
 
 def make_app(calls):
-    app = typer.Typer()
+    app = CommandGroup()
 
     @local_command(app, "dump")
     def dump(
-        paths: Paths, *, is_hex: Annotated[bool, typer.Option("--hex")] = False, filters: Filters
+        paths: Paths, *, is_hex: Annotated[bool, Option("--hex")] = False, filters: Filters
     ) -> int:
         """Dump files."""
         calls.append((paths, is_hex, filters))
@@ -49,12 +47,12 @@ def test_fields_are_parameters_in_the_order_of_the_groups():
     assert [it.is_required for it in spec.parameters] == [True, False, False, False]
 
 
-def test_the_command_gets_groups_from_typer_and_from_quick_parsing():
+def test_the_command_gets_groups_from_click_and_from_quick_parsing():
     calls = []
     app = make_app(calls)
     argv = ["dump", "a", "b", "--limit", "3", "--hex"]
 
-    assert CliRunner().invoke(app, argv).exit_code == 0
+    assert click_parser.run(app, argv) == 0
     assert quick.run(app, argv) == 0
 
     assert calls == [(Paths(["a", "b"]), True, Filters(None, 3))] * 2

@@ -1,14 +1,12 @@
-"""Quick parsing returns what Typer returns."""
+"""Quick parsing returns what click returns."""
 
-import inspect
 import re
 from enum import Enum
 
 import pytest
-import typer
 
 from kctl.cli.app import COMMANDS, build_app, hoist_shared_options
-from kctl.cli.declaration import quick
+from kctl.cli.declaration import click_parser, quick
 from kctl.cli.declaration.spec import commands_of, summary
 
 SPECS = list(commands_of(build_app([], everything=True)))
@@ -54,33 +52,15 @@ UNCLEAR = [
 ]
 
 
-def typer_values(spec, argv):
-    """Return the keyword arguments that Typer passes for these arguments."""
-    given = {}
-
-    def callback(**values):
-        given.update(values)
-
-    callback.__signature__ = inspect.signature(spec.callback)
-    callback.__annotations__ = spec.callback.__annotations__
-    app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    app.command()(callback)
-    try:
-        app(args=argv, standalone_mode=True)
-    except SystemExit as stop:
-        return given if not stop.code else None
-    return given
-
-
 @pytest.mark.parametrize(("path", "argv"), LINES, ids=lambda it: " ".join(it)[:40])
-def test_quick_parsing_agrees_with_typer(path, argv):
+def test_quick_parsing_agrees_with_click(path, argv):
     spec = BY_PATH[path]
 
-    assert quick.parse(spec, argv) == typer_values(spec, argv)
+    assert quick.parse(spec, argv) == click_parser.parse(spec, argv)
 
 
 @pytest.mark.parametrize(("path", "argv"), UNCLEAR, ids=lambda it: " ".join(it)[:40])
-def test_unusual_command_lines_are_left_to_typer(path, argv):
+def test_unusual_command_lines_are_left_to_click(path, argv):
     assert quick.parse(BY_PATH[path], argv) is None
 
 

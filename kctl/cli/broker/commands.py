@@ -4,8 +4,6 @@ local cluster.
 
 from typing import Annotated
 
-import typer
-
 from kctl.cli.broker.demote import demote
 from kctl.cli.broker.describe import decommission, describe
 from kctl.cli.broker.supervisor import ask_supervisor
@@ -16,28 +14,25 @@ from kctl.cli.declaration.command import (
     local_command,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, OutputFormat, Table
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 remote_command(app, "describe", READS)(describe)
 remote_command(app, "decommission", DANGEROUS)(decommission)
 remote_command(app, "demote", DANGEROUS)(demote)
 
 BrokersArgument = Annotated[
     list[int],
-    typer.Argument(metavar="BROKER...", help="Ids, as `kctl broker list` shows them."),
+    Argument(metavar="BROKER...", help="Ids, as `kctl broker list` shows them."),
     INT32_NUMBER,
 ]
 DataDirOption = Annotated[
     str,
-    typer.Option(
-        "--data-dir", "-D", metavar="DIR", help="The data directory of `kctl serve --brokers`."
-    ),
+    Option("--data-dir", "-D", metavar="DIR", help="The data directory of `kctl serve --brokers`."),
 ]
-OutputOption = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="How to print the result.")
-]
+OutputOption = Annotated[OutputFormat, Option("--output", "-o", help="How to print the result.")]
 
 
 @local_command(app, "list")

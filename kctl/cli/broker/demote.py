@@ -4,10 +4,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.admin.dead_brokers import DeadBrokers
 from kctl.cli.declaration.command import INT32_NUMBER
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.reassign.access import change_on_cluster
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
 
 def demote(
     session: Session,
-    brokers: Annotated[
-        list[int], typer.Argument(metavar="BROKER...", help="Their ids."), INT32_NUMBER
-    ],
+    brokers: Annotated[list[int], Argument(metavar="BROKER...", help="Their ids."), INT32_NUMBER],
     undo_file: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--undo-file",
             metavar="FILE",
             help="Where to write the previous order. [default: demote-BROKER.undo.json]",

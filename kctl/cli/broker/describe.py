@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.admin.dead_brokers import DeadBrokers
 from kctl.cli.broker.supervisor import ask_supervisor
 from kctl.cli.declaration.command import COUNT, INT32_NUMBER
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Table
 from kctl.cli.reassign.access import change_on_cluster
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _DIRECTORY_COLUMNS = ("log_dir", "replicas", "size", "error")
 
 IdsArgument = Annotated[
-    list[int] | None, typer.Argument(metavar="BROKER...", help="Ids. [default: all]"), INT32_NUMBER
+    list[int] | None, Argument(metavar="BROKER...", help="Ids. [default: all]"), INT32_NUMBER
 ]
 
 
@@ -102,16 +101,14 @@ def _heading(document: dict[str, Any]) -> str:
 
 def decommission(
     session: Session,
-    broker_id: Annotated[int, typer.Argument(metavar="BROKER", help="Its id."), INT32_NUMBER],
+    broker_id: Annotated[int, Argument(metavar="BROKER", help="Its id."), INT32_NUMBER],
     throttle: ThrottleOption = None,
     batch: Annotated[
-        int, typer.Option("--batch", metavar="N", help="Partitions at once."), COUNT
+        int, Option("--batch", metavar="N", help="Partitions at once."), COUNT
     ] = BATCH,
     stop: Annotated[
         str | None,
-        typer.Option(
-            "--stop", metavar="DIR", help="Then stop it: a broker of the local cluster in DIR."
-        ),
+        Option("--stop", metavar="DIR", help="Then stop it: a broker of the local cluster in DIR."),
     ] = None,
     dead_brokers: DeadBrokersOption = DeadBrokers.REFUSE,
 ) -> int:

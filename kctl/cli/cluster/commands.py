@@ -1,16 +1,15 @@
 """kctl cluster: describes brokers, and registers the commands of the other modules."""
 
-import typer
-
 from kctl.cli.cluster.features import features, upgrade_features
 from kctl.cli.cluster.health import health
 from kctl.cli.cluster.quorum import quorum
 from kctl.cli.declaration.command import DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.failures import DONE
 from kctl.cli.output import Table
 from kctl.cli.session import Session
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 
 @remote_command(app, "describe", READS)

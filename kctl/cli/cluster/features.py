@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.connect import parse_pairs
 from kctl.cli.declaration.command import INT16_MAX
+from kctl.cli.declaration.declarations import Argument
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -49,7 +48,7 @@ def features(session: Session) -> int:
 def upgrade_features(
     session: Session,
     levels: Annotated[
-        list[str], typer.Argument(metavar="FEATURE=LEVEL", help="Features and their new levels.")
+        list[str], Argument(metavar="FEATURE=LEVEL", help="Features and their new levels.")
     ],
 ) -> int:
     """Raise features to higher levels, all of them or none.

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED, UNREACHABLE
 from kctl.cli.items import counted
 from kctl.cli.output import Document, OutputFormat, Table
@@ -19,16 +18,14 @@ NAMED_MAX = 5
 
 NagiosOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--nagios",
         help="One line, and Nagios' exit status: 0 ok, 1 warning, 2 critical, 3 unknown.",
     ),
 ]
 SettleOption = Annotated[
     str,
-    typer.Option(
-        "--settle", metavar="DURATION", help="A move without progress for this time is stuck."
-    ),
+    Option("--settle", metavar="DURATION", help="A move without progress for this time is stuck."),
 ]
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
-import typer
-
 from kctl.cli import failures
 from kctl.cli.connect import ConnectOptions
+from kctl.cli.declaration.declarations import CommandGroup, Exit, Option
 from kctl.cli.declaration.option_groups import grouped, option_groups, with_fields
+from kctl.cli.declaration.spec import option_names
 from kctl.cli.output import Output, OutputFormat
 from kctl.cli.pipes import begin_command
 from kctl.cli.session import Session
@@ -24,7 +24,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "bootstrap_server": (
         Annotated[
             str | None,
-            typer.Option(
+            Option(
                 "--bootstrap-server",
                 "-b",
                 metavar="HOST:PORT,...",
@@ -36,7 +36,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "properties": (
         Annotated[
             list[str] | None,
-            typer.Option(
+            Option(
                 "--property",
                 "-X",
                 metavar="KEY=VALUE",
@@ -48,7 +48,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "profile": (
         Annotated[
             str | None,
-            typer.Option(
+            Option(
                 "--profile",
                 "-C",
                 metavar="NAME",
@@ -60,7 +60,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "expect_cluster": (
         Annotated[
             str | None,
-            typer.Option(
+            Option(
                 "--expect-cluster",
                 metavar="ID",
                 help="Stop if the cluster has another id. [env: KCTL_EXPECT_CLUSTER]",
@@ -71,7 +71,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "command_config": (
         Annotated[
             str | None,
-            typer.Option(
+            Option(
                 "--command-config", metavar="FILE", help="A client.properties file of Apache Kafka."
             ),
         ],
@@ -80,9 +80,7 @@ _CONNECT: dict[str, tuple[Any, object]] = {
     "timeout": (
         Annotated[
             str | None,
-            typer.Option(
-                "--timeout", metavar="DURATION", help="Give up after this time. [default: 30s]"
-            ),
+            Option("--timeout", metavar="DURATION", help="Give up after this time. [default: 30s]"),
         ],
         None,
     ),
@@ -91,7 +89,7 @@ _OUTPUT: dict[str, tuple[Any, object]] = {
     "output_format": (
         Annotated[
             OutputFormat,
-            typer.Option("--output", "-o", help="How to print the result.", show_default=True),
+            Option("--output", "-o", help="How to print the result."),
         ],
         OutputFormat.TABLE,
     ),
@@ -100,14 +98,14 @@ _DRY_RUN: dict[str, tuple[Any, object]] = {
     "dry_run": (
         Annotated[
             bool,
-            typer.Option("--dry-run", "-n", help="Show what would be done; change nothing."),
+            Option("--dry-run", "-n", help="Show what would be done; change nothing."),
         ],
         False,
     ),
 }
 _YES: dict[str, tuple[Any, object]] = {
     "yes": (
-        Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")],
+        Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")],
         False,
     ),
 }
@@ -172,7 +170,7 @@ STREAMS = Kind(has_output=False)
 Body = Callable[..., int | None]
 
 
-def remote_command(app: typer.Typer, name: str, kind: Kind = READS) -> Callable[[Body], Body]:
+def remote_command(app: CommandGroup, name: str, kind: Kind = READS) -> Callable[[Body], Body]:
     """Register the decorated function as command `name` of `app`."""
 
     def decorate(body: Body) -> Body:
@@ -180,13 +178,13 @@ def remote_command(app: typer.Typer, name: str, kind: Kind = READS) -> Callable[
         shared |= _OUTPUT if kind.has_output else {}
         shared |= _DRY_RUN if kind.changes else {}
         shared |= _YES if kind.dangerous else {}
-        app.command(name, help=inspect.getdoc(body))(_wrap(body, shared, kind))
+        app.add_command(name, inspect.getdoc(body) or "", _wrap(body, shared, kind))
         return body
 
     return decorate
 
 
-def local_command(app: typer.Typer, name: str, text: str | None = None) -> Callable[[Body], Body]:
+def local_command(app: CommandGroup, name: str, text: str | None = None) -> Callable[[Body], Body]:
     """Register the decorated function as command `name` of `app`; it connects to no cluster.
 
     `text` is its help, which otherwise is the function's docstring.
@@ -197,7 +195,7 @@ def local_command(app: typer.Typer, name: str, text: str | None = None) -> Calla
         own = list(inspect.signature(body).parameters.values())
         wrapper = guarded(lambda **values: body(**grouped(groups, values)), own)
         _set_parameters(wrapper, own)
-        app.command(name, help=text or inspect.getdoc(body))(wrapper)
+        app.add_command(name, text or inspect.getdoc(body) or "", wrapper)
         return body
 
     return decorate
@@ -220,11 +218,9 @@ def guarded(body: Body, parameters: list[inspect.Parameter]) -> Callable[..., No
                     if valid is not None and isinstance(number, int):
                         valid.check(shown, number)
             status = body(*args, **kwargs) or failures.DONE
-        except (typer.Exit, typer.Abort, typer.BadParameter):
-            raise
         except (Exception, KeyboardInterrupt) as error:
             raise CommandFailed(error) from error
-        raise typer.Exit(failures.final_status(status))
+        raise Exit(failures.final_status(status))
 
     return run
 
@@ -243,11 +239,9 @@ def _range_of(parameter: inspect.Parameter) -> Range | None:
 
 def _shown_name(parameter: inspect.Parameter) -> str:
     info = get_args(parameter.annotation)[1]
-    if isinstance(info, typer.models.ArgumentInfo):
-        return info.metavar or parameter.name.upper()
-    declared = info.default if isinstance(info.default, str) else None
-    names = [it for it in (declared, *(info.param_decls or ())) if it]
-    return names[0] if names else "--" + parameter.name.replace("_", "-")
+    if isinstance(info, Option):
+        return option_names(parameter.name, info)[0]
+    return str(info.metavar or parameter.name.upper())
 
 
 def _wrap(body: Body, shared: dict[str, tuple[Any, object]], kind: Kind) -> Callable[..., None]:
@@ -271,10 +265,9 @@ def _wrap(body: Body, shared: dict[str, tuple[Any, object]], kind: Kind) -> Call
 
 
 def _set_parameters(wrapper: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
-    """Set the two attributes from which Typer reads the parameters of a command."""
+    """Set the attribute from which `spec.py` reads the parameters of a command."""
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in with_fields(parameters)]
     wrapper.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {p.name: p.annotation for p in named}
 
 
 def _make_session(values: dict[str, Any], kind: Kind) -> Session:

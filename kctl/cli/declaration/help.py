@@ -1,16 +1,14 @@
 """Formats `--help` of kctl, of a group and of a command from their declarations.
 
-Unlike Typer's help, this is the same with every version of Typer, lists the shared options apart
-from a command's own, and loads neither Click nor rich.
+The shared options are listed apart from a command's own.
 """
 
 import textwrap
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-import typer
-
 from kctl.cli.declaration.command import SHARED_OPTIONS
+from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.declaration.spec import CommandSpec, ParameterSpec, command_spec, summary
 
 # Spaces before a term, and the widest term with its description on the same line.
@@ -35,13 +33,12 @@ def command_help(spec: CommandSpec, width: int) -> str:
     )
 
 
-def group_help(name: str, text: str, group: typer.Typer, width: int) -> str:
+def group_help(name: str, text: str, group: CommandGroup, width: int) -> str:
     """Return the text of `kctl GROUP --help`, wrapped at `width` columns."""
     commands = [
         (spec.path[0], summary(spec.help))
-        for info in group.registered_commands
-        if info.callback is not None
-        for spec in [command_spec((str(info.name),), info.help or "", info.callback)]
+        for it in group.commands.values()
+        for spec in [command_spec((it.name,), it.help, it.callback)]
     ]
     return _assemble(
         f"Usage: kctl {name} COMMAND [OPTIONS]",

@@ -4,11 +4,11 @@ A command with many options takes a few groups instead of one parameter per opti
 
     @dataclass
     class PathOptions:
-        paths: Annotated[list[str], typer.Argument(metavar="PATH...")]
+        paths: Annotated[list[str], Argument(metavar="PATH...")]
 
     def dump(paths: PathOptions, filters: FilterOptions) -> int: ...
 
-To Typer, to `quick` and to the help, each field is a parameter of its own, in the order of the
+To the parsers and to the help, each field is a parameter of its own, in the order of the
 groups. Names of fields are therefore unique within a command.
 """
 

@@ -1,10 +1,9 @@
-"""Quick parsing: parses command lines in plain form without loading Typer's parser.
+"""Quick parsing: parses command lines in plain form without loading click.
 
-Typer builds a validator for every parameter, and the library that it uses for this takes longer to
-load than most commands take to run. A command line that consists of known options, their values and
-arguments is therefore parsed here, from the same declarations. For anything else (an unknown
-option, a missing argument, `--`, combined short options) `parse` returns None, and Typer parses the
-line or reports the error. A test checks that both return the same values.
+A command line that consists of known options, their values and arguments is parsed here, from the
+same declarations. For anything else (an unknown option, a missing argument, `--`, combined short
+options) `parse` returns None, and click parses the line or reports the error. A test checks that
+both return the same values.
 """
 
 import re
@@ -12,15 +11,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
-import typer
-
+from kctl.cli.declaration.declarations import CommandGroup, Exit
 from kctl.cli.declaration.spec import HELP_OPTIONS, CommandSpec, ParameterSpec, command_spec
 
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 class _Unclear(Exception):
-    """Raised for a command line that only Typer parses."""
+    """Raised for a command line that only click parses."""
 
 
 class _HelpWanted(Exception):
@@ -28,22 +26,20 @@ class _HelpWanted(Exception):
 
 
 def find_command(
-    app: typer.Typer, argv: Sequence[str], group: tuple[str, ...] = ()
+    app: CommandGroup, argv: Sequence[str], group: tuple[str, ...] = ()
 ) -> CommandSpec | None:
     """Return the command that `argv` begins with, or None."""
     if not argv:
         return None
-    for info in app.registered_commands:
-        if info.name == argv[0] and info.callback is not None:
-            return command_spec((*group, argv[0]), info.help or "", info.callback)
-    for inner in app.registered_groups:
-        if inner.name == argv[0] and inner.typer_instance is not None:
-            return find_command(inner.typer_instance, argv[1:], (*group, argv[0]))
-    return None
+    command = app.commands.get(argv[0])
+    if command is not None:
+        return command_spec((*group, argv[0]), command.help, command.callback)
+    inner = app.groups.get(argv[0])
+    return find_command(inner, argv[1:], (*group, argv[0])) if inner is not None else None
 
 
 def parse(spec: CommandSpec, argv: Sequence[str]) -> dict[str, Any] | None:
-    """Return the keyword arguments for the command's function, or None to leave `argv` to Typer."""
+    """Return the keyword arguments for the command's function, or None to leave `argv` to click."""
     try:
         given, positional = _split(spec, argv)
         values = {it.name: _option_value(it, given.get(it.name)) for it in spec.options}
@@ -52,11 +48,11 @@ def parse(spec: CommandSpec, argv: Sequence[str]) -> dict[str, Any] | None:
         return None
 
 
-def run(app: typer.Typer, argv: Sequence[str]) -> int | CommandSpec | None:
+def run(app: CommandGroup, argv: Sequence[str]) -> int | CommandSpec | None:
     """Run the command and return its exit status.
 
     If nothing was run, return the CommandSpec of the command whose help is requested, or None to
-    leave `argv` to Typer.
+    leave `argv` to click.
     """
     spec = find_command(app, argv)
     if spec is None:
@@ -70,7 +66,7 @@ def run(app: typer.Typer, argv: Sequence[str]) -> int | CommandSpec | None:
     callback: Callable[..., None] = spec.callback
     try:
         callback(**values)
-    except typer.Exit as stop:
+    except Exit as stop:
         return stop.exit_code
     return 0
 

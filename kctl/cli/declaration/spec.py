@@ -8,7 +8,7 @@ from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-import typer
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 
 HELP_OPTIONS = ("--help", "-h")
 HELP_JSON_OPTION = "--help-json"
@@ -75,15 +75,12 @@ def summary(text: str) -> str:
     return _SENTENCE_END.split(paragraph, maxsplit=1)[0]
 
 
-def commands_of(app: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[CommandSpec]:
+def commands_of(app: CommandGroup, path: tuple[str, ...] = ()) -> Iterator[CommandSpec]:
     """Yield every command of `app` and of its groups, in the order of declaration."""
-    groups = [(it.name, it.typer_instance) for it in app.registered_groups]
-    for info in app.registered_commands:
-        if info.callback is not None and not info.hidden:
-            yield command_spec((*path, str(info.name)), info.help or "", info.callback)
-    for name, group in groups:
-        if group is not None:
-            yield from commands_of(group, (*path, str(name)))
+    for command in app.commands.values():
+        yield command_spec((*path, command.name), command.help, command.callback)
+    for name, group in app.groups.items():
+        yield from commands_of(group, (*path, name))
 
 
 def command_spec(path: tuple[str, ...], text: str, callback: Callable[..., None]) -> CommandSpec:
@@ -96,23 +93,25 @@ def _parameter_spec(parameter: inspect.Parameter) -> ParameterSpec:
     if get_origin(parameter.annotation) is not Annotated:
         raise TypeError(f"parameter {parameter.name} is not declared with Annotated")
     annotation, info = get_args(parameter.annotation)[:2]
-    is_option = isinstance(info, typer.models.OptionInfo)
-    declared = info.default if isinstance(info.default, str) else None
-    names = tuple(filter(None, (declared, *(info.param_decls or ()))))
-    if is_option and not names:
-        names = ("--" + parameter.name.replace("_", "-"),)
+    if not isinstance(info, Option | Argument):
+        raise TypeError(f"parameter {parameter.name} is neither an Option nor an Argument")
     value_type, is_list = _value_type(annotation)
     is_required = parameter.default is inspect.Parameter.empty
     return ParameterSpec(
         parameter.name,
-        names if is_option else (),
+        option_names(parameter.name, info) if isinstance(info, Option) else (),
         value_type,
         is_list,
         is_required,
         None if is_required else parameter.default,
-        info.metavar or "",
-        info.help or "",
+        info.metavar,
+        info.help,
     )
+
+
+def option_names(parameter: str, option: Option) -> tuple[str, ...]:
+    """Return the names of an option: those declared, or `--` and the parameter's name."""
+    return option.names or ("--" + parameter.replace("_", "-"),)
 
 
 def _value_type(annotation: Any) -> tuple[type, bool]:

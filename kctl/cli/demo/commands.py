@@ -6,9 +6,8 @@ import sys
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.demo.story import READY_FILE, STORY, Line, Mode, Step
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
@@ -22,14 +21,14 @@ WIDTH_MAX = 100
 _BOLD, _CYAN, _DIM, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "demo")(demo)
 
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the directory with the data and the logs.")
+        bool, Option("--keep", help="Keep the directory with the data and the logs.")
     ] = False,
 ) -> int:
     """Show what kctl does, on three brokers in a temporary directory, in less than a minute.

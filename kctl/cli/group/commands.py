@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import DANGEROUS, READS, STREAMS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.group.copy_offsets import clone_offsets, export_offsets, import_offsets
 from kctl.cli.group.delete_offsets import delete_offsets
@@ -18,7 +17,7 @@ from kctl.cli.session import Question, Session
 if TYPE_CHECKING:
     from kctl.admin.group_descriptions import GroupDescription
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 remote_command(app, "reset-offsets", DANGEROUS)(reset_offsets)
 remote_command(app, "export-offsets", STREAMS)(export_offsets)
 remote_command(app, "import-offsets", DANGEROUS)(import_offsets)
@@ -31,15 +30,15 @@ remote_command(app, "describe", READS)(describe)
 def list_groups(
     session: Session,
     patterns: Annotated[
-        list[str] | None, typer.Argument(metavar="PATTERN", help="Names or globs.")
+        list[str] | None, Argument(metavar="PATTERN", help="Names or globs.")
     ] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only in this state: Stable, Empty, ..."),
+        Option("--state", metavar="STATE", help="Only in this state: Stable, Empty, ..."),
     ] = None,
     group_type: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only classic, consumer, share or streams."),
+        Option("--type", metavar="TYPE", help="Only classic, consumer, share or streams."),
     ] = None,
 ) -> int:
     """List consumer groups; on Kafka 3.8 and later, also share groups and others, with their types.
@@ -72,7 +71,7 @@ def list_groups(
 @remote_command(app, "delete", DANGEROUS)
 def delete(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names or globs.")],
+    names: Annotated[list[str], Argument(metavar="GROUP", help="Names or globs.")],
 ) -> int:
     """Delete groups without members, with their committed offsets.
 

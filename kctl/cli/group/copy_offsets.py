@@ -5,8 +5,7 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `--from-file`)
 
 from typing import Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.group.reset import TopicOption, execute_steps, read_offsets
 from kctl.cli.session import Session
@@ -16,7 +15,7 @@ from kctl.errors import UsageError
 
 def export_offsets(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names or globs.")],
+    names: Annotated[list[str], Argument(metavar="GROUP", help="Names or globs.")],
     topic: TopicOption = None,
 ) -> int:
     """Print the committed offsets of groups as CSV for import-offsets and Apache Kafka's tool.
@@ -39,10 +38,10 @@ def export_offsets(
 
 def import_offsets(
     session: Session,
-    path: Annotated[str, typer.Argument(metavar="FILE", help="A CSV file, or - for stdin.")],
+    path: Annotated[str, Argument(metavar="FILE", help="A CSV file, or - for stdin.")],
     name: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--group",
             "-g",
             metavar="GROUP",
@@ -71,10 +70,8 @@ def import_offsets(
 
 def clone_offsets(
     session: Session,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A group.")],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A new group, or one without members.")
-    ],
+    source: Annotated[str, Argument(metavar="FROM", help="A group.")],
+    target: Annotated[str, Argument(metavar="TO", help="A new group, or one without members.")],
     topic: TopicOption = None,
 ) -> int:
     """Commit the offsets of one group for another group. The command shows the plan and asks first.

@@ -5,8 +5,7 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`deleteOffsets`); KIP-496
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument
 from kctl.cli.failures import DONE
 from kctl.cli.group.reset import AllTopicsOption, TopicOption
 from kctl.cli.items import row, show_results
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def delete_offsets(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="GROUP", help="A group.")],
+    name: Annotated[str, Argument(metavar="GROUP", help="A group.")],
     topic: TopicOption = None,
     all_topics: AllTopicsOption = False,
 ) -> int:

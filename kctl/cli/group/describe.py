@@ -6,8 +6,7 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`describeGroups`)
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.group.listing import report_missing_brokers
 from kctl.cli.items import counted
@@ -34,17 +33,17 @@ def describe(
     session: Session,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="GROUP", help="Names or globs. [default: all]"),
+        Argument(metavar="GROUP", help="Names or globs. [default: all]"),
     ] = None,
     members: Annotated[
-        bool, typer.Option("--members", help="Show the members and their assignments.")
+        bool, Option("--members", help="Show the members and their assignments.")
     ] = False,
     by_topic: Annotated[
-        bool, typer.Option("--by-topic", help="Show one line per topic, with its total lag.")
+        bool, Option("--by-topic", help="Show one line per topic, with its total lag.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    watch: Annotated[bool, Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     every: Annotated[
-        str, typer.Option("--every", metavar="DURATION", help="Interval of --watch.")
+        str, Option("--every", metavar="DURATION", help="Interval of --watch.")
     ] = "2s",
 ) -> int:
     """Show the committed offset, end offset, lag and member of each partition of groups.

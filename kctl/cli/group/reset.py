@@ -5,9 +5,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import NUMBER
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
@@ -26,31 +25,29 @@ if TYPE_CHECKING:
 
 _STEP_COLUMNS = ("topic", "partition", "current_offset", "new_offset", "note")
 
-NameArgument = Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")]
+NameArgument = Annotated[str, Argument(metavar="GROUP", help="A group without members.")]
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic", "-t", metavar="TOPIC[:P,P]", help="A topic, or some of its partitions."
-    ),
+    Option("--topic", "-t", metavar="TOPIC[:P,P]", help="A topic, or some of its partitions."),
 ]
 AllTopicsOption = Annotated[
-    bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    bool, Option("--all-topics", help="All topics with committed offsets of the group.")
 ]
-ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="Reset to the start offset.")]
-ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="Reset to the end offset.")]
+ToEarliestOption = Annotated[bool, Option("--to-earliest", help="Reset to the start offset.")]
+ToLatestOption = Annotated[bool, Option("--to-latest", help="Reset to the end offset.")]
 ToCurrentOption = Annotated[
-    bool, typer.Option("--to-current", help="Reset to the committed offset, if it still exists.")
+    bool, Option("--to-current", help="Reset to the committed offset, if it still exists.")
 ]
 ToOffsetOption = Annotated[
-    int | None, typer.Option("--to-offset", metavar="N", help="Reset to an offset."), NUMBER
+    int | None, Option("--to-offset", metavar="N", help="Reset to an offset."), NUMBER
 ]
 ShiftByOption = Annotated[
     int | None,
-    typer.Option("--shift-by", metavar="N", help="Move by N records; backwards if N < 0."),
+    Option("--shift-by", metavar="N", help="Move by N records; backwards if N < 0."),
 ]
 ToDatetimeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--to-datetime",
         metavar="TIME",
         help="Reset to a time, e.g. 2026-01-31T08:00; without a zone it is in UTC.",
@@ -58,13 +55,13 @@ ToDatetimeOption = Annotated[
 ]
 ByDurationOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--by-duration", metavar="DURATION", help="Reset to a time before now, e.g. 1h or PT1H."
     ),
 ]
 FromFileOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--from-file",
         metavar="FILE",
         help="Reset to the offsets in a CSV file (see export-offsets), or - for stdin.",

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import typer
-
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.log.dump_options import (
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _FOLLOW_EVERY_MS = 300
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "dump-log", _HELP)(_command)
 

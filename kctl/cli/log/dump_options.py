@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.items import positive
 from kctl.errors import UsageError
 
@@ -23,65 +22,59 @@ class DumpFormat(StrEnum):
 
 
 PathsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="PATH...", help="Files or directories.")
+    list[str] | None, Argument(metavar="PATH...", help="Files or directories.")
 ]
 FilesOption = Annotated[
-    str | None, typer.Option("--files", metavar="FILE,...", help="The same as PATH, with commas.")
+    str | None, Option("--files", metavar="FILE,...", help="The same as PATH, with commas.")
 ]
 PrintDataLogOption = Annotated[
-    bool, typer.Option("--print-data-log", help="Show records with keys and values.")
+    bool, Option("--print-data-log", help="Show records with keys and values.")
 ]
 DeepIterationOption = Annotated[
-    bool, typer.Option("--deep-iteration", help="Show records, not only batches.")
+    bool, Option("--deep-iteration", help="Show records, not only batches.")
 ]
 OffsetsDecoderOption = Annotated[
-    bool, typer.Option("--offsets-decoder", help="Read records as those of __consumer_offsets.")
+    bool, Option("--offsets-decoder", help="Read records as those of __consumer_offsets.")
 ]
 TransactionDecoderOption = Annotated[
     bool,
-    typer.Option("--transaction-log-decoder", help="Read records as those of __transaction_state."),
+    Option("--transaction-log-decoder", help="Read records as those of __transaction_state."),
 ]
 MetadataDecoderOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--cluster-metadata-decoder", help="Read records as those of __cluster_metadata (KRaft)."
     ),
 ]
 ShareDecoderOption = Annotated[
     bool,
-    typer.Option(
-        "--share-group-state-decoder", help="Read records as those of __share_group_state."
-    ),
+    Option("--share-group-state-decoder", help="Read records as those of __share_group_state."),
 ]
-RawOption = Annotated[
-    bool, typer.Option("--raw", help="Do not decode internal topics by their names.")
-]
+RawOption = Annotated[bool, Option("--raw", help="Do not decode internal topics by their names.")]
 FormatOption = Annotated[
-    DumpFormat, typer.Option("--format", "-o", help="kafka: the exact text of kafka-dump-log 2.7.")
+    DumpFormat, Option("--format", "-o", help="kafka: the exact text of kafka-dump-log 2.7.")
 ]
-HexOption = Annotated[bool, typer.Option("--hex", help="Show batches byte by byte, annotated.")]
+HexOption = Annotated[bool, Option("--hex", help="Show batches byte by byte, annotated.")]
 KeyOption = Annotated[
-    list[str] | None, typer.Option("--key", metavar="KEY", help="Only records with that key.")
+    list[str] | None, Option("--key", metavar="KEY", help="Only records with that key.")
 ]
-FollowOption = Annotated[
-    bool, typer.Option("--follow", help="Continue as the log grows, until Ctrl-C.")
-]
+FollowOption = Annotated[bool, Option("--follow", help="Continue as the log grows, until Ctrl-C.")]
 StatsOption = Annotated[
-    bool, typer.Option("--stats", help="Counts, sizes, codecs, histograms and most frequent keys.")
+    bool, Option("--stats", help="Counts, sizes, codecs, histograms and most frequent keys.")
 ]
 WhereOption = Annotated[
     bool,
-    typer.Option("--where", help="Only show which partition has --group or --transactional-id."),
+    Option("--where", help="Only show which partition has --group or --transactional-id."),
 ]
 VerifyIndexOption = Annotated[
-    bool, typer.Option("--verify-index-only", help="Check index files, do not show their entries.")
+    bool, Option("--verify-index-only", help="Check index files, do not show their entries.")
 ]
 SanityOption = Annotated[
-    bool, typer.Option("--index-sanity-check", help="Only check that index files are valid.")
+    bool, Option("--index-sanity-check", help="Only check that index files are valid.")
 ]
 MaxMessageSizeOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--max-message-size",
         metavar="BYTES",
         help="Ignored, for kafka-dump-log's scripts: batches may have any size.",

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 
@@ -24,23 +23,21 @@ class ShapeName(StrEnum):
     PROTOBUF = "protobuf"
 
 
-KeyAsOption = Annotated[ShapeName | None, typer.Option("--key-as", help="How keys are shown.")]
-ValueAsOption = Annotated[
-    ShapeName | None, typer.Option("--value-as", help="How values are shown.")
-]
+KeyAsOption = Annotated[ShapeName | None, Option("--key-as", help="How keys are shown.")]
+ValueAsOption = Annotated[ShapeName | None, Option("--value-as", help="How values are shown.")]
 KeySchemaOption = Annotated[
-    str | None, typer.Option("--key-schema", metavar="FILE", help="The same, of keys.")
+    str | None, Option("--key-schema", metavar="FILE", help="The same, of keys.")
 ]
 KeyMessageOption = Annotated[
-    str | None, typer.Option("--key-message", metavar="NAME", help="The same, of keys.")
+    str | None, Option("--key-message", metavar="NAME", help="The same, of keys.")
 ]
 SchemaOption = Annotated[
     str | None,
-    typer.Option("--schema", metavar="FILE", help="Of values: Avro's, .proto or compiled .proto."),
+    Option("--schema", metavar="FILE", help="Of values: Avro's, .proto or compiled .proto."),
 ]
 MessageOption = Annotated[
     str | None,
-    typer.Option("--message", metavar="NAME", help="Of protobuf. [default: the first]"),
+    Option("--message", metavar="NAME", help="Of protobuf. [default: the first]"),
 ]
 
 

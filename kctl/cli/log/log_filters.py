@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.items import positive
 from kctl.cli.read_options import OffsetOption
 from kctl.errors import UsageError
@@ -17,41 +16,37 @@ if TYPE_CHECKING:
 
 
 KeyOption = Annotated[
-    list[str] | None, typer.Option("--key", metavar="KEY", help="Only records with that key.")
+    list[str] | None, Option("--key", metavar="KEY", help="Only records with that key.")
 ]
 KeyPatternOption = Annotated[
-    str | None, typer.Option("--key-pattern", metavar="REGEX", help="Only records with such keys.")
+    str | None, Option("--key-pattern", metavar="REGEX", help="Only records with such keys.")
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="NAME[=VALUE]", help="Only records with that header."),
+    Option("--header", metavar="NAME[=VALUE]", help="Only records with that header."),
 ]
 EpochOption = Annotated[
-    int | None, typer.Option("--leader-epoch", metavar="N", help="Only batches of that epoch.")
+    int | None, Option("--leader-epoch", metavar="N", help="Only batches of that epoch.")
 ]
 ProducerOption = Annotated[
-    int | None, typer.Option("--producer-id", metavar="ID", help="Only that producer's batches.")
+    int | None, Option("--producer-id", metavar="ID", help="Only that producer's batches.")
 ]
-OnlyControlOption = Annotated[
-    bool, typer.Option("--only-control", help="Only markers of transactions.")
-]
+OnlyControlOption = Annotated[bool, Option("--only-control", help="Only markers of transactions.")]
 OnlyAbortedOption = Annotated[
-    bool, typer.Option("--only-aborted", help="Only batches of aborted transactions.")
+    bool, Option("--only-aborted", help="Only batches of aborted transactions.")
 ]
 GroupOption = Annotated[
     str | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="Only that group's offsets and members."),
+    Option("--group", "-g", metavar="GROUP", help="Only that group's offsets and members."),
 ]
 TransactionalIdOption = Annotated[
     str | None,
-    typer.Option("--transactional-id", metavar="ID", help="Only that transaction's states."),
+    Option("--transactional-id", metavar="ID", help="Only that transaction's states."),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", metavar="N", help="Stop after N records, or batches.")
+    int | None, Option("--limit", metavar="N", help="Stop after N records, or batches.")
 ]
-TailOption = Annotated[
-    int | None, typer.Option("--tail", metavar="N", help="The same as --offset -N.")
-]
+TailOption = Annotated[int | None, Option("--tail", metavar="N", help="The same as --offset -N.")]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.declaration.command import READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
 from kctl.cli.log.repair_options import BackupOption, ExtractOptions, RepairOptions
@@ -23,7 +22,7 @@ COLUMNS = ("action", "file", "detail")
 _ROUNDS_MAX = 4
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "repair-log", READS)(repair_log_command)
 
@@ -32,9 +31,9 @@ def repair_log_command(
     session: Session,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Partitions' directories or log directories."),
+        Argument(metavar="PATH...", help="Partitions' directories or log directories."),
     ],
-    is_applied: Annotated[bool, typer.Option("--apply", help="Do it.")] = False,
+    is_applied: Annotated[bool, Option("--apply", help="Do it.")] = False,
     backup: BackupOption = None,
     *,
     repairs: RepairOptions,

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 BackupOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--backup",
         metavar="DIR",
         help="Where to copy changed files. [default: beside the log directory]",
@@ -26,7 +25,7 @@ class RepairOptions:
 
     rebuild: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--rebuild",
             metavar="WHAT,...",
             help="Only rebuild: indexes, snapshots, epochs, or all.",
@@ -34,19 +33,19 @@ class RepairOptions:
     ] = None
     truncate_to: Annotated[
         int | None,
-        typer.Option("--truncate-to", metavar="OFFSET", help="Only truncate the log."),
+        Option("--truncate-to", metavar="OFFSET", help="Only truncate the log."),
     ] = None
     cut: Annotated[
         str | None,
-        typer.Option("--cut", metavar="FROM..TO", help="Only remove the batches of these offsets."),
+        Option("--cut", metavar="FROM..TO", help="Only remove the batches of these offsets."),
     ] = None
     drop_recovery_point: Annotated[
         bool,
-        typer.Option("--drop-recovery-point", help="Make the broker recover the whole log."),
+        Option("--drop-recovery-point", help="Make the broker recover the whole log."),
     ] = False
     source: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="REPLICA",
             help="Take lost batches from this replica: a directory, or a broker as HOST:PORT.",
@@ -92,27 +91,23 @@ class ExtractOptions:
 
     extract: Annotated[
         str | None,
-        typer.Option(
-            "--extract", metavar="DIR", help="Change nothing: copy readable records there."
-        ),
+        Option("--extract", metavar="DIR", help="Change nothing: copy readable records there."),
     ] = None
     offsets: Annotated[
         str | None,
-        typer.Option("--offset", "-O", metavar="START[..END]", help="With --extract: only these."),
+        Option("--offset", "-O", metavar="START[..END]", help="With --extract: only these."),
     ] = None
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="KEY", help="With --extract: only records with that key."),
+        Option("--key", metavar="KEY", help="With --extract: only records with that key."),
     ] = None
     key_pattern: Annotated[
         str | None,
-        typer.Option("--key-pattern", metavar="REGEX", help="With --extract: only such keys."),
+        Option("--key-pattern", metavar="REGEX", help="With --extract: only such keys."),
     ] = None
     codec: Annotated[
         str | None,
-        typer.Option(
-            "--codec", metavar="NAME", help="With --extract: none, gzip, snappy, lz4 or zstd."
-        ),
+        Option("--codec", metavar="NAME", help="With --extract: none, gzip, snappy, lz4 or zstd."),
     ] = None
 
 

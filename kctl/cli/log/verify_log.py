@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import (
     COUNT,
     READS,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive
 from kctl.cli.output import OutputFormat
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 COLUMNS = ("severity", "rule", "file", "position", "offsets", "message")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "verify-log", READS)(verify_log)
 
@@ -34,26 +33,26 @@ def verify_log(
     session: Session,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Files or directories; topics with --replicas."),
+        Argument(metavar="PATH...", help="Files or directories; topics with --replicas."),
     ],
     is_quick: Annotated[
-        bool, typer.Option("--quick", "-q", help="Headers and checksums only, not the records.")
+        bool, Option("--quick", "-q", help="Headers and checksums only, not the records.")
     ] = False,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", metavar="DIR", help="Another replica of the same partition."),
+        Option("--compare", metavar="DIR", help="Another replica of the same partition."),
     ] = None,
     replicas: Annotated[
         bool,
-        typer.Option("--replicas", help="Compare the replicas of topics over the network."),
+        Option("--replicas", help="Compare the replicas of topics over the network."),
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
+        Option("--jobs", "-j", metavar="N", help="Processes. [default: one a core]"),
         COUNT,
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what a broker and what repair-log would do.")
+        bool, Option("--explain", help="Show what a broker and what repair-log would do.")
     ] = False,
     *,
     on_spark: SparkOptions,

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
 from kctl.cli.connect import flatten_profile, parse_pairs
 from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, OutputFormat, Table
 from kctl.cli.profile import editing, secrets
@@ -16,7 +15,7 @@ from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 
 class Confirm(StrEnum):
@@ -26,48 +25,42 @@ class Confirm(StrEnum):
     BY_NAME = "by-name"
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="PROFILE", help="Its name.")]
-OutputOption = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="How to print the result.")
-]
+NameArgument = Annotated[str, Argument(metavar="PROFILE", help="Its name.")]
+OutputOption = Annotated[OutputFormat, Option("--output", "-o", help="How to print the result.")]
 _COLUMNS = ("profile", "default", "bootstrap_servers", "read_only", "confirm", "expect_cluster")
 
 
 ServersOption = Annotated[
     str,
-    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Bootstrap brokers."),
+    Option("--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Bootstrap brokers."),
 ]
 PropertyOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--property", "-X", metavar="KEY=VALUE", help="A client setting; may be repeated."
-    ),
+    Option("--property", "-X", metavar="KEY=VALUE", help="A client setting; may be repeated."),
 ]
 TimeoutOption = Annotated[
-    str | None, typer.Option("--timeout", metavar="DURATION", help="Of each command.")
+    str | None, Option("--timeout", metavar="DURATION", help="Of each command.")
 ]
-ReadOnlyOption = Annotated[
-    bool, typer.Option("--read-only", help="Refuse every command that writes.")
-]
+ReadOnlyOption = Annotated[bool, Option("--read-only", help="Refuse every command that writes.")]
 ConfirmOption = Annotated[
-    Confirm, typer.Option("--confirm", help="by-name: dangerous commands ask for PROFILE.")
+    Confirm, Option("--confirm", help="by-name: dangerous commands ask for PROFILE.")
 ]
 ExpectOption = Annotated[
     str | None,
-    typer.Option("--expect-cluster", metavar="ID", help="Refuse any other cluster."),
+    Option("--expect-cluster", metavar="ID", help="Refuse any other cluster."),
 ]
 UsernameOption = Annotated[
-    str | None, typer.Option("--username", metavar="NAME", help="Becomes sasl.username.")
+    str | None, Option("--username", metavar="NAME", help="Becomes sasl.username.")
 ]
 SaveOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--save-in",
         metavar="FILE",
         help="Store the password in this file, which only you can read, and not in the keyring.",
     ),
 ]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace a profile of that name.")]
+ReplaceOption = Annotated[bool, Option("--replace", help="Replace a profile of that name.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +69,21 @@ class PasswordOptions:
 
     password_file: Annotated[
         str | None,
-        typer.Option("--password-file", metavar="FILE", help="Its first line is sasl.password."),
+        Option("--password-file", metavar="FILE", help="Its first line is sasl.password."),
     ] = None
     password_command: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--password-command", metavar="COMMAND", help="It prints sasl.password, e.g. `pass x`."
         ),
     ] = None
     password_env: Annotated[
         str | None,
-        typer.Option("--password-env", metavar="VARIABLE", help="It holds sasl.password."),
+        Option("--password-env", metavar="VARIABLE", help="It holds sasl.password."),
     ] = None
     password_keyring: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--password-keyring",
             metavar="SERVICE/USER",
             help="The entry of the OS keyring with sasl.password.",

@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.session import Change, Question, Session
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ R = TypeVar("R")
 
 ZooKeeperOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--zookeeper",
         metavar="HOST:PORT[/PATH]",
         help="Through ZooKeeper, for clusters older than Kafka 2.4.",

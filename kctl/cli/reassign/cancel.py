@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -21,9 +20,9 @@ _COLUMNS = ("topic", "partition", "before", "after")
 def cancel(
     session: Session,
     path: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="Only the moves that it names.")
+        str | None, Argument(metavar="FILE", help="Only the moves that it names.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All moves in progress.")] = False,
+    everything: Annotated[bool, Option("--all", help="All moves in progress.")] = False,
 ) -> int:
     """Cancel reassignments: replicas go back to where they were, or stay in their directories.
     Kafka 2.4 and later.

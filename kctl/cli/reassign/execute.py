@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import COUNT
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.reassign.access import ZooKeeperOption, change_on_cluster
 from kctl.cli.reassign.files import (
     change_table,
@@ -28,25 +27,23 @@ if TYPE_CHECKING:
 # The default of --batch.
 BATCH = 50
 
-FileArgument = Annotated[
-    str, typer.Argument(metavar="FILE", help="A plan of kctl's, or Kafka's JSON.")
-]
+FileArgument = Annotated[str, Argument(metavar="FILE", help="A plan of kctl's, or Kafka's JSON.")]
 WaitOption = Annotated[
-    bool, typer.Option("--wait", "-w", help="Move batch by batch until all replicas are in place.")
+    bool, Option("--wait", "-w", help="Move batch by batch until all replicas are in place.")
 ]
 BatchOption = Annotated[
     int | None,
-    typer.Option("--batch", metavar="N", help=f"Partitions at once. [default: {BATCH}]"),
+    Option("--batch", metavar="N", help=f"Partitions at once. [default: {BATCH}]"),
     COUNT,
 ]
 ThrottleOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--throttle", metavar="RATE", help="Bytes per second that each broker copies, e.g. 50MB."
     ),
 ]
 AdditionalOption = Annotated[
-    bool, typer.Option("--additional", help="Allowed even while other partitions are on the move.")
+    bool, Option("--additional", help="Allowed even while other partitions are on the move.")
 ]
 
 

@@ -6,8 +6,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Output
 from kctl.cli.reassign.access import ZooKeeperOption, run_on_cluster
@@ -22,40 +21,38 @@ if TYPE_CHECKING:
     from kctl.admin.reassignment_job import ReassignmentJob
     from kctl.admin.reassignment_plan import ClusterLayout, ReassignmentPlan
 
-GenerateOption = Annotated[bool, typer.Option("--generate", help="Propose a plan; change nothing.")]
-ExecuteOption = Annotated[bool, typer.Option("--execute", help="Start the moves; do not wait.")]
-VerifyOption = Annotated[bool, typer.Option("--verify", help="Show the progress.")]
-CancelOption = Annotated[bool, typer.Option("--cancel", help="Cancel the moves.")]
-ListOption = Annotated[bool, typer.Option("--list", help="List the moves in progress.")]
+GenerateOption = Annotated[bool, Option("--generate", help="Propose a plan; change nothing.")]
+ExecuteOption = Annotated[bool, Option("--execute", help="Start the moves; do not wait.")]
+VerifyOption = Annotated[bool, Option("--verify", help="Show the progress.")]
+CancelOption = Annotated[bool, Option("--cancel", help="Cancel the moves.")]
+ListOption = Annotated[bool, Option("--list", help="List the moves in progress.")]
 FileOption = Annotated[
-    str | None, typer.Option("--reassignment-json-file", metavar="FILE", help="Where to.")
+    str | None, Option("--reassignment-json-file", metavar="FILE", help="Where to.")
 ]
 TopicsFileOption = Annotated[
-    str | None, typer.Option("--topics-to-move-json-file", metavar="FILE", help="--generate: what.")
+    str | None, Option("--topics-to-move-json-file", metavar="FILE", help="--generate: what.")
 ]
 BrokerListOption = Annotated[
     str | None,
-    typer.Option("--broker-list", metavar="ID,ID", help="--generate: the target brokers."),
+    Option("--broker-list", metavar="ID,ID", help="--generate: the target brokers."),
 ]
-NoRacksOption = Annotated[
-    bool, typer.Option("--disable-rack-aware", help="--generate: ignore racks.")
-]
+NoRacksOption = Annotated[bool, Option("--disable-rack-aware", help="--generate: ignore racks.")]
 ThrottleOption = Annotated[
-    int, typer.Option("--throttle", metavar="BYTES", help="--execute: bytes/s of each broker.")
+    int, Option("--throttle", metavar="BYTES", help="--execute: bytes/s of each broker.")
 ]
 DirThrottleOption = Annotated[
     int,
-    typer.Option(
+    Option(
         "--replica-alter-log-dirs-throttle",
         metavar="BYTES",
         help="--execute: bytes/s of each broker between its directories.",
     ),
 ]
 AdditionalOption = Annotated[
-    bool, typer.Option("--additional", help="--execute: even while other partitions move.")
+    bool, Option("--additional", help="--execute: even while other partitions move.")
 ]
 PreserveOption = Annotated[
-    bool, typer.Option("--preserve-throttles", help="--verify, --cancel: keep throttles.")
+    bool, Option("--preserve-throttles", help="--verify, --cancel: keep throttles.")
 ]
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.admin.dead_brokers import DeadBrokers, brokers_text
 from kctl.admin.reassignment_plan import BalanceBy
 from kctl.admin.selection import chosen_among
 from kctl.cli.declaration.command import NUMBER
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import OutputFormat
 from kctl.cli.reassign.access import ZooKeeperOption, run_on_cluster
@@ -34,32 +33,28 @@ _INTENTS = (
     "swap-leader TOPIC[:P,P] [BROKER], log-dirs [BROKER]"
 )
 
-IntentArgument = Annotated[list[str], typer.Argument(metavar="INTENT", help=f"One of: {_INTENTS}.")]
-ByOption = Annotated[
-    BalanceBy, typer.Option("--by", help="The load that add and rebalance even out.")
-]
+IntentArgument = Annotated[list[str], Argument(metavar="INTENT", help=f"One of: {_INTENTS}.")]
+ByOption = Annotated[BalanceBy, Option("--by", help="The load that add and rebalance even out.")]
 TopicOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", help="rebalance: only these."),
+    Option("--topic", "-t", metavar="TOPIC", help="rebalance: only these."),
 ]
 BrokersOption = Annotated[
     str | None,
-    typer.Option("--brokers", metavar="ID,ID", help="rebalance: only these. [default: all]"),
+    Option("--brokers", metavar="ID,ID", help="rebalance: only these. [default: all]"),
 ]
 MaxMovesOption = Annotated[
     int | None,
-    typer.Option("--max-moves", metavar="N", help="rebalance: as even as N moves make it."),
+    Option("--max-moves", metavar="N", help="rebalance: as even as N moves make it."),
     NUMBER,
 ]
 OutOption = Annotated[
     str | None,
-    typer.Option(
-        "--out", metavar="FILE", help="Write the plan, and beside it FILE's .rollback.json."
-    ),
+    Option("--out", metavar="FILE", help="Write the plan, and beside it FILE's .rollback.json."),
 ]
 DeadBrokersOption = Annotated[
     DeadBrokers,
-    typer.Option(
+    Option(
         "--dead-brokers",
         help="Replicas on brokers that are not alive: refuse the plan, keep their partitions as "
         "they are, or evacuate them.",
@@ -67,7 +62,7 @@ DeadBrokersOption = Annotated[
 ]
 RateOption = Annotated[
     str | None,
-    typer.Option("--throttle", metavar="RATE", help="Estimate the time at this rate, e.g. 50MB."),
+    Option("--throttle", metavar="RATE", help="Estimate the time at this rate, e.g. 50MB."),
 ]
 
 

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import row, show_results
 from kctl.cli.reassign.access import ZooKeeperOption, run_on_cluster
@@ -27,10 +26,10 @@ _PROGRESS_COLUMNS = (
 _LIST_COLUMNS = ("topic", "partition", "replicas", "adding", "removing")
 
 IntervalOption = Annotated[
-    str, typer.Option("--interval", "-i", metavar="DURATION", help="Time between two updates.")
+    str, Option("--interval", "-i", metavar="DURATION", help="Time between two updates.")
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="Show the progress once, and end.")]
-PreserveOption = Annotated[bool, typer.Option("--preserve-throttles", help="Keep kctl's throttle.")]
+OnceOption = Annotated[bool, Option("--once", help="Show the progress once, and end.")]
+PreserveOption = Annotated[bool, Option("--preserve-throttles", help="Keep kctl's throttle.")]
 
 
 def watch(session: Session, interval: IntervalOption = "2s", once: OnceOption = False) -> int:

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.declaration.command import (
     COUNT,
     READS,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, positive
 from kctl.cli.output import DocumentStream, Output, OutputFormat
@@ -33,28 +32,28 @@ if TYPE_CHECKING:
 # How long an interrupted command waits for output that is being written.
 INTERRUPTED_WRITE_MS = 200
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Topics to read.")]
+TopicsArgument = Annotated[list[str], Argument(metavar="TOPIC", help="Topics to read.")]
 FromBeginningOption = Annotated[
-    bool, typer.Option("--from-beginning", "-B", help="The same as --offset earliest.")
+    bool, Option("--from-beginning", "-B", help="The same as --offset earliest.")
 ]
 GroupOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--group", "-g", metavar="GROUP", help="Read as a member of this group and commit offsets."
     ),
 ]
 ExitAtEndOption = Annotated[
     bool,
-    typer.Option("--exit", "-e", help="Stop at the end offset; the default start is earliest."),
+    Option("--exit", "-e", help="Stop at the end offset; the default start is earliest."),
 ]
 MaxMessagesOption = Annotated[
     int | None,
-    typer.Option("--max-messages", "-m", metavar="N", help="Stop after N records."),
+    Option("--max-messages", "-m", metavar="N", help="Stop after N records."),
     COUNT,
 ]
 TemplateOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--format",
         "-f",
         metavar="TEMPLATE",
@@ -63,21 +62,21 @@ TemplateOption = Annotated[
     ),
 ]
 ShowKeyOption = Annotated[
-    bool, typer.Option("--show-key", "-K", help="Print the key, a tab and the value.")
+    bool, Option("--show-key", "-K", help="Print the key, a tab and the value.")
 ]
 ReadCommittedOption = Annotated[
     bool,
-    typer.Option("--read-committed", help="Skip records of open and aborted transactions."),
+    Option("--read-committed", help="Skip records of open and aborted transactions."),
 ]
 
 
 IsolationOption = Annotated[
     Isolation | None,
-    typer.Option("--isolation", help="Kafka's isolation.level. [default: read_uncommitted]"),
+    Option("--isolation", help="Kafka's isolation.level. [default: read_uncommitted]"),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "consume", READS)(consume)
 

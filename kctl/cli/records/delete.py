@@ -5,9 +5,8 @@ Kafka 2.7: kafka.admin.DeleteRecordsCommand; KIP-107
 
 from typing import Annotated
 
-import typer
-
 from kctl.cli.declaration.command import DANGEROUS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.positions import parse_position
 from kctl.cli.records.deletion import delete_planned
 from kctl.cli.session import Session
@@ -15,7 +14,7 @@ from kctl.cli.text_files import read_text
 from kctl.cli.topic.scope import partitions_named
 from kctl.errors import UsageError
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 
 @remote_command(app, "delete", DANGEROUS)
@@ -23,11 +22,11 @@ def delete(
     session: Session,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC[:P,P]", help="Names or globs, or some partitions."),
+        Argument(metavar="TOPIC[:P,P]", help="Names or globs, or some partitions."),
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--before",
             metavar="POSITION",
             help="Delete what precedes an offset (42), a time (@2026-01-31, in UTC without a "
@@ -36,7 +35,7 @@ def delete(
     ] = None,
     offset_json_file: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--offset-json-file",
             metavar="FILE",
             help="Offsets by partition, in the format of kafka-delete-records.",

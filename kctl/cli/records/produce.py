@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.connect import parse_pair
 from kctl.cli.declaration.command import (
     CHANGES,
     INT32_NUMBER,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.items import positive
 from kctl.cli.output import Output
 from kctl.cli.records.produce_report import ProduceReport
@@ -56,14 +55,14 @@ class Codec(StrEnum):
     ZSTD = "zstd"
 
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="An existing topic.")]
+TopicArgument = Annotated[str, Argument(metavar="TOPIC", help="An existing topic.")]
 ValuesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VALUE", help="Values. [default: lines of standard input]"),
+    Argument(metavar="VALUE", help="Values. [default: lines of standard input]"),
 ]
 FromLineOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--from-line",
         metavar="N",
         help="Skip the lines before line N: continue a run that stopped.",
@@ -71,54 +70,48 @@ FromLineOption = Annotated[
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Read this file instead of standard input."),
+    Option("--file", "-f", metavar="FILE", help="Read this file instead of standard input."),
 ]
 InputFormatOption = Annotated[
     InputFormat,
-    typer.Option("--input", "-i", help="A record per line, JSON objects, or the whole file."),
+    Option("--input", "-i", help="A record per line, JSON objects, or the whole file."),
 ]
-KeyOption = Annotated[
-    str | None, typer.Option("--key", "-k", metavar="KEY", help="Key of every record.")
-]
+KeyOption = Annotated[str | None, Option("--key", "-k", metavar="KEY", help="Key of every record.")]
 KeySeparatorOption = Annotated[
     str | None,
-    typer.Option(
-        "--key-separator", "-S", metavar="TEXT", help="Separator of key and value in lines."
-    ),
+    Option("--key-separator", "-S", metavar="TEXT", help="Separator of key and value in lines."),
 ]
 NullOption = Annotated[
     str | None,
-    typer.Option("--null", metavar="TEXT", help="The text that means a null key or value."),
+    Option("--null", metavar="TEXT", help="The text that means a null key or value."),
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
+    Option("--header", "-H", metavar="NAME=VALUE", help="A header; may be repeated."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option("--partition", "-p", metavar="N", help="[default: by the key, or round robin]"),
+    Option("--partition", "-p", metavar="N", help="[default: by the key, or round robin]"),
     INT32_NUMBER,
 ]
 TimestampOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--timestamp",
         metavar="TIME",
         help="e.g. 2026-01-31T08:00 (UTC), -1h, or ms since the epoch. [default: now]",
     ),
 ]
-AcksOption = Annotated[Acks, typer.Option("--acks", help="Replicas that must have the record.")]
-CompressionOption = Annotated[
-    Codec, typer.Option("--compression", "-z", help="Codec of the batches.")
-]
+AcksOption = Annotated[Acks, Option("--acks", help="Replicas that must have the record.")]
+CompressionOption = Annotated[Codec, Option("--compression", "-z", help="Codec of the batches.")]
 
 TransactionalIdOption = Annotated[
     str | None,
-    typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
+    Option("--transactional-id", metavar="ID", help="Write all records in one transaction."),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "produce", CHANGES)(produce)
 

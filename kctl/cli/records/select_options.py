@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.declaration.command import COUNT
+from kctl.cli.declaration.declarations import Option
 
 if TYPE_CHECKING:
     from kctl.client.record_filter import RecordFilter
@@ -17,19 +16,19 @@ class SelectOptions:
 
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="KEY", help="Only records with this key; may be repeated."),
+        Option("--key", metavar="KEY", help="Only records with this key; may be repeated."),
     ] = None
     grep: Annotated[
         str | None,
-        typer.Option("--grep", metavar="REGEX", help="Only records with such a value."),
+        Option("--grep", metavar="REGEX", help="Only records with such a value."),
     ] = None
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME[=VALUE]", help="Only records with this header."),
+        Option("--header", metavar="NAME[=VALUE]", help="Only records with this header."),
     ] = None
     jq: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--jq",
             metavar="PATH",
             help="Print this part of JSON values, e.g. .customer.id; skip values without it.",
@@ -37,9 +36,7 @@ class SelectOptions:
     ] = None
     tail: Annotated[
         int | None,
-        typer.Option(
-            "--tail", metavar="N", help="Print the last N records of all partitions, and stop."
-        ),
+        Option("--tail", metavar="N", help="Print the last N records of all partitions, and stop."),
         COUNT,
     ] = None
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -32,27 +31,25 @@ class ValueOptions:
 
     value: Annotated[
         ValueName,
-        typer.Option(
+        Option(
             "--value",
             help="The encoding of values in the topic; they are shown and entered as JSON.",
         ),
     ] = ValueName.RAW
     schema: Annotated[
         str | None,
-        typer.Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON Schema."),
+        Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON Schema."),
     ] = None
     registry: Annotated[
-        str | None, typer.Option("--registry", metavar="URL", help="Schema registry.")
+        str | None, Option("--registry", metavar="URL", help="Schema registry.")
     ] = None
     subject: Annotated[
         str | None,
-        typer.Option(
-            "--subject", metavar="NAME", help="Subject in the registry. [default: TOPIC-value]"
-        ),
+        Option("--subject", metavar="NAME", help="Subject in the registry. [default: TOPIC-value]"),
     ] = None
     message: Annotated[
         str | None,
-        typer.Option("--message", metavar="NAME", help="Protobuf message. [default: the first]"),
+        Option("--message", metavar="NAME", help="Protobuf message. [default: the first]"),
     ] = None
 
     def value_schema(self, topics: Sequence[str]) -> "ValueSchema | None":

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.connect import parse_pairs
 from kctl.cli.declaration.command import (
     COUNT,
     Range,
     local_command,
 )
+from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.development_tls import client_lines, development_tls
@@ -38,18 +37,16 @@ _SINGLE_NODE = {
 
 DataDirOption = Annotated[
     str,
-    typer.Option("--data-dir", "-D", metavar="DIR", help="Where all data is stored."),
+    Option("--data-dir", "-D", metavar="DIR", help="Where all data is stored."),
 ]
 PortOption = Annotated[
     int | None,
-    typer.Option(
-        "--port", "-p", metavar="N", help="On 127.0.0.1; 0: any free port. [default: 9092]"
-    ),
+    Option("--port", "-p", metavar="N", help="On 127.0.0.1; 0: any free port. [default: 9092]"),
     Range(0, 65535),
 ]
 ListenerOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--listener",
         "-l",
         metavar="NAME://HOST:PORT",
@@ -58,15 +55,15 @@ ListenerOption = Annotated[
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "-c", metavar="KEY=VALUE", help="A setting of Kafka's brokers."),
+    Option("--set", "-c", metavar="KEY=VALUE", help="A setting of Kafka's brokers."),
 ]
 ConfigOption = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="Apache Kafka's server.properties."),
+    Option("--config", metavar="FILE", help="Apache Kafka's server.properties."),
 ]
 SeedTopicOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--seed-topic",
         "-t",
         metavar="NAME:PARTITIONS",
@@ -75,7 +72,7 @@ SeedTopicOption = Annotated[
 ]
 BrokersOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--brokers",
         metavar="N",
         help="Run a cluster of N brokers, with consecutive ports.",
@@ -84,17 +81,15 @@ BrokersOption = Annotated[
 ]
 RacksOption = Annotated[
     str | None,
-    typer.Option(
-        "--racks", metavar="A,B,...", help="With --brokers: their racks, assigned in turn."
-    ),
+    Option("--racks", metavar="A,B,...", help="With --brokers: their racks, assigned in turn."),
 ]
 ReadyFileOption = Annotated[
     str | None,
-    typer.Option("--ready-file", metavar="FILE", help="Write the address there when ready."),
+    Option("--ready-file", metavar="FILE", help="Write the address there when ready."),
 ]
 ZookeeperOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
         help="Store metadata there; `none`: in the data directory, whatever --config says.",
@@ -102,7 +97,7 @@ ZookeeperOption = Annotated[
 ]
 ZookeeperPortOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--zookeeper-port",
         metavar="[HOST:]N",
         help="Serve the metadata there as a ZooKeeper, for other brokers and tools.",
@@ -110,7 +105,7 @@ ZookeeperPortOption = Annotated[
 ]
 TlsOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--tls",
         help="Have clients speak TLS, with certificates for localhost that are made once, in"
         " DIR/tls. For development.",
@@ -118,7 +113,7 @@ TlsOption = Annotated[
 ]
 UserOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--user",
         metavar="NAME:PASSWORD",
         help="Have clients log in, by SASL PLAIN or SCRAM; may be repeated. For development:"
@@ -127,7 +122,7 @@ UserOption = Annotated[
 ]
 AclOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--acl",
         metavar="ACL",
         help='Let clients do only what ACLs allow, and add one, as in "alice: Read topic:orders";'
@@ -136,13 +131,11 @@ AclOption = Annotated[
 ]
 DurableOption = Annotated[
     bool,
-    typer.Option(
-        "--durable", help="Acknowledge records only once they are on disk (fsync each time)."
-    ),
+    Option("--durable", help="Acknowledge records only once they are on disk (fsync each time)."),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     local_command(app, "serve")(serve)
 

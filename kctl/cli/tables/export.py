@@ -4,13 +4,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from kctl.cli.declaration.command import (
     COUNT,
     READS,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
@@ -45,42 +44,38 @@ class KeyName(StrEnum):
     STRING = "string"
 
 
-OutOption = Annotated[str, typer.Option("--out", metavar="DIR", help="The table: a directory.")]
+OutOption = Annotated[str, Option("--out", metavar="DIR", help="The table: a directory.")]
 SourcesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
+    Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
+    Option("--topic", "-t", metavar="NAME", help="Topic or pattern; may be repeated."),
 ]
-TableFormatOption = Annotated[
-    TableFormat, typer.Option("--format", "-f", help="File or table format.")
-]
-ValueOption = Annotated[FieldFormat, typer.Option("--value", help="How values are decoded.")]
-KeyOption = Annotated[KeyName, typer.Option("--key", help="How keys are decoded.")]
+TableFormatOption = Annotated[TableFormat, Option("--format", "-f", help="File or table format.")]
+ValueOption = Annotated[FieldFormat, Option("--value", help="How values are decoded.")]
+KeyOption = Annotated[KeyName, Option("--key", help="How keys are decoded.")]
 ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", metavar="NAME,NAME", help="Only these columns.")
+    str | None, Option("--columns", metavar="NAME,NAME", help="Only these columns.")
 ]
 PartitionByOption = Annotated[
     str | None,
-    typer.Option("--partition-by", metavar="KEY,KEY", help="Partition by topic, date, hour."),
+    Option("--partition-by", metavar="KEY,KEY", help="Partition by topic, date, hour."),
 ]
 IsolationOption = Annotated[
-    Isolation, typer.Option("--isolation", help="Read all records, or only committed ones.")
+    Isolation, Option("--isolation", help="Read all records, or only committed ones.")
 ]
 LatestPerKeyOption = Annotated[
-    bool, typer.Option("--latest-per-key", help="Only the last record of each key.")
+    bool, Option("--latest-per-key", help="Only the last record of each key.")
 ]
-OnDamageOption = Annotated[
-    OnDamage, typer.Option("--on-damage", help="Continue after damage, or fail.")
-]
+OnDamageOption = Annotated[OnDamage, Option("--on-damage", help="Continue after damage, or fail.")]
 FileSizeOption = Annotated[
-    str, typer.Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
+    str, Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
+    Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
     COUNT,
 ]
 
@@ -88,7 +83,7 @@ JobsOption = Annotated[
 _FILE_ENDINGS = (".parquet", ".orc", ".csv", ".json", ".jsonl", ".ndjson")
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "export", READS)(export)
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 
@@ -16,21 +15,19 @@ if TYPE_CHECKING:
 
 SchemaOption = Annotated[
     str | None,
-    typer.Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON fields."),
+    Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON fields."),
 ]
 RegistryOption = Annotated[
     str | None,
-    typer.Option("--registry", metavar="URL", help="Schema registry, for avro and protobuf."),
+    Option("--registry", metavar="URL", help="Schema registry, for avro and protobuf."),
 ]
 SubjectOption = Annotated[
     str | None,
-    typer.Option(
-        "--subject", metavar="NAME", help="Subject in the registry. [default: TOPIC-value]"
-    ),
+    Option("--subject", metavar="NAME", help="Subject in the registry. [default: TOPIC-value]"),
 ]
 MessageOption = Annotated[
     str | None,
-    typer.Option("--message", metavar="NAME", help="Protobuf message. [default: the first]"),
+    Option("--message", metavar="NAME", help="Protobuf message. [default: the first]"),
 ]
 
 

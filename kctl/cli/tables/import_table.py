@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import (
     COUNT,
     DANGEROUS,
@@ -14,6 +12,7 @@ from kctl.cli.declaration.command import (
     NUMBER,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, exit_status_of
 from kctl.cli.failures import report as report_error
 from kctl.cli.items import counted, positive
@@ -52,60 +51,54 @@ class OrderName(StrEnum):
 
 
 TablesArgument = Annotated[
-    list[str], typer.Argument(metavar="TABLE...", help="Files, directories or URLs.")
+    list[str], Argument(metavar="TABLE...", help="Files, directories or URLs.")
 ]
 IntoOption = Annotated[
     str | None,
-    typer.Option("--into", metavar="DIR", help="Log directory of a stopped broker."),
+    Option("--into", metavar="DIR", help="Log directory of a stopped broker."),
 ]
 TopicOption = Annotated[
     str | None,
-    typer.Option(
-        "--topic", "-t", metavar="NAME", help="Topic of all rows. [default: the column topic]"
-    ),
+    Option("--topic", "-t", metavar="NAME", help="Topic of all rows. [default: the column topic]"),
 ]
 PartitionsOption = Annotated[
     int | None,
-    typer.Option(
-        "--partitions", "-p", metavar="N", help="Partitions of a topic that is new in DIR."
-    ),
+    Option("--partitions", "-p", metavar="N", help="Partitions of a topic that is new in DIR."),
     INT32_COUNT,
 ]
 RepartitionOption = Annotated[
     bool,
-    typer.Option("--repartition", help="Assign partitions by key, not by the column partition."),
+    Option("--repartition", help="Assign partitions by key, not by the column partition."),
 ]
 OrderOption = Annotated[
     OrderName | None,
-    typer.Option("--order-by", help="Sort each partition. [default: the order of the rows]"),
+    Option("--order-by", help="Sort each partition. [default: the order of the rows]"),
 ]
-CodecOption = Annotated[Codec, typer.Option("--compression", "-z", help="Codec of the batches.")]
+CodecOption = Annotated[Codec, Option("--compression", "-z", help="Codec of the batches.")]
 SegmentOption = Annotated[
-    str, typer.Option("--segment-size", metavar="SIZE", help="Maximum size of a segment.")
+    str, Option("--segment-size", metavar="SIZE", help="Maximum size of a segment.")
 ]
 FormatOption = Annotated[
     TableName | None,
-    typer.Option("--format", "-f", help="File format. [default: by the file name]"),
+    Option("--format", "-f", help="File format. [default: by the file name]"),
 ]
 NullOption = Annotated[
     str | None,
-    typer.Option(
-        "--null", metavar="TEXT", help="CSV: the text that means a null key or value, e.g. ''."
-    ),
+    Option("--null", metavar="TEXT", help="CSV: the text that means a null key or value, e.g. ''."),
 ]
 SkipOption = Annotated[
     int,
-    typer.Option("--skip", metavar="ROWS", min=0, help="Skip the first rows (live brokers only)."),
+    Option("--skip", metavar="ROWS", help="Skip the first rows (live brokers only)."),
     NUMBER,
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
+    Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
     COUNT,
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "import", DANGEROUS)(import_table)
 

@@ -8,8 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from kctl.cli.declaration.declarations import Option
 from kctl.cli.pipes import write_message
 from kctl.errors import KctlError, UsageError, missing_extra
 from kctl.records.bulk import require_bulk
@@ -23,12 +22,12 @@ _POLL_SECONDS = 0.5
 _WAIT_SECONDS = 5.0
 
 SparkOption = Annotated[
-    bool, typer.Option("--spark", help="Run the tasks on Spark; needs kctl-kafka[spark].")
+    bool, Option("--spark", help="Run the tasks on Spark; needs kctl-kafka[spark].")
 ]
-MasterOption = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+MasterOption = Annotated[str, Option("--master", metavar="URL", help="Spark's master.")]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated."),
+    Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated."),
 ]
 
 

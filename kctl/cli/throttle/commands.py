@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from kctl.admin.configs import ConfigResource
     from kctl.admin.replication_throttle import Leftover, Restored, ThrottleRecord
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 
 _COLUMNS = ("resource", "setting", "value", "before", "owner")
 
@@ -43,7 +42,7 @@ def show(session: Session, zookeeper: ZooKeeperOption = None) -> int:
 @remote_command(app, "set", CHANGES)
 def set_rate(
     session: Session,
-    rate: Annotated[str, typer.Argument(metavar="RATE", help="Bytes a second, e.g. 50MB.")],
+    rate: Annotated[str, Argument(metavar="RATE", help="Bytes a second, e.g. 50MB.")],
     zookeeper: ZooKeeperOption = None,
 ) -> int:
     """Change the rate of the throttle that kctl has put on the cluster, while it is in force.
@@ -73,11 +72,9 @@ def sweep(
     session: Session,
     zookeeper: ZooKeeperOption = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also delete throttles that kctl did not set.")
+        bool, Option("--all", help="Also delete throttles that kctl did not set.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="At once, even while replicas move.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="At once, even while replicas move.")] = False,
 ) -> int:
     """Remove the throttle that kctl set, and restore the settings that it replaced.
 

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kctl.cli.connect import parse_pairs
 from kctl.cli.declaration.command import (
     CHANGES,
@@ -14,6 +12,7 @@ from kctl.cli.declaration.command import (
     Range,
     remote_command,
 )
+from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive, row, show_results
 from kctl.cli.output import Table
@@ -34,38 +33,38 @@ if TYPE_CHECKING:
     from kctl.admin.selection import SelectedTopics
     from kctl.admin.topic_sizes import TopicSizes
 
-app = typer.Typer(rich_markup_mode=None)
+app = CommandGroup()
 remote_command(app, "purge", DANGEROUS)(purge)
 
 ConfigOption = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
+    Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated."),
 ]
 
 
 @remote_command(app, "create", CHANGES)
 def create(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Topics to create.")],
+    names: Annotated[list[str], Argument(metavar="NAME", help="Topics to create.")],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", metavar="N", help="[default: the broker's]"),
+        Option("--partitions", "-p", metavar="N", help="[default: the broker's]"),
         INT32_COUNT,
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", metavar="N", help="[default: the broker's]"),
+        Option("--replication-factor", "-r", metavar="N", help="[default: the broker's]"),
         Range(1, INT16_MAX),
     ] = None,
     replica_assignment: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LIST", help="Brokers of each partition, e.g. 0:1,1:2 (instead of -p and -r)."
         ),
     ] = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Ignore topics that exist.")
+        bool, Option("--if-not-exists", help="Ignore topics that exist.")
     ] = False,
 ) -> int:
     """Create topics.
@@ -118,15 +117,15 @@ def create(
 def list_topics(
     session: Session,
     patterns: Annotated[
-        list[str] | None, typer.Argument(metavar="PATTERN", help="Names or globs.")
+        list[str] | None, Argument(metavar="PATTERN", help="Names or globs.")
     ] = None,
     internal: Annotated[
         bool,
-        typer.Option("--internal", help="Include internal topics, such as __consumer_offsets."),
+        Option("--internal", help="Include internal topics, such as __consumer_offsets."),
     ] = False,
     size: Annotated[
         bool,
-        typer.Option("--size", help="Show the size of all replicas; the largest topics first."),
+        Option("--size", help="Show the size of all replicas; the largest topics first."),
     ] = False,
     *,
     states: StateOptions,
@@ -190,13 +189,13 @@ def describe(
     session: Session,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Names or globs. [default: all]"),
+        Argument(metavar="NAME", help="Names or globs. [default: all]"),
     ] = None,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Include internal topics if no names are given.")
+        bool, Option("--internal", help="Include internal topics if no names are given.")
     ] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Show start and end offsets.")] = False,
-    size: Annotated[bool, typer.Option("--size", help="Show the size of all replicas.")] = False,
+    offsets: Annotated[bool, Option("--offsets", help="Show start and end offsets.")] = False,
+    size: Annotated[bool, Option("--size", help="Show the size of all replicas.")] = False,
     *,
     states: StateOptions,
 ) -> int:
@@ -237,18 +236,16 @@ def describe(
 @remote_command(app, "alter", DANGEROUS)
 def alter(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The topic.")],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", metavar="N", help="The new number of partitions."),
+        Option("--partitions", "-p", metavar="N", help="The new number of partitions."),
         INT32_COUNT,
     ] = None,
     config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(
-            "--delete-config", "-d", metavar="KEY", help="Reset a setting to its default."
-        ),
+        Option("--delete-config", "-d", metavar="KEY", help="Reset a setting to its default."),
     ] = None,
 ) -> int:
     """Add partitions to a topic, or change its settings.
@@ -285,9 +282,9 @@ def alter(
 @remote_command(app, "delete", DANGEROUS)
 def delete(
     session: Session,
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names or globs.")],
+    names: Annotated[list[str], Argument(metavar="NAME", help="Names or globs.")],
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")
+        bool, Option("--if-exists", help="Ignore topics that do not exist.")
     ] = False,
 ) -> int:
     """Delete topics with all their records.

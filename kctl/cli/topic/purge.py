@@ -5,8 +5,7 @@ Kafka 2.7: kafka.admin.DeleteRecordsCommand; KIP-107
 
 from typing import Annotated
 
-import typer
-
+from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.positions import parse_position
 from kctl.cli.records.deletion import delete_planned
 from kctl.cli.session import Session
@@ -17,11 +16,11 @@ def purge(
     session: Session,
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC[:P,P]", help="Names or globs, or some partitions."),
+        Argument(metavar="TOPIC[:P,P]", help="Names or globs, or some partitions."),
     ],
     before: Annotated[
         str,
-        typer.Option(
+        Option(
             "--before",
             metavar="POSITION",
             help="Delete what precedes an offset (42), a time (@2026-01-31, in UTC without a "

@@ -3,26 +3,26 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from kctl.cli.declaration.declarations import Option
 
 if TYPE_CHECKING:
     from kctl.admin.partition_states import PartitionState
 
 UnderReplicatedOption = Annotated[
-    bool, typer.Option("--under-replicated", help="Only with out-of-sync replicas.")
+    bool, Option("--under-replicated", help="Only with out-of-sync replicas.")
 ]
 UnderMinIsrOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--under-min-isr",
         help="Only with fewer in-sync replicas than min.insync.replicas, or without a leader.",
     ),
 ]
 AtMinIsrOption = Annotated[
     bool,
-    typer.Option("--at-min-isr", help="Only with min.insync.replicas in-sync replicas."),
+    Option("--at-min-isr", help="Only with min.insync.replicas in-sync replicas."),
 ]
-UnavailableOption = Annotated[bool, typer.Option("--unavailable", help="Only without a leader.")]
+UnavailableOption = Annotated[bool, Option("--unavailable", help="Only without a leader.")]
 
 
 @dataclass
