@@ -1,19 +1,3 @@
-import pytest
+from tests.support.golden_fixtures import golden_logs, partition
 
-from tests.support.forensics import partition_copier
-from tests.support.golden_logs import unpack
-
-
-@pytest.fixture(scope="session")
-def golden_logs(tmp_path_factory):
-    """A directory with logs-clean and logs-unclean, which Apache Kafka 2.7.2 wrote; read only."""
-    root = tmp_path_factory.mktemp("golden-logs")
-    for kind in ("clean", "unclean"):
-        unpack(kind, root)
-    return root
-
-
-@pytest.fixture
-def partition(golden_logs, tmp_path):
-    """Return a function that copies a golden partition to a log directory of the test."""
-    return partition_copier(golden_logs / "logs-clean", tmp_path / "logs")
+__all__ = ["golden_logs", "partition"]

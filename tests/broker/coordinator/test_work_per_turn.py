@@ -172,6 +172,16 @@ def test_a_shard_is_unloaded_over_many_turns(world, turns, monkeypatch):
     assert world.service.memory.held_bytes == 0
 
 
+def load_partly(world, monkeypatch):
+    """Begin to load a shard of COUNT groups, and return when it holds memory of some."""
+    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
+    for number in range(COUNT):
+        world.form_group(1, group_id=f"g{number}")
+    world.service.on_elected(0, 1)
+    while world.service.memory.held_bytes == 0:
+        assert world.scheduler.turn()
+
+
 def test_a_shard_is_loaded_over_many_turns(world, turns, monkeypatch):
     monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
     for number in range(COUNT):
@@ -183,12 +193,7 @@ def test_a_shard_is_loaded_over_many_turns(world, turns, monkeypatch):
 
 
 def test_a_shard_that_is_closed_while_loading_releases_its_memory(world, monkeypatch):
-    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
-    for number in range(COUNT):
-        world.form_group(1, group_id=f"g{number}")
-    world.service.on_elected(0, 1)
-    while world.service.memory.held_bytes == 0:
-        assert world.scheduler.turn()
+    load_partly(world, monkeypatch)
     world.service.on_resigned(0, 2)
     world.scheduler.settle()
     assert world.service.memory.held_bytes == 0
@@ -264,12 +269,7 @@ def test_a_deletion_that_fails_in_a_later_turn_is_answered(world, monkeypatch):
 
 
 def test_a_shard_that_cannot_be_loaded_is_not_said_to_load(world, monkeypatch):
-    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
-    for number in range(COUNT):
-        world.form_group(1, group_id=f"g{number}")
-    world.service.on_elected(0, 1)
-    while world.service.memory.held_bytes == 0:
-        assert world.scheduler.turn()
+    load_partly(world, monkeypatch)
 
     def failing(*_arguments):
         raise LookupError("a bug")
