@@ -485,7 +485,9 @@ def widest_metadata(crowd: Crowd, draw: random.Random) -> None:
     for _ in range(3):
         request = UpdateMetadataRequest(
             controller_id=0, controller_epoch=1_000, broker_epoch=-1, live_brokers=brokers,
-            topic_states=[UpdateMetadataTopicState(topic_name="announced", partition_states=states)],
+            topic_states=[
+                UpdateMetadataTopicState(topic_name="announced", partition_states=states)
+            ],
         )  # fmt: skip
         peer.ask(request, 6)
 

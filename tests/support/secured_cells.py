@@ -2,8 +2,8 @@
 these listeners at once (kctl or Apache Kafka), and the settings by which a client logs in.
 
 SASL_PLAINTEXT accepts unsecured tokens of OAUTHBEARER, SASL_SSL tokens that a key has signed, and
-SSL asks for a client certificate. PLAINTEXT is there to make users, topics and ACLs: its clients are
-super users, all others may do what ACLs allow to the user that they log in as.
+SSL asks for a client certificate. PLAINTEXT is there to make users, topics and ACLs: its clients
+are super users, all others may do what ACLs allow to the user that they log in as.
 """
 
 from dataclasses import dataclass
