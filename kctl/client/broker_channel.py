@@ -75,6 +75,8 @@ class _Pending:
     future: Future[Any]
     # Monotonic milliseconds.
     deadline_ms: int
+    # The request, if the channel explains refusals.
+    message: Message | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +104,7 @@ class BrokerChannel:
         in_flight_max: int = IN_FLIGHT_MAX,
         security: ClientSecurity = NO_SECURITY,
         reads_only: bool = False,
+        explains_refusals: bool = False,
     ) -> None:
         self.host = host
         self.port = port
@@ -111,6 +114,8 @@ class BrokerChannel:
         self._security = security
         # Whether requests that could change something are refused.
         self._reads_only = reads_only
+        # Whether authorization errors get the permission that is missing: for clients of users.
+        self._explains_refusals = explains_refusals
         self._login_timer: Timer | None = None
         self._is_logging_in = False
         self._waiting: list[_Waiting] = []
@@ -220,7 +225,10 @@ class BrokerChannel:
         try:
             while (event := connection.next_event()) is not None:
                 self._has_been_answered = self.is_usable
-                self._pending.popleft().future.set_result(event.body)
+                pending = self._pending.popleft()
+                if pending.message is not None:
+                    _explain(pending.message, event.body)
+                pending.future.set_result(event.body)
             if self.state is ChannelState.REAUTHENTICATING:
                 self._log_in_when_idle()
         except CorruptDataError as error:
@@ -339,7 +347,8 @@ class BrokerChannel:
         if future is None:
             future = self._runtime.scheduler.future()
         if is_answered:
-            self._pending.append(_Pending(api, future, deadline_ms))
+            explained = message if self._explains_refusals else None
+            self._pending.append(_Pending(api, future, deadline_ms, explained))
             self._set_timer(deadline_ms)
         else:
             future.set_result(None)
@@ -405,6 +414,13 @@ def _fallback_version(response: ApiVersionsResponse) -> int:
         if supported.api_key == ApiKey.API_VERSIONS:
             return min(supported.max_version, ApiKey.API_VERSIONS.max_version)
     return 0
+
+
+def _explain(request: Message, response: Any) -> None:
+    # A local import: it is not needed before the first response.
+    from kctl.protocol.permissions import explain_refusals
+
+    explain_refusals(request, response)
 
 
 def _api_of(message: Message) -> Api:

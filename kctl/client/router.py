@@ -443,6 +443,7 @@ class Router:
             request_timeout_ms=self.timeout_ms,
             security=self._security,
             reads_only=self._reads_only,
+            explains_refusals=True,
         )
         try:
             await channel.connect(timeout_ms)

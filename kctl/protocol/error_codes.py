@@ -163,11 +163,37 @@ class ErrorCode(IntEnum):
         return unknown
 
 
+class RefusedCode(int):
+    """An authorization error that knows which permission is missing (kctl.protocol.permissions).
+
+    It is equal to the plain number; responses hold it in place of that.
+    """
+
+    # As in `Describe on Topic orders`.
+    needs: str
+    # How to get it.
+    hint: str
+
+    def __new__(cls, number: int, needs: str, hint: str) -> "RefusedCode":
+        """Store the texts beside the number."""
+        self = super().__new__(cls, number)
+        self.needs = needs
+        self.hint = hint
+        return self
+
+
 class ApiError(KctlError):
-    """A request failed with `code`; `message` replaces the code's own description."""
+    """A request failed with `code`; `message` replaces the code's own description.
+
+    A RefusedCode adds the missing permission to either, and its hint unless there is another.
+    """
 
     def __init__(self, code: int, message: str | None = None, *, hint: str | None = None) -> None:
         self.code = ErrorCode(code)
         # The `error_message` of the response, if any.
         self.reason = message
-        super().__init__(message or f"{self.code.text} ({self.code.name})", hint=hint)
+        text = message or f"{self.code.text} ({self.code.name})"
+        if isinstance(code, RefusedCode):
+            text = f"{text.rstrip('.')}: needs {code.needs}"
+            hint = hint or code.hint
+        super().__init__(text, hint=hint)

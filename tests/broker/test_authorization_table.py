@@ -10,6 +10,9 @@ from kctl.broker.authorization import GUARDS
 from kctl.broker.handlers import HANDLERS
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.error_codes import RefusedCode
+from kctl.protocol.permissions import PERMISSIONS, explain_refusals
+from kctl.protocol.schema import Struct
 from tests.support.acl_world import (
     AUTHORIZATION_ERRORS,
     CLOSED,
@@ -241,6 +244,39 @@ def assert_allowed(answer):
 
 def test_every_api_has_a_guard_and_a_row():
     assert set(GUARDS) == set(HANDLERS) == {row.api for row in ROWS}
+
+
+def refusals_in(struct):
+    """The errors anywhere in a response that know which permission is missing."""
+    found = [struct.error_code] if isinstance(getattr(struct, "error_code", 0), RefusedCode) else []
+    values = [getattr(struct, it.name) for it in struct.fields]
+    parts = [it for value in values if isinstance(value, list) for it in value]
+    return found + [code for it in parts if isinstance(it, Struct) for code in refusals_in(it)]
+
+
+# Requests of brokers and of old clients, which get an error about another resource than they lack.
+OF_ANOTHER_RESOURCE = {"fetch-follower", "metadata-creation", "create_topics"}
+REFUSED_ROWS = [row for row in ROWS if row.refusals and row.name not in OF_ANOTHER_RESOURCE]
+
+
+@pytest.mark.parametrize("row", REFUSED_ROWS, ids=lambda row: row.name)
+def test_clients_find_the_missing_permission(world, row):
+    for number, (operation, (kind, name)) in enumerate(row.needs):
+        if row.refusals[number] == NOTHING:
+            continue
+        missed = ((operation, (kind, name)), *row.instead)
+        world.set_acls(*everything("p"), *(deny(op, *denied, "p") for op, denied in missed))
+        answer = asked(world, row)
+
+        explain_refusals(message(row.api.request_class, **row.body), answer)
+
+        resource = "Cluster" if kind is ResourceType.CLUSTER else f"{kind.text} {name}"
+        assert {it.needs for it in refusals_in(answer)} == {f"{operation.text} on {resource}"}
+
+
+def test_apis_that_brokers_protect_have_a_row_for_clients():
+    reported = {it.api.name for it in REFUSED_ROWS if it.refusals != (NOTHING,)}
+    assert reported <= PERMISSIONS.keys()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
