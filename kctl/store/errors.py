@@ -66,6 +66,12 @@ class ConnectionLossError(StoreError):
     text = "connection to the metadata store lost"
 
 
+class StoppingError(StoreError):
+    """This broker stops, and its calls no longer wait for a lost connection."""
+
+    text = "the broker stops without a connection to the metadata store"
+
+
 class AuthFailedError(StoreError):
     """The store rejects this client (bad credentials or a znode's ACL); a retry cannot succeed."""
 

@@ -23,6 +23,7 @@ from kctl.store.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    StoppingError,
     StoreError,
 )
 from kctl.store.interface import (
@@ -249,7 +250,7 @@ class ZnodeClient:
         """Make many calls at once, CALLS_PER_TURN of them in a turn of the loop.
 
         Returns results or errors in the order of the calls. `calls` may be an iterator, whose work
-        then counts as theirs. SessionExpiredError is raised for the whole.
+        then counts as theirs. SessionExpiredError and StoppingError are raised for the whole.
         """
         results: list[T | StoreError] = []
         in_flight: deque[tuple[Call[T], Future[T]]] = deque()
@@ -279,7 +280,7 @@ class ZnodeClient:
         except ConnectionLossError:
             await self.connected()
             return await self._result_of(call)
-        except SessionExpiredError:
+        except (SessionExpiredError, StoppingError):
             raise
         except StoreError as error:
             return error
@@ -287,7 +288,7 @@ class ZnodeClient:
     async def _result_of(self, call: Call[T]) -> T | StoreError:
         try:
             return await self.call(call)
-        except SessionExpiredError:
+        except (SessionExpiredError, StoppingError):
             raise
         except StoreError as error:
             return error
@@ -298,19 +299,22 @@ class ZnodeClient:
         return self._connected
 
     def stop_waiting(self) -> None:
-        """Fail calls that wait, or would wait, for the connection with ConnectionLossError.
+        """Fail calls that wait, or would wait, for the connection with StoppingError.
 
         For a broker that stops: it must not wait for a store that may never come back.
         """
         self._is_patient = False
         waiting, self._waiting_for_connection = self._waiting_for_connection, []
         for future in waiting:
-            future.set_error(ConnectionLossError())
+            future.set_error(StoppingError())
 
     async def connected(self) -> None:
-        """Wait until the store is connected, or the session is known to have ended."""
+        """Wait until the store is connected, or the session is known to have ended.
+
+        Raise StoppingError after `stop_waiting`.
+        """
         if not self._is_patient:
-            raise ConnectionLossError
+            raise StoppingError
         if not self._connected:
             future: Future[None] = Future(_call_now)
             self._waiting_for_connection.append(future)

@@ -19,6 +19,7 @@ from kctl.store.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    StoppingError,
 )
 from kctl.store.interface import ANY_VERSION, Create, Delete, SessionState, Set
 from kctl.store.journal_format import decode_transactions
@@ -487,6 +488,23 @@ def test_read_is_made_again_after_a_lost_answer(runtime, lossy):
 
     run(runtime, story())
     assert lossy.lost == 2
+
+
+def test_calls_of_a_broker_that_stops_do_not_wait_for_the_store(runtime, lossy):
+    cluster = ClusterStore(lossy)
+
+    async def story():
+        await cluster.create_topic_assignment("t", {0: ReplicaAssignment((1,))})
+        cluster.stop_waiting()
+        lossy.lose_next_answer = True
+        with pytest.raises(StoppingError):
+            await cluster.get_all_topics()
+        lossy.lose_next_answer = True
+        # Not an error of one topic.
+        with pytest.raises(StoppingError):
+            await cluster.get_topic_assignments(["t", "u"])
+
+    run(runtime, story())
 
 
 def test_registration_whose_answer_was_lost_is_recognised_as_our_own(runtime, lossy):

@@ -36,6 +36,7 @@ from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.store.errors import StoppingError
 from kctl.tls.certificate import Certificate
 
 SWEEPS_PER_IDLE = 8
@@ -217,7 +218,13 @@ class SocketServer:
         )
 
     def handler_failed(self, request: Request, error: Exception) -> None:
-        """Log a handler's exception with its traceback, one per host and second."""
+        """Log a handler's exception with its traceback, one per host and second.
+
+        A request that waits for the store while the broker stops is no failure of its handler: it
+        ends with its connection, as all others will.
+        """
+        if isinstance(error, StoppingError):
+            return
         self.counters.handler_errors += 1
 
         def text() -> str:

@@ -13,6 +13,11 @@ protocol 2.7-IV1 every fetch carries that epoch and the leader returns where the
 (KIP-595); before it, OffsetForLeaderEpoch is sent first (KIP-101, KIP-279). Without epochs, the
 high watermark decides.
 
+A leader knows no epochs before its log start. Where agreement would end exactly there, nothing of
+the follower's log is known to agree: its records are gone from the leader, and its producers may
+have sequence numbers of records that the leader never had, whose retries it would confirm as
+duplicates once it leads. Such a log starts over (in 2.7.2 its producers survive).
+
 Invariants: a response applies only if the partition is as it was at the request (same leader epoch,
 same end); the high watermark never moves by a response that truncates the log (KAFKA-14704); a
 fenced partition is dropped until the controller's next request (KIP-320).
@@ -156,6 +161,8 @@ class _Followed:
     is_held: bool = False
     # Has everything that was committed on the leader at its last response.
     is_in_sync: bool = False
+    # The leader's log overlaps with this one, or did when this one began to follow it.
+    has_overlap: bool = False
 
     def move_to(self, phase: Phase) -> None:
         if phase not in NEXT_PHASES[self.phase]:
@@ -376,12 +383,22 @@ class ReplicaFetcher:
             offset, _ = common_end(followed.log, diverging.epoch, diverging.end_offset)
             yield Truncate(tp, offset)
         else:
+            if not followed.has_overlap:
+                yield from self._found_overlap(tp, followed, answer.log_start_offset)
             records, high_watermark = answer.record_set, answer.high_watermark
             if self._quota is not None and self._quota.is_throttled(tp):
                 self._quota.record(len(records or b""), now_ms)
             # The records may end the lag, which the next response shows.
             followed.is_in_sync = high_watermark <= followed.log.log_end_offset
             yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
+
+    def _found_overlap(
+        self, tp: TopicPartition, followed: _Followed, leader_start_offset: int
+    ) -> Iterator[Action]:
+        """Start over if all records of the log are older than the leader's first."""
+        followed.has_overlap = True
+        if followed.log.log_start_offset < followed.log.log_end_offset <= leader_start_offset:
+            yield StartOver(tp, leader_start_offset)
 
     def _on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:
         actions: list[Action] = []

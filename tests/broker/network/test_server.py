@@ -19,6 +19,7 @@ from kctl.protocol.messages.fetch import FetchRequest, FetchResponse
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.messages.produce import ProduceResponse
+from kctl.store.errors import StoppingError
 from tests.support.apache_kafka import free_port
 from tests.support.raw_requests import (
     RequestWriter,
@@ -333,6 +334,18 @@ def test_a_handler_that_fails_closes_its_connection_and_the_broker_continues(loo
     assert "handler's bug" in loop.trace.warnings[0]
     good.send(broker.writer.frame(heartbeat("good"), 1))
     good.receive_frame()
+
+
+def test_a_request_that_waits_for_the_store_while_the_broker_stops_is_closed_silently(loop):
+    def handler(request):
+        raise StoppingError
+
+    broker = Broker(loop, handler)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(heartbeat(), 1))
+    peer.wait_for_close()
+    assert broker.counters.handler_errors == 0
+    assert loop.trace.warnings == []
 
 
 def test_a_peer_that_meets_a_bug_again_and_again_gets_one_trace_a_second(loop):

@@ -206,6 +206,41 @@ def test_a_leader_that_begins_later_is_followed_from_its_start():
     assert fetcher.on_response(offset_found(50), 0) == [StartOver(TP, 50)]
 
 
+def test_a_log_without_a_record_that_the_leader_has_starts_over():
+    """The leader deleted what it had before 3 and knows no epoch of then: that this log agreed up
+    to there is a guess. Found by the simulation: seed 100059 of 22 November 2026."""
+    log = EpochLog(1, 1, 1, 1)
+    fetcher = following(log)
+    ask(fetcher)
+    answer = fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3), log_start_offset=3)
+    assert fetcher.on_response(answer, 0) == [Truncate(TP, 3)]
+    log.truncate(3)
+    ask(fetcher)
+    answer = fetched(high_watermark=5, log_start_offset=3, record_set=b"batches")
+    assert fetcher.on_response(answer, 0) == [StartOver(TP, 3), Append(TP, b"batches", 5, 3)]
+
+
+def test_a_log_that_shared_records_with_its_leader_goes_on_when_they_are_deleted():
+    log = EpochLog(1, 1)
+    fetcher = following(log)
+    ask(fetcher)
+    assert fetcher.on_response(fetched(high_watermark=2, log_start_offset=0), 0) == [
+        Append(TP, None, 2, 0)
+    ]
+    ask(fetcher)
+    assert fetcher.on_response(fetched(high_watermark=2, log_start_offset=2), 0) == [
+        Append(TP, None, 2, 2)
+    ]
+
+
+def test_an_empty_log_does_not_start_over():
+    fetcher = following(EpochLog(start=4, high_watermark=4))
+    ask(fetcher)
+    assert fetcher.on_response(fetched(high_watermark=4, log_start_offset=4), 0) == [
+        Append(TP, None, 4, 4)
+    ]
+
+
 def test_a_log_that_ends_after_its_leaders_is_truncated():
     """After an unclean election."""
     fetcher = following(EpochLog(1, 1, 1))
