@@ -56,9 +56,10 @@ def broker(request, tmp_path_factory, secrets):
 
 def with_users(broker, kind):
     make_users(broker.address_of("PLAINTEXT"))
-    allow_all(broker.address_of("PLAINTEXT"), USER)
+    plain = {"bootstrap.servers": broker.address_of("PLAINTEXT")}
+    allow_all(plain, USER)
     broker.kind = kind
-    admin = ConfluentAdmin({"bootstrap.servers": broker.address_of("PLAINTEXT")})
+    admin = ConfluentAdmin(plain)
     admin.create_topics([NewTopic("known", 1, 1)])["known"].result(TIMEOUT_S)
     return broker
 

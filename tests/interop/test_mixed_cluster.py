@@ -3,12 +3,9 @@
 Brokers 1 and 2 are kctl, 3 and 4 are Apache Kafka. The first to start is the controller.
 """
 
-import threading
-
 import pytest
-from confluent_kafka import Producer
 
-from tests.support.mixed_cluster import FORMAT, MixedCluster
+from tests.support.mixed_cluster import FORMAT, Load, MixedCluster
 from tests.support.zookeeper import running_zookeeper
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -118,55 +115,6 @@ def test_a_log_directory_fails_and_the_other_kind_takes_over(cluster, failing):
     cluster.until(lambda: {isr for _, isr in cluster.metadata("t").values()} == {(1, 3)}, "back")
 
 
-class Load:
-    """An idempotent producer that never stops, and what was acknowledged to it."""
-
-    def __init__(self, bootstrap, topic, partitions):
-        self.acknowledged = {number: [] for number in range(partitions)}
-        self.failed = []
-        self._topic = topic
-        self._stopping = threading.Event()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "delivery.timeout.ms": 60_000,
-                "reconnect.backoff.max.ms": 500,
-            }
-        )
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stopping.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
-
-    @property
-    def count(self):
-        return sum(map(len, self.acknowledged.values()))
-
-    def _delivered(self, error, message):
-        if error:
-            self.failed.append(error)
-        else:
-            self.acknowledged[message.partition()].append(int(message.value()))
-
-    def _run(self):
-        number = 0
-        while not self._stopping.is_set():
-            for partition in self.acknowledged:
-                self._producer.produce(
-                    self._topic, b"%d" % number, partition=partition, on_delivery=self._delivered
-                )
-                number += 1
-            self._producer.poll(0.002)
-
-
 def test_every_role_is_killed_under_load_and_nothing_acknowledged_is_lost(cluster):
     """
     partition 0 led by kctl 1, partition 1 by Apache 3, partition 2 by kctl 2; 1 is controller
@@ -174,7 +122,7 @@ def test_every_role_is_killed_under_load_and_nothing_acknowledged_is_lost(cluste
     """
     cluster.start(1, 2, 3)
     cluster.create("t", [1, 2, 3], [3, 1, 2], [2, 3, 1])
-    with Load(cluster.bootstrap, "t", 3) as load:
+    with Load(cluster.client_settings(), "t", 3) as load:
         for victim in (1, 3, 2):
             before = load.count
             cluster.until(lambda before=before: load.count > before + 500, "load")

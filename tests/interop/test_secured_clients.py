@@ -43,7 +43,7 @@ def broker(tmp_path_factory, secrets):
     with SecuredKctl(tmp_path_factory.mktemp("secured"), secrets) as broker:
         plain = broker.address_of("PLAINTEXT")
         make_users(plain)
-        allow_all(plain, USER)
+        allow_all({"bootstrap.servers": plain}, USER)
         topics = [NewTopic(f"{client}-{cell}", 1, 1) for client in CLIENTS for cell in CELLS]
         admin = AdminClient({"bootstrap.servers": plain})
         for made in admin.create_topics(topics).values():

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.waiting import wait_for
@@ -136,3 +137,18 @@ class KctlBroker:
         if self.process is not None and self.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop()
+
+
+class ConfiguredKctlBroker(KctlBroker):
+    """A `kctl serve --config`: its listeners are those of its settings.
+
+    The values are spelled as in a properties file."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object], *arguments: str) -> None:
+        super().__init__(directory, *arguments)
+        self._settings = settings
+
+    def _where(self) -> list[str]:
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{name}={it}\n" for name, it in self._settings.items()))
+        return ["--config", str(path)]

@@ -3,8 +3,9 @@ kctl, the others Apache Kafka. The first to start is the controller."""
 
 import hashlib
 import subprocess
+import threading
 import time
-from contextlib import ExitStack
+from contextlib import suppress
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -33,40 +34,59 @@ class MixedCluster:
         self.settings = dict(SETTINGS)
         self.directory = directory
         self.zookeeper = zookeeper
-        self.stack = ExitStack()
-        self.stops = {}
+        # Those that run, by id.
+        self.brokers = {}
         self.addresses = {}
 
     def start(self, *broker_ids):
         for broker_id in broker_ids:
-            home = self.directory / str(broker_id)
-            stack = self.stops[broker_id] = ExitStack()
-            if broker_id in KCTL:
-                arguments = [f"{key}={value}" for key, value in self.settings.items()]
-                options = [word for argument in arguments for word in ("-c", argument)]
-                broker = KctlBroker(
-                    home, "--zookeeper", self.zookeeper, "-c", f"broker.id={broker_id}", *options
-                )
-                stack.enter_context(broker)
-                self.addresses[broker_id] = broker.address
-            else:
-                self.addresses[broker_id] = stack.enter_context(
-                    apache_kafka.apache_broker(
-                        home, self.zookeeper, broker_id=broker_id, settings=self.settings
-                    )
-                )
+            start = self._start_kctl if broker_id in KCTL else self._start_apache
+            home, settings = self.directory / str(broker_id), self.settings_of(broker_id)
+            self.brokers[broker_id] = start(broker_id, home, settings)
+            self.addresses[broker_id] = self.address_of(broker_id)
         return self
+
+    def address_of(self, broker_id):
+        """Return where clients reach the broker."""
+        return self.brokers[broker_id].address
+
+    def settings_of(self, broker_id):
+        """Return the settings of one broker."""
+        return self.settings
+
+    def client_settings(self):
+        """Return the settings of librdkafka."""
+        return {"bootstrap.servers": self.bootstrap}
+
+    def _start_kctl(self, broker_id, home, settings):
+        arguments = [f"{key}={value}" for key, value in settings.items()]
+        options = [word for argument in arguments for word in ("-c", argument)]
+        identity = ("-c", f"broker.id={broker_id}")
+        return KctlBroker(home, "--zookeeper", self.zookeeper, *identity, *options).start()
+
+    def _start_apache(self, broker_id, home, settings):
+        broker = apache_kafka.ApacheBroker(
+            home, self.zookeeper, broker_id=broker_id, settings=settings
+        )
+        return self._until_ready(broker)
+
+    def _until_ready(self, apache):
+        try:
+            return apache.launch().wait_until_ready()
+        except BaseException:
+            apache.stop()
+            raise
 
     def stop(self, *broker_ids):
         for broker_id in broker_ids:
-            self.addresses.pop(broker_id)
-            self.stops.pop(broker_id).close()
+            self.addresses.pop(broker_id, None)
+            with suppress(subprocess.TimeoutExpired):
+                self.brokers.pop(broker_id).stop()
 
     def kill(self, broker_id):
         """kill -9; its data stay."""
-        home = self.directory / str(broker_id)
-        subprocess.run(["pkill", "-9", "-f", f"{home}/"], check=True)
-        self.stop(broker_id)
+        self.addresses.pop(broker_id)
+        self.brokers.pop(broker_id).kill()
 
     def kill_and_restart(self, broker_id, *topics):
         """kill -9; start it when others have taken its place; until it is in sync again."""
@@ -92,7 +112,7 @@ class MixedCluster:
         )
 
     def close(self):
-        self.stop(*list(self.stops))
+        self.stop(*list(self.brokers))
 
     @property
     def bootstrap(self):
@@ -100,7 +120,7 @@ class MixedCluster:
 
     def metadata(self, topic):
         """Return {partition: (leader, ISR in order)} from the metadata of a broker."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient(self.client_settings())
         found = admin.list_topics(topic, timeout=10).topics[topic].partitions
         return {number: (p.leader, tuple(sorted(p.isrs))) for number, p in found.items()}
 
@@ -111,7 +131,7 @@ class MixedCluster:
             time.sleep(0.2)
 
     def create(self, topic, *assignment):
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient(self.client_settings())
         replicas = [list(each) for each in assignment]
         new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas)
         admin.create_topics([new])[topic].result(30)
@@ -125,7 +145,7 @@ class MixedCluster:
 
     def delete(self, topic):
         """And wait until no directory of it is left."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient(self.client_settings())
         admin.delete_topics([topic])[topic].result(30)
         self.until(lambda: not list(self.directory.glob(f"*/**/{topic}-0")), "deleted")
 
@@ -133,7 +153,7 @@ class MixedCluster:
         """Records acknowledged by all in-sync replicas, of an idempotent producer."""
         producer = Producer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self.client_settings(),
                 # Records before Kafka 0.11 know no producers.
                 "enable.idempotence": self.settings.get(FORMAT) != "0.10.2",
                 "linger.ms": 5,
@@ -164,7 +184,7 @@ class MixedCluster:
 
     def _messages(self, topic, partitions):
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False}
+            {**self.client_settings(), "group.id": "reader", "enable.auto.commit": False}
         )
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         found = []
@@ -184,3 +204,52 @@ class MixedCluster:
         for path in sorted(logs.glob("*.log")):
             digest.update(path.read_bytes())
         return digest.hexdigest()
+
+
+class Load:
+    """An idempotent producer that never stops, and what was acknowledged to it."""
+
+    def __init__(self, client_settings, topic, partitions):
+        self.acknowledged = {number: [] for number in range(partitions)}
+        self.failed = []
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._producer = Producer(
+            {
+                **client_settings,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "delivery.timeout.ms": 60_000,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+    @property
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    def _delivered(self, error, message):
+        if error:
+            self.failed.append(error)
+        else:
+            self.acknowledged[message.partition()].append(int(message.value()))
+
+    def _run(self):
+        number = 0
+        while not self._stopping.is_set():
+            for partition in self.acknowledged:
+                self._producer.produce(
+                    self._topic, b"%d" % number, partition=partition, on_delivery=self._delivered
+                )
+                number += 1
+            self._producer.poll(0.002)

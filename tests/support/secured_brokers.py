@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.apache_kafka import ApacheBroker, free_port
-from tests.support.kctl_process import KctlBroker
+from tests.support.kctl_process import ConfiguredKctlBroker
 
 MODULE = "org.apache.kafka.common.security"
 USERS = {"admin": "admin-secret", "alice": 'alice\'s "secret"'}
@@ -35,9 +35,9 @@ def make_users(plain_address):
         future.result(TIMEOUT_S)
 
 
-def allow_all(plain_address, user):
-    """The user may do everything, from anywhere."""
-    admin = AdminClient({"bootstrap.servers": plain_address})
+def allow_all(client_settings, user):
+    """The user may do everything, from anywhere; `client_settings` are those of a super user."""
+    admin = AdminClient(client_settings)
     where = (ResourcePatternType.LITERAL, f"User:{user}", "*")
     entry = (*where, AclOperation.ALL, AclPermissionType.ALLOW)
     resources = (
@@ -95,13 +95,13 @@ def _full_name(name):
     return name.replace("_", ".")
 
 
-class SaslKctl(KctlBroker):
+class SaslKctl(ConfiguredKctlBroker):
     """A `kctl serve` with SASL; `address` is its SASL listener's, `plain_address` the other's."""
 
     def __init__(self, directory, **settings):
-        super().__init__(directory, "-c", "group.initial.rebalance.delay.ms=0")
         self.sasl_port, self.plain_port = free_port(), free_port()
-        self._settings = sasl_settings(self.sasl_port, self.plain_port, **settings)
+        all_settings = sasl_settings(self.sasl_port, self.plain_port, **settings)
+        super().__init__(directory, all_settings, "-c", "group.initial.rebalance.delay.ms=0")
 
     @property
     def address(self):
@@ -110,11 +110,6 @@ class SaslKctl(KctlBroker):
     @property
     def plain_address(self):
         return f"127.0.0.1:{self.plain_port}"
-
-    def _where(self):
-        path = self.directory / "server.properties"
-        path.write_text("".join(f"{key}={it}\n" for key, it in self._settings.items()))
-        return ["--config", str(path)]
 
 
 class SaslApache(ApacheBroker):

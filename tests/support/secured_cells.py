@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.support.apache_kafka import ApacheBroker, free_port
 from tests.support.certificates import TestCertificates
 from tests.support.identity_provider import AUDIENCE, ISSUER, RsaKey, claims_of, jwks, part, token
-from tests.support.kctl_process import KctlBroker
+from tests.support.kctl_process import ConfiguredKctlBroker
 from tests.support.secured_brokers import MECHANISMS, MODULE, USERS, jaas
 
 USER = "alice"
@@ -176,21 +176,16 @@ def in_properties(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-class SecuredKctl(KctlBroker):
+class SecuredKctl(ConfiguredKctlBroker):
     """A `kctl serve` with all listeners of LISTENERS."""
 
     def __init__(self, directory: Path, secrets: Secrets) -> None:
-        super().__init__(directory, "-c", "group.initial.rebalance.delay.ms=0")
         self.ports = {name: free_port() for name in LISTENERS}
-        self._settings = secrets.listener_settings("kctl", self.ports)
+        settings = secrets.listener_settings("kctl", self.ports)
+        super().__init__(directory, settings, "-c", "group.initial.rebalance.delay.ms=0")
 
     def address_of(self, listener: str) -> str:
         return f"127.0.0.1:{self.ports[listener]}"
-
-    def _where(self) -> list[str]:
-        path = self.directory / "server.properties"
-        path.write_text("".join(f"{key}={it}\n" for key, it in self._settings.items()))
-        return ["--config", str(path)]
 
 
 class SecuredApache(ApacheBroker):
