@@ -86,7 +86,7 @@ def _load(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """YAML in which a key that appears twice is an error."""
+        """Loads YAML, and rejects a mapping in which a key appears twice."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             """Return the mapping of `node`; raise ConstructorError for a repeated key."""

@@ -61,7 +61,7 @@ class Reassignments(Protocol):
         ...
 
     async def ongoing(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return the partitions that move, in order."""
+        """Return the partitions whose replicas are moving, in order."""
         ...
 
 
@@ -140,7 +140,7 @@ class ReassignmentAdmin:
         return outcomes
 
     async def ongoing(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return the partitions that move, in order (KIP-455)."""
+        """Return the partitions whose replicas are moving, in order (KIP-455)."""
         from kctl.protocol.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
         )

@@ -100,7 +100,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def listeners_between_brokers(self) -> list[str]:
-        """Return the listeners of other brokers and of controllers."""
+        """Return the names of the listeners that other brokers and the controller connect to."""
         control = self.control_plane_listener
         return [self.inter_broker_listener, *([] if control is None else [control])]
 

@@ -56,8 +56,8 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        """Return whether the value is never shown (CVE-2019-12399); so for passwords and configs of
-        unknown type."""
+        """Return whether the value must not be shown: that of a password, or of a config of unknown
+        type (CVE-2019-12399)."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, text: str) -> Any:

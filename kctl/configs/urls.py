@@ -11,7 +11,7 @@ _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def check_url(url: str, setting: str = "the URL") -> None:
-    """Raise UsageError unless `url` is of a file, https, or http of this machine."""
+    """Raise UsageError unless `url` is a file or https URL, or an http URL of this machine."""
     parts = urlsplit(url)
     is_local = parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS
     is_file = parts.scheme == "file" and parts.path

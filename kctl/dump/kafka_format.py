@@ -1,7 +1,7 @@
 """The text that kafka-dump-log 2.7.2 prints, byte for byte, from the values of a dump.
 
-Only what it writes to standard output; its reports of mismatches, some of them false alarms, are
-not repeated. Files that it does not know (checkpoints, meta.properties) yield nothing.
+This covers its standard output only; its reports of mismatches, some of them false alarms, are not
+repeated. Files that it does not know (checkpoints, meta.properties) yield nothing.
 
 Kafka 2.7: kafka.tools.DumpLogSegments, GroupMetadataManager, TransactionLog
 """

@@ -30,7 +30,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Of keys and of values; None: as the format has it."""
+    """How keys and values are shown; None: as the output format shows bytes."""
 
     key: Shaper | None = None
     value: Shaper | None = None
@@ -42,7 +42,7 @@ class Shapes:
 
 
 def shaper(shape: Shape) -> Shaper:
-    """Return the function that converts bytes to a shape."""
+    """Return the function that decodes bytes as `shape`."""
     return _SHAPERS[shape]
 
 

@@ -254,9 +254,9 @@ def _gather(view: memoryview, positions: Int64s) -> BatchColumns:
 def _checked(
     view: memoryview, batches: BatchColumns, position: int, *, check_crc: bool, is_complete: bool
 ) -> tuple[BatchColumns, list[BatchDamage], int]:
-    """Return the good batches, the damages, and where to continue.
+    """Return the valid batches, the damaged ranges, and where to continue.
 
-    A last damage with a negative size extends to the next good batch.
+    A last range with a negative size extends to the next valid batch.
     """
     is_odd = (batches.magics > CURRENT_MAGIC) | (
         (batches.magics == CURRENT_MAGIC) & (batches.sizes < RECORD_BATCH_OVERHEAD)

@@ -59,8 +59,8 @@ def _in_place(view: memoryview, batches: BatchColumns) -> Sections:
 
 
 def _padded(view: memoryview, start: int, end: int) -> Payload:
-    """Return the bytes and the padding after them; a copy only if the buffer ends
-    with the bytes."""
+    """Return the bytes with the padding after them; they are copied only if the buffer ends
+    there."""
     if end + PADDING_BYTES <= len(view):
         return view[start : end + PADDING_BYTES]
     return b"".join((view[start:end], bytes(PADDING_BYTES)))

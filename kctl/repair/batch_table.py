@@ -32,7 +32,7 @@ class LogTooLargeError(KctlError):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Bytes of a segment that are no batches, or a batch whose records cannot be read."""
+    """Bytes of a segment that are not a batch, or a batch whose records cannot be read."""
 
     file: int
     # Number of intact batches of the log before it.

@@ -250,9 +250,9 @@ class _LayoutPlanner:
                 self._fillers[first] = last, filler(first, last, epoch)
 
     def _gap(self, stretch: Stretch) -> tuple[int, int]:
-        """Return the offsets between the batches before and after the stretch.
+        """Return the first and last offset between the batches before and after the stretch.
 
-        The end is inclusive, and below the start if no offset is missing or known to be.
+        The last is below the first if no offset is known to be missing.
         """
         at = bisect_left(self._standing, stretch.rows_before)
         first = self._last(self._standing[at - 1]) + 1 if at else 0

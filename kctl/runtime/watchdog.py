@@ -69,7 +69,7 @@ class LoopWatchdog:
         self._stall_listeners.append(listener)
 
     def callback_was_long(self, seconds: float) -> None:
-        """Notify the listeners if it was a stall."""
+        """Notify the listeners of a callback that took over STALL_MS."""
         if seconds * 1000 > STALL_MS:
             for listener in self._stall_listeners:
                 listener(seconds)

@@ -22,7 +22,7 @@ class Outcome(Enum):
 
 
 class Kind(Enum):
-    """The anomalies."""
+    """The kinds of anomalies."""
 
     # Acknowledged or committed, and missing from the last read.
     LOST_WRITE = auto()

@@ -169,7 +169,7 @@ class IndexFile:
 
 
 def _strip_padding(data: bytearray, size: int) -> None:
-    """Remove the entries of NULs at the end."""
+    """Remove the entries at the end that consist of NULs."""
     used = len(data.rstrip(b"\0"))
     # The last valid entry may itself end with NULs.
     del data[-(-used // size) * size :]

@@ -73,7 +73,7 @@ class BrokerRegistry(ZnodeClient):
             return block
 
     async def generate_broker_sequence_id(self) -> int:
-        """Return 1, 2, 3, ...: added to reserved.broker.max.id it makes a broker id."""
+        """Return 1, then 2, and so on; reserved.broker.max.id plus this is a new broker's id."""
         call = partial(self.store.set, znodes.BROKER_SEQUENCE_ID, znodes.NO_DATA)
         try:
             return (await self.call(call)).version

@@ -58,7 +58,7 @@ class TrustStoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How one side of connections speaks TLS. Hashable; `repr` shows no secret."""
+    """The TLS settings of one side of a connection. Hashable; `repr` shows no secret."""
 
     key_store: KeyStoreSettings | None = None
     # None: the CAs that the system trusts.

@@ -40,7 +40,7 @@ class EpochRun:
 
 
 class EpochRuns:
-    """The leader epochs of a log's batches; see the module."""
+    """Gathers the leader epochs of a log's batches, and compares them with the checkpoint."""
 
     def __init__(self, checkpoint_start: int = -1) -> None:
         """Take `checkpoint_start`, the start offset of the checkpoint's first epoch."""

@@ -244,7 +244,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """Return whether the violation is damage."""
+        """Return whether the violation is damage or a note."""
         return FACTS[self.rule].severity
 
     @property

@@ -231,7 +231,7 @@ class Partition:
         return self.log.recovery_point >= required_offset, ErrorCode.NONE
 
     def _lost_role(self) -> ErrorCode:
-        """Return the error for a client that waits for a leader which this broker no longer is."""
+        """Return the error for clients that wait: this broker no longer leads the partition."""
         if self.role is Role.OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER

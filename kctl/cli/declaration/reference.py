@@ -60,7 +60,7 @@ Three rules protect a cluster from a command that was meant for another one:
 `-o table` (the default), `json`, `ndjson`, `yaml`, `csv` or `name` (one name per line, for other
 programs). The names of columns and keys are stable. `NO_COLOR` disables colors.
 Tables fit the terminal: the widest cells are wrapped, and if the columns do not fit, each row is a
-block of lines. Pipes, files and other formats get whole values, one row a line.
+block of lines. Pipes, files and other formats get whole values, one row per line.
 
 ## Exit status
 

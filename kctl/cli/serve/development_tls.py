@@ -35,7 +35,7 @@ def development_tls(data_dir: str) -> dict[str, str]:
 
 
 def client_lines(protocol: str, ca_file: str) -> list[str]:
-    """Return what the clients of each family need, a line each."""
+    """Return one line of settings for each family of clients."""
     java = f"security.protocol={protocol} ssl.truststore.type=PEM ssl.truststore.location={ca_file}"
     return [
         f"Java:       {java}",

@@ -64,7 +64,7 @@ def partition_columns(documents: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def table_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the table of a topic's partitions; sizes are in units."""
+    """Return a table row per partition of a topic, with sizes such as `1.5 MiB`."""
     return [
         {**it, "size": format_bytes(it["size_bytes"])} if "size_bytes" in it else it
         for it in document["partitions"]

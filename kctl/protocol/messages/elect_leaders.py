@@ -31,7 +31,7 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """Outcomes of one topic."""
+    """The results of one topic."""
 
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)

@@ -1,4 +1,4 @@
-"""Runs a command of the user's and returns what it prints, such as a password manager's."""
+"""Runs a command that the user names, such as a password manager, and returns what it prints."""
 
 import subprocess
 
