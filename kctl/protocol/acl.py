@@ -10,6 +10,7 @@ kafka.security.authorizer.AclEntry; KIP-11, KIP-290.
 
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple, Self
 
 from kctl.protocol.error_codes import ErrorCode
@@ -81,6 +82,7 @@ class PermissionType(IntEnum):
         return camel_case(self.name)
 
 
+@cache
 def camel_case(name: str) -> str:
     """Return a constant's name as log lines and znodes have it: `ListGroups` for LIST_GROUPS."""
     return "".join(word.capitalize() for word in name.split("_"))

@@ -8,7 +8,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient (createAclPaths, getVersionedAclsForResource, 
 kafka.security.authorizer.AclAuthorizer.updateResourceAcls.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.acl import RESOURCE_TYPES_BY_TEXT, AclEntry, AclPattern, PatternType
@@ -18,6 +18,8 @@ from kctl.store.interface import Delete, Set
 from kctl.store.znode_client import UPDATE_ATTEMPTS_MAX, ZnodeClient
 
 Entries = tuple[AclEntry, ...]
+# Entries that are decoded, compared or encoded between two turns for others, about 5 ms.
+ENTRIES_PER_TURN = 2_000
 # The directories of announcements.
 ACL_CHANGE_PATHS = (znodes.ACL_CHANGES, znodes.EXTENDED_ACL_CHANGES)
 
@@ -49,13 +51,18 @@ class AclRegistry(ZnodeClient):
         """Return the entries of each pattern, none if it has no znode; or why they cannot be
         read."""
         found = await self.get_all(map(znodes.acl_path, patterns))
-        return {
-            pattern: _decoded(pattern, answer[0]) if answer else ()
-            for pattern, answer in zip(patterns, found, strict=True)
-        }
+        entries: dict[AclPattern, Entries | CorruptDataError] = {}
+        count = 0
+        for pattern, answer in zip(patterns, found, strict=True):
+            decoded = entries[pattern] = _decoded(pattern, answer[0]) if answer else ()
+            count += 0 if isinstance(decoded, CorruptDataError) else len(decoded)
+            if count >= ENTRIES_PER_TURN:
+                count = 0
+                await self.store.turn()
+        return entries
 
     async def update_acls(
-        self, pattern: AclPattern, change: Callable[[Entries], Sequence[AclEntry]]
+        self, pattern: AclPattern, change: Callable[[Entries], Awaitable[Sequence[AclEntry]]]
     ) -> Entries:
         """Replace the entries of a pattern by `change` of them, and announce it; return the new
         ones.
@@ -69,7 +76,8 @@ class AclRegistry(ZnodeClient):
         for _ in range(UPDATE_ATTEMPTS_MAX):
             found = await self.get(path)
             before = tuple(znodes.decode_acls(path, found[0])) if found else ()
-            after = tuple(dict.fromkeys(change(before)))
+            await self._turn_after(before)
+            after = tuple(dict.fromkeys(await change(before)))
             if set(after) == set(before):
                 if was_tried:
                     # An attempt whose response was lost with the connection may have succeeded.
@@ -80,9 +88,15 @@ class AclRegistry(ZnodeClient):
                 await self._replace(path, after, found[1].version if found else None)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
+            await self._turn_after(after)
             await self._announce(pattern)
             return after
         raise BadVersionError(path)
+
+    async def _turn_after(self, entries: Entries) -> None:
+        """Give others a turn after work on many entries."""
+        if len(entries) >= ENTRIES_PER_TURN:
+            await self.store.turn()
 
     async def _replace(self, path: str, entries: Entries, version: int | None) -> None:
         if version is None:

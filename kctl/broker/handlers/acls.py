@@ -60,10 +60,12 @@ from kctl.protocol.messages.describe_acls import (
 )
 from kctl.runtime.turns import pace_of
 from kctl.store.errors import StoreError
-from kctl.work import Work
+from kctl.work import Pace, Work
 
-# Patterns that are compared with a filter in one turn.
-PATTERNS_PER_TURN = 1_000
+# Patterns and entries that are compared with a filter in one turn.
+MATCHES_PER_TURN = 2_000
+# Filters that an entry is compared with in a unit of `Pace`.
+_FILTERS_PER_UNIT = 10
 # Cost of a write to the store, in units of `Pace`.
 _WRITE_UNITS = 20
 _NO_AUTHORIZER = "No Authorizer is configured on the broker"
@@ -90,11 +92,15 @@ def handle_describe_acls(services: Services, request: Request) -> None:
 
 def _described(cache: AclCache, wanted: AclFilter) -> Work[DescribeAclsResponse]:
     resources = []
-    for number, pattern in enumerate(sorted(cache.index.patterns()), 1):
-        if number % PATTERNS_PER_TURN == 0:
+    compared = 0
+    for pattern in sorted(cache.index.patterns()):
+        if compared >= MATCHES_PER_TURN:
+            compared = 0
             yield
+        compared += 1
         if not wanted.matches_pattern(pattern):
             continue
+        compared += len(cache.index.entries(pattern))
         acls = [
             AclDescription(
                 principal=entry.principal,
@@ -168,10 +174,11 @@ async def _create(services: Services, cache: AclCache, request: Request) -> None
         await pace.spend(_WRITE_UNITS)
         try:
             await cache.extend(pattern, [entry for entry, _ in added])
-        except (StoreError, CorruptDataError) as error:
+        except (ApiError, StoreError, CorruptDataError) as error:
+            is_refused = isinstance(error, ApiError)
+            code = ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
             for _, result in added:
-                result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                result.error_message = str(error)
+                result.error_code, result.error_message = code, str(error)
     request.reply(CreateAclsResponse(results=results))
 
 
@@ -241,11 +248,11 @@ async def _delete(services: Services, cache: AclCache, request: Request) -> None
     named = [pattern for wanted, _ in filters for pattern in wanted.named_patterns()]
     pace = pace_of(services.runtime.scheduler)
     for pattern in dict.fromkeys([*cache.index.patterns(), *named]):
-        await pace.spend(1 + len(filters) // 10)
+        await pace.spend(1 + len(filters) // _FILTERS_PER_UNIT)
         matching = [it for it in filters if it[0].matches_pattern(pattern)]
         if matching:
             await pace.spend(_WRITE_UNITS)
-            await _delete_in(cache, pattern, matching)
+            await _delete_in(cache, pattern, matching, pace)
     request.reply(DeleteAclsResponse(filter_results=results))
 
 
@@ -253,13 +260,16 @@ async def _delete_in(
     cache: AclCache,
     pattern: AclPattern,
     filters: Sequence[tuple[AclFilter, DeleteAclsFilterResult]],
+    pace: Pace,
 ) -> None:
     """Delete the entries of one pattern that match, and add each to its filter's result."""
     deleted: dict[AclEntry, DeleteAclsFilterResult] = {}
+    units = 1 + len(filters) // _FILTERS_PER_UNIT
 
-    def left(before: Entries) -> list[AclEntry]:
+    async def left(before: Entries) -> list[AclEntry]:
         deleted.clear()
         for entry in before:
+            await pace.spend(units)
             for wanted, result in filters:
                 if wanted.matches_entry(entry):
                     deleted[entry] = result
@@ -272,6 +282,7 @@ async def _delete_in(
     except (StoreError, CorruptDataError) as error:
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
     for entry, result in deleted.items():
+        await pace.spend()
         result.matching_acls.append(
             DeleteAclsMatchingAcl(
                 error_code=code,

@@ -9,7 +9,7 @@ them may deny something.
 Kafka 2.7: kafka.security.authorizer.AclAuthorizer, kafka.common.ZkNodeChangeNotificationListener.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Self
 
 from kctl.broker.announced_changes import AnnouncedChanges, OverlappingReads
@@ -27,6 +27,7 @@ from kctl.protocol.acl import (
     by_pattern,
 )
 from kctl.protocol.acl_decisions import Entries
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.turns import next_turn
 from kctl.store.acl_registry import ACL_CHANGE_PATHS
@@ -34,6 +35,9 @@ from kctl.store.cluster_store import ClusterStore
 
 # Patterns read between two turns for others.
 PATTERNS_PER_READ = 500
+# Entries that one pattern may have: they are one znode, which every change writes as a whole.
+# (Apache Kafka is limited by the size of ZooKeeper's frames, to about as many.)
+ENTRIES_PER_PATTERN_MAX = 10_000
 _DENY_ALL = AclEntry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, PermissionType.DENY)
 
 
@@ -72,7 +76,7 @@ class AclCache:
         await self._changes.start(self._reload)
 
     async def change(
-        self, pattern: AclPattern, change: Callable[[Entries], Sequence[AclEntry]]
+        self, pattern: AclPattern, change: Callable[[Entries], Awaitable[Sequence[AclEntry]]]
     ) -> None:
         """Replace the entries of a pattern in the store by `change` of them, and put them in force.
 
@@ -82,8 +86,19 @@ class AclCache:
         await self._load([pattern])
 
     async def extend(self, pattern: AclPattern, added: Sequence[AclEntry]) -> None:
-        """Store more entries of a pattern and put them in force; StoreError, CorruptDataError."""
-        await self.change(pattern, lambda before: (*before, *added))
+        """Store more entries of a pattern and put them in force; StoreError, CorruptDataError,
+        and ApiError if the pattern would have more than ENTRIES_PER_PATTERN_MAX."""
+
+        async def extended(before: Entries) -> Sequence[AclEntry]:
+            after = tuple(dict.fromkeys((*before, *added)))
+            if len(after) > ENTRIES_PER_PATTERN_MAX:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{pattern} would have more than {ENTRIES_PER_PATTERN_MAX} ACLs",
+                )
+            return after
+
+        await self.change(pattern, extended)
 
     async def add(self, bindings: Iterable[AclBinding]) -> None:
         """Store more entries and put them in force; StoreError, CorruptDataError."""

@@ -1,8 +1,11 @@
 """Changes of ACLs: through the APIs of a real broker, and by others in the store."""
 
+from functools import partial
+
 import pytest
 
 from kctl.admin.topics import NewTopic
+from kctl.broker.security import acl_cache
 from kctl.protocol.acl import (
     AclEntry,
     AclOperation,
@@ -12,9 +15,11 @@ from kctl.protocol.acl import (
     ResourceType,
 )
 from kctl.protocol.api_keys import ApiKey
-from kctl.store import security_znodes
+from kctl.protocol.error_codes import ErrorCode
+from kctl.store import acl_registry, security_znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
+from kctl.work import Pace
 from tests.support.acl_world import AclWorld, codes_in, message
 from tests.support.broker_cluster import running_brokers
 from tests.support.log_world import batch
@@ -146,10 +151,13 @@ def test_t26_changes_of_other_writers_are_applied(world):
     scheduler = world.cluster.runtime.scheduler
 
     async def write(store, number):
+        async def extended(mine, before):
+            return (*before, mine)
+
         for round_ in range(20):
             mine = AclEntry(f"User:{number}-{round_}", "*", AclOperation.READ, PermissionType.ALLOW)
             for pattern in (ORDERS, PREFIX):
-                await store.update_acls(pattern, lambda before, it=mine: (*before, it))
+                await store.update_acls(pattern, partial(extended, mine))
 
     tasks = [scheduler.spawn(write(store, n)) for n, store in enumerate(stores)]
     for task in tasks:
@@ -197,3 +205,47 @@ def test_entries_are_loaded_before_the_broker_serves_and_survive_a_restart(tmp_p
         cluster.stop(1)
         again = AclWorld(cluster)
         assert len(again.authorizer.index) == 2
+
+
+def test_a_crowded_pattern_is_compared_over_many_turns(world, monkeypatch):
+    monkeypatch.setattr(acl_registry, "ENTRIES_PER_TURN", 10)
+    store = store_of(world)
+    turns, turn = [], type(store.store).turn
+    monkeypatch.setattr(type(store.store), "turn", lambda self: (turns.append(1), turn(self))[1])
+    entries = [
+        creation(entry=AclEntry(f"User:{number}", "*", AclOperation.READ, PermissionType.ALLOW))
+        for number in range(20)
+    ]
+    create(world, *entries)
+    created = len(turns)
+    assert created >= 1
+    create(world, creation())
+    # After the entries were decoded, encoded and loaded.
+    assert len(turns) >= created + 3
+
+
+def test_a_pattern_has_a_limited_number_of_entries(world, monkeypatch):
+    monkeypatch.setattr(acl_cache, "ENTRIES_PER_PATTERN_MAX", 1)
+    create(world, creation())
+    (result,) = create(world, creation(entry=ALICE_READS))
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert world.authorizer.index.entries(ORDERS) == (ALICE_WRITES,)
+
+
+def test_entries_and_filters_that_are_compared_count_as_work(world, monkeypatch):
+    entries = [
+        creation(entry=AclEntry(f"User:{number}", "*", AclOperation.READ, PermissionType.ALLOW))
+        for number in range(20)
+    ]
+    create(world, *entries)
+    spent, spend = [], Pace.spend
+
+    async def counted(self, units=1):
+        spent.append(units)
+        await spend(self, units)
+
+    monkeypatch.setattr(Pace, "spend", counted)
+    filters = [a_filter(principal_filter="User:none")] * 50
+    world.ask("super", message(ApiKey.DELETE_ACLS.request_class, filters=filters))
+    # At most 20 comparisons in a unit.
+    assert sum(spent) >= 20 * 50 / 20
