@@ -63,6 +63,21 @@ def decode(cls: type[MessageT], version: int, buffer: Buffer, position: int = 0)
     return message
 
 
+def decoding(
+    cls: type[MessageT], version: int, buffer: Buffer, position: int = 0
+) -> Work[MessageT]:
+    """Decode as `decode` does, with a `yield` after every STRUCTS_PER_YIELD structs of arrays.
+
+    The buffer must not change meanwhile.
+    """
+    decoder = cls.yielding_decoders.get(version) or compile_yielding_decoder(cls, version)
+    try:
+        found: tuple[MessageT, int] = yield from decoder(buffer, position)
+    except (struct_error, IndexError, CorruptDataError) as error:
+        raise _corrupt(cls, version, error) from error
+    return found[0]
+
+
 def decode_at(
     cls: type[MessageT], version: int, buffer: Buffer, position: int = 0
 ) -> tuple[MessageT, int]:
@@ -109,6 +124,16 @@ def compile_decoder(cls: type[Message], version: int) -> Any:
 
     _check_version(cls, version)
     decoder = cls.decoders[version] = _execute(decoder_source(cls, version))
+    return decoder
+
+
+def compile_yielding_decoder(cls: type[Message], version: int) -> Any:
+    """Return the compiled generator function of `decoding`, cached in `cls.yielding_decoders`."""
+    from kctl.protocol.decoder_source import decoder_source
+
+    _check_version(cls, version)
+    source = decoder_source(cls, version, yields=True)
+    decoder = cls.yielding_decoders[version] = _execute(source)
     return decoder
 
 

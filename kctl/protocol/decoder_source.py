@@ -27,20 +27,29 @@ from kctl.protocol.source import (
     size_error,
 )
 
-# Elements that one client message may hold in all its arrays together, so that other clients wait
-# at most about 0.1 s: structs take 0.7 to 2 us each to decode, garbage collection included, and
-# about as long to answer (kctl.broker.network.slices does the rest in turns).
+# Elements that one client message may hold in all its arrays together: structs take 0.7 to 2 us each
+# to decode, garbage collection included (large messages are decoded in turns), and about as long to
+# answer (kctl.broker.network.slices does the rest in turns).
 REQUEST_ELEMENTS_MAX = 30_000
 # The controller's requests are as large as the cluster: 200,000 partitions with their replicas.
 CLUSTER_REQUEST_ELEMENTS_MAX = 2_000_000
 RESPONSE_ELEMENTS_MAX = 10_000_000
+# Structs of arrays that are decoded between two yields: a few milliseconds.
+STRUCTS_PER_YIELD = 2_000
 
 
-def decoder_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
-    """Return source that defines `run(buf, pos)`, and the globals it needs."""
-    writer = _DecoderWriter(cls, version)
+def decoder_source(
+    cls: type[Message], version: int, *, yields: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Return source that defines `run(buf, pos)`, and the globals it needs.
+
+    With `yields` it is a generator that yields after every STRUCTS_PER_YIELD structs.
+    """
+    writer = _DecoderWriter(cls, version, yields=yields)
     with writer.block("def run(buf, pos):"):
         writer.emit("end = len(buf)", f"left = {elements_max(cls)}")
+        if yields:
+            writer.emit("turn = STRUCTS_PER_YIELD", "if False: yield")
         writer.struct(cls, "o", 0)
         writer.flush()
         writer.emit("if pos > end: raise IndexError", "return o, pos")
@@ -55,9 +64,11 @@ def elements_max(cls: type[Message]) -> int:
 
 
 class _DecoderWriter(SourceWriter):
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, yields: bool) -> None:
         super().__init__(cls, version)
+        self._yields = yields
         self.namespace.update(
+            STRUCTS_PER_YIELD=STRUCTS_PER_YIELD,
             new=object.__new__,
             unpack_from=unpack_from,
             more=continue_uvarint,
@@ -230,12 +241,21 @@ class _DecoderWriter(SourceWriter):
                 self.emit(f"{inner} = new({self.name('C', element)})", f"{targets}, = x")
                 self.absent_fields(element, inner)
                 self.emit(f"{add}({inner})")
+                self.yield_sometimes()
             self.emit("pos = e")
             return
         with self.block("for _ in range(n):"):
             self.struct(element, inner, depth + 1)
             self.flush()
             self.emit(f"{add}({inner})")
+            self.yield_sometimes()
+
+    def yield_sometimes(self) -> None:
+        """Emit code that counts a struct, and yields after STRUCTS_PER_YIELD."""
+        if self._yields:
+            self.emit("turn -= 1")
+            with self.block("if turn == 0:"):
+                self.emit("yield", "turn = STRUCTS_PER_YIELD")
 
     def smallest_size(self, element: type[Struct] | str | None) -> int:
         """Return the fewest bytes that one element can take."""

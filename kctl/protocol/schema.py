@@ -166,6 +166,7 @@ class Message(Struct):
     # Filled by `codec`: version -> function.
     encoders: ClassVar[dict[int, Callable[[Any], list[Part]]]]
     yielding_encoders: ClassVar[dict[int, Callable[[Any], Any]]]
+    yielding_decoders: ClassVar[dict[int, Callable[[Any, int], Any]]]
     decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]]
 
     def __init_subclass__(
@@ -173,6 +174,7 @@ class Message(Struct):
     ) -> None:
         cls.encoders = {}
         cls.yielding_encoders = {}
+        cls.yielding_decoders = {}
         cls.decoders = {}
         if api is not None:
             cls.api = api

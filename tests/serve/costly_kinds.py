@@ -87,6 +87,7 @@ SETTINGS = {
 ANSWER_S = 60
 WIDE = 5_000
 MEMBERS_MAX = 2_000
+TOKENS_MAX = 1_000
 # A topic of this many partitions is the widest that a controller announces at once.
 WIDEST = 20_000
 
@@ -407,7 +408,7 @@ def delegation_tokens(crowd: Crowd, draw: random.Random) -> None:
     ]
     request = CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=1_000)
     with contextlib.suppress(SpentError):
-        while crowd.left > 1_000:
+        for _ in range(TOKENS_MAX):
             peer.ask(request, 1)
     for _ in range(3):
         peer.ask(DescribeDelegationTokenRequest(owners=None), 1)

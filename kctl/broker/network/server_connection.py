@@ -32,7 +32,7 @@ from kctl.broker.request import Request, RequestContext
 from kctl.client.foreign_protocols import foreign_protocol
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.codec import decode, encode, encoding
+from kctl.protocol.codec import decode, decoding, encode, encoding
 from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.framing import SMALL_FRAME_MAX, FrameBuffer
@@ -50,6 +50,9 @@ PIPELINED_BYTES_MAX = 32 * 1024
 # Smaller requests are never sliced: an element takes at least four bytes, so that they hold no more
 # elements than a slice.
 LIGHT_FRAME_MAX = 1_024
+
+# Larger requests are decoded in turns: these hold at most 10,000 or so structs.
+DECODED_AT_ONCE_BYTES_MAX = 128 * 1024
 
 # The bytes at the start of a frame that select its fast path.
 API_KEY_BYTES = 2
@@ -353,7 +356,8 @@ class ServerConnection:
         if not first <= version <= last:
             self._refuse(api, version, correlation_id)
             return
-        body = decode(api.request_class, version, frame, position)
+        is_huge = len(frame) > DECODED_AT_ONCE_BYTES_MAX
+        body = None if is_huge else decode(api.request_class, version, frame, position)
         server.counters.requests += 1
         now_ms = self.last_active_ms = server.now_ms()
         request = Request(
@@ -362,8 +366,39 @@ class ServerConnection:
         )  # fmt: skip
         self._phase = moved(self._phase, _IN_FLIGHT)
         self._current, self._current_bytes = request, len(frame)
+        if is_huge:
+            work = self._decoding(request, frame, position)
+            in_turns(server.scheduler, work, self._decoded, self._not_decoded)
+        else:
+            self._handle(request, may_be_sliced=len(frame) > LIGHT_FRAME_MAX)
+
+    def _decoding(self, request: Request, frame: Buffer, position: int) -> Work[Request]:
+        """Decode a body, in turns, unless the connection closes meanwhile."""
+        decoder = decoding(request.api_key.request_class, request.api_version, frame, position)
+        while True:
+            try:
+                next(decoder)
+            except StopIteration as stop:
+                request.body = stop.value
+                return request
+            yield
+            if self._current is not request:
+                return request
+
+    def _decoded(self, request: Request) -> None:
+        if self._current is request:
+            self._handle(request, may_be_sliced=True)
+
+    def _not_decoded(self, error: Exception) -> None:
+        if isinstance(error, CorruptDataError):
+            self._reject(self._reason(error))
+        elif self._current is not None:
+            self._fail(self._current, error)
+
+    def _handle(self, request: Request, *, may_be_sliced: bool) -> None:
+        server = self._server
         try:
-            if len(frame) > LIGHT_FRAME_MAX:
+            if may_be_sliced:
                 in_slices(request, server.on_request, server.scheduler)
             else:
                 server.on_request(request)
