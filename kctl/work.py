@@ -46,6 +46,20 @@ def at_once(work: ClaimingWork[T]) -> T:
         return result
 
 
+def while_wanted(work: Work[T], is_wanted: Callable[[], bool]) -> Work[T | None]:
+    """Do `work` and return its result, or None if it is no longer wanted after one of its turns."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        yield
+        if not is_wanted():
+            work.close()
+            return None
+
+
 async def finished(work: Work[T], turn: Callable[[], Awaitable[None]]) -> T:
     """Return the result of `work`, awaiting `turn()` at each of its yields."""
     while True:

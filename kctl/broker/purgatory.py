@@ -22,8 +22,8 @@ from heapq import heapify, heappop, heappush
 
 # Completed operations allowed in the heap, beyond the number of waiting ones, before it is rebuilt.
 HEAP_SLACK = 1000
-# Work of one turn; a unit is about 5 microseconds: an attempt, or a key of a completed operation.
-UNITS_PER_TURN = 1_000
+# Work of one turn; a unit is 5 to 10 microseconds: an attempt, or a key of a completed operation.
+UNITS_PER_TURN = 500
 # What a completion costs besides, mostly the response.
 UNITS_PER_COMPLETION = 2
 

@@ -27,15 +27,17 @@ from kctl.client.read_only import check_reads_only
 from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.protocol.api_keys import Api, ApiKey
+from kctl.protocol.codec import encoding
 from kctl.protocol.connection import ClientConnection
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.negotiation import NegotiatedVersions
-from kctl.protocol.schema import Message
+from kctl.protocol.schema import Message, Part
 from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import done_in_turns
 
 DEFAULT_TIMEOUT_MS = 30_000
 # A response is about as big as the fetch that asks for it.
@@ -176,11 +178,24 @@ class BrokerChannel:
         """Send `message` and return the response; raise UnreachableError or TimedOutError."""
         return await self.request(message, version, timeout_ms)
 
+    async def send_in_turns(self, message: Message) -> Any:
+        """Do the same with a large message, which is encoded in several turns of the loop and must
+        not change meanwhile."""
+        version = self.version_of(_api_of(message))
+        body = await done_in_turns(self._runtime.scheduler, encoding(message, version))
+        return await self.request(message, version, body=body)
+
     def request(
-        self, message: Message, version: int | None = None, timeout_ms: int | None = None
+        self,
+        message: Message,
+        version: int | None = None,
+        timeout_ms: int | None = None,
+        *,
+        body: list[Part] | None = None,
     ) -> Future[Any]:
         """Send `message` now and return a Future of its response. A Produce request with acks=0 has
-        no response: its Future is done at once, with None."""
+        no response: its Future is done at once, with None. `body` is the message in that version,
+        if it is encoded already."""
         api = _api_of(message)
         if self._reads_only:
             check_reads_only(message)
@@ -197,7 +212,7 @@ class BrokerChannel:
             future: Future[Any] = self._runtime.scheduler.future()
             self._waiting.append(_Waiting(message, api, version, deadline_ms, future))
             return future
-        return self._post(message, api, version, deadline_ms)
+        return self._post(message, api, version, deadline_ms, body=body)
 
     def version_of(self, api: Api) -> int:
         """Return the highest version of `api` that both sides support; raise ApiError if there is
@@ -339,11 +354,14 @@ class BrokerChannel:
         version: int,
         deadline_ms: int,
         future: Future[Any] | None = None,
+        body: list[Part] | None = None,
     ) -> Future[Any]:
         if self._transport is None or self.state is ChannelState.CLOSED:
             return self._failed()
         is_answered = api is not ApiKey.PRODUCE or getattr(message, "acks", 1) != 0
-        _, parts = self._connection.send_request(message, version, is_answered=is_answered)
+        _, parts = self._connection.send_request(
+            message, version, is_answered=is_answered, body=body
+        )
         if future is None:
             future = self._runtime.scheduler.future()
         if is_answered:

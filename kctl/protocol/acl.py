@@ -10,7 +10,7 @@ kafka.security.authorizer.AclEntry; KIP-11, KIP-290.
 
 from collections.abc import Iterable
 from enum import IntEnum
-from functools import cache
+from functools import cached_property
 from typing import NamedTuple, Self
 
 from kctl.protocol.error_codes import ErrorCode
@@ -33,7 +33,7 @@ class ResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Return the name as in `TransactionalId`."""
         return camel_case(self.name)
@@ -64,7 +64,7 @@ class AclOperation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Return the name as in `DescribeConfigs`."""
         return camel_case(self.name)
@@ -76,13 +76,12 @@ class PermissionType(IntEnum):
     DENY = 2
     ALLOW = 3
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Return `Deny` or `Allow`."""
         return camel_case(self.name)
 
 
-@cache
 def camel_case(name: str) -> str:
     """Return a constant's name as log lines and znodes have it: `ListGroups` for LIST_GROUPS."""
     return "".join(word.capitalize() for word in name.split("_"))

@@ -173,13 +173,20 @@ class ClientConnection(Connection):
         return len(self._unanswered)
 
     def send_request(
-        self, request: Message, version: int, *, is_answered: bool = True
+        self,
+        request: Message,
+        version: int,
+        *,
+        is_answered: bool = True,
+        body: list[Part] | None = None,
     ) -> tuple[int, list[Part]]:
-        """Return the correlation id and the frame. A Produce with acks=0 gets no response."""
+        """Return the correlation id and the frame. A Produce with acks=0 gets no response. `body`
+        is the encoded request, if the caller has it: the list becomes the frame."""
         api = request.api
         if api is None:
             raise ValueError(f"{request.__class__.__name__} is not a request")
-        body = encode(request, version)
+        if body is None:
+            body = encode(request, version)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & CORRELATION_ID_MAX
         header = self._request_header(api, version, correlation_id)

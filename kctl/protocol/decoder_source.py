@@ -27,8 +27,8 @@ from kctl.protocol.source import (
     size_error,
 )
 
-# Elements that one client message may hold in all its arrays together: structs take 0.7 to 2 us each
-# to decode, garbage collection included (large messages are decoded in turns), and about as long to
+# Elements that one client message may hold in all its arrays together: structs take 0.7 to 2 us
+# each to decode, garbage collection included (large ones in turns), and about as long to
 # answer (kctl.broker.network.slices does the rest in turns).
 REQUEST_ELEMENTS_MAX = 30_000
 # The controller's requests are as large as the cluster: 200,000 partitions with their replicas.

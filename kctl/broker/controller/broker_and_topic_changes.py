@@ -53,6 +53,7 @@ class BrokerAndTopicChanges:
         self._batch = batch
         self._store = store
         self._send = send
+        self._pace = pace
         self._spend = pace.spend
         self.deletion = TopicDeletion(context, transitions.replicas)
 
@@ -117,7 +118,7 @@ class BrokerAndTopicChanges:
         """Handle replicas whose broker or log directory failed: partitions that they led get new
         leaders."""
         context, transitions = self._context, self._transitions
-        leaderless = context.partitions_with_offline_leader()
+        leaderless = await context.partitions_with_offline_leader(self._pace)
         await transitions.move_partitions(leaderless, PartitionState.OFFLINE)
         await transitions.bring_all_online()
         to_delete = [r for r in replicas if context.is_to_be_deleted(r.partition.topic)]

@@ -49,7 +49,7 @@ class ChannelLink:
         if channel is None or not channel.is_usable:
             channel = self._channel = self._new_channel()
             await channel.connect()
-        answer: Message = await channel.send(request)
+        answer: Message = await channel.send_in_turns(request)
         return answer
 
     def _new_channel(self) -> BrokerChannel:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from kctl.store.znodes import NO_CONTROLLER_EPOCH, LeaderIsrAndControllerEpoch
-from kctl.work import Work, parts
+from kctl.work import Pace, Work, parts
 
 # Partitions of a topic that are listed, examined or removed in one turn of the loop.
 PARTITIONS_PER_TURN = 500
@@ -184,14 +184,16 @@ class ControllerContext:
 
     # --- leadership
 
-    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+    async def partitions_with_offline_leader(self, pace: Pace) -> list[TopicPartition]:
         """Return the partitions whose leader is not online, except of topics being deleted."""
-        return [
-            tp
-            for tp, state in self.leadership.items()
-            if not self.is_replica_online(state.leader_and_isr.leader, tp)
-            and tp.topic not in self.topics_to_delete
-        ]
+        found = []
+        # The context does not change meanwhile: events of the controller queue.
+        for tp, state in list(self.leadership.items()):
+            await pace.spend()
+            is_online = self.is_replica_online(state.leader_and_isr.leader, tp)
+            if not is_online and tp.topic not in self.topics_to_delete:
+                found.append(tp)
+        return found
 
     def is_to_be_deleted(self, topic: str) -> bool:
         """Return whether the topic is queued for deletion."""

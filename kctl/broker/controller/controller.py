@@ -101,7 +101,7 @@ class Controller:
         )
         # This broker's epoch: the czxid of its registration (KIP-380), -1 before it.
         self.broker_epoch = -1
-        pace = pace_of(runtime.scheduler)
+        pace = self._pace = pace_of(runtime.scheduler)
         self._spend = pace.spend
         procedures = self._procedures = Procedures(
             broker_id, config, cluster_store, runtime, self._send, self._isrs_changed, pace
@@ -488,8 +488,8 @@ class Controller:
 
     async def _on_auto_preferred_election(self, _: events.AutoPreferredElection) -> None:
         self._schedule_auto_election(self._config.leader_imbalance_check_interval_seconds * 1000)
-        partitions = preferred_balance.partitions_to_move_back(
-            self.context, self._config.leader_imbalance_per_broker_percentage
+        partitions = await preferred_balance.partitions_to_move_back(
+            self.context, self._config.leader_imbalance_per_broker_percentage, self._pace
         )
         if partitions:
             await self._procedures.transitions.bring_online(partitions, ElectionStrategy.PREFERRED)

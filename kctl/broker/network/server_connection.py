@@ -42,7 +42,7 @@ from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
 from kctl.runtime.network import TlsError, TlsSession, Transport
 from kctl.runtime.turns import in_turns
-from kctl.work import Work
+from kctl.work import Work, while_wanted
 
 # Bytes accepted while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
@@ -374,16 +374,10 @@ class ServerConnection:
 
     def _decoding(self, request: Request, frame: Buffer, position: int) -> Work[Request]:
         """Decode a body, in turns, unless the connection closes meanwhile."""
-        decoder = decoding(request.api_key.request_class, request.api_version, frame, position)
-        while True:
-            try:
-                next(decoder)
-            except StopIteration as stop:
-                request.body = stop.value
-                return request
-            yield
-            if self._current is not request:
-                return request
+        cls, version = request.api_key.request_class, request.api_version
+        work = decoding(cls, version, frame, position)
+        request.body = yield from while_wanted(work, lambda: self._current is request)
+        return request
 
     def _decoded(self, request: Request) -> None:
         if self._current is request:
@@ -483,20 +477,15 @@ class ServerConnection:
 
     def _posting(self, request: Request, response: Message) -> Work[bool]:
         """Encode and send a response, in turns; return False if the connection is closed before."""
-        encoder = encoding(response, request.api_version)
+        work = encoding(response, request.api_version)
         try:
-            while True:
-                try:
-                    next(encoder)
-                except StopIteration as stop:
-                    self._post_body(request, stop.value)
-                    return True
-                yield
-                if self._current is not request:
-                    return False
+            body = yield from while_wanted(work, lambda: self._current is request)
+            if body is not None:
+                self._post_body(request, body)
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
             return False
+        return body is not None
 
     def _posted(self, is_posted: bool) -> None:
         if is_posted:

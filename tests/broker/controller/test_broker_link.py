@@ -9,7 +9,12 @@ from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
-from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
 
 SERVED = {
     int(key): (key.min_version, key.max_version)
@@ -57,6 +62,21 @@ def test_requests_go_over_the_listener_between_brokers(cluster, other_broker):
         answer = cluster.run(link.send(UpdateMetadataRequest(controller_epoch=epoch)))
         assert answer == UpdateMetadataResponse()
     assert heard == [("1", 6, 1), ("1", 6, 2)]
+    link.close()
+
+
+def test_a_wide_topic_is_encoded_in_turns(cluster, other_broker):
+    endpoint, heard = other_broker
+    link = link_to(cluster, endpoint)
+    states = [UpdateMetadataPartitionState(partition_index=number) for number in range(5_000)]
+    topics = [UpdateMetadataTopicState(topic_name="wide", partition_states=states)]
+    request = UpdateMetadataRequest(controller_epoch=3, topic_states=topics)
+    cluster.run(link.send(UpdateMetadataRequest(controller_epoch=2)))
+    sent = link.send(request)
+    # A part is encoded at once, the others in later turns.
+    assert not link._channel._pending
+    assert cluster.run(sent) == UpdateMetadataResponse()
+    assert [epoch for _, _, epoch in heard] == [2, 3]
     link.close()
 
 

@@ -15,11 +15,14 @@ from kctl.broker.controller import (
     topic_deletion,
 )
 from kctl.broker.controller.context import ControllerContext
+from kctl.broker.controller.preferred_balance import partitions_to_move_back
+from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.stop_replica import StopReplicaRequest
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
 from kctl.runtime.real import loop
 from kctl.store import topic_registry, znode_client
+from kctl.store.znodes import LeaderIsrAndControllerEpoch
 from kctl.work import Pace
 
 PARTITIONS = 120
@@ -110,6 +113,42 @@ def test_an_event_with_many_partitions_takes_many_turns(
     for story in before:
         story(cluster)
     assert 0 < longest_turn(event, cluster) < calls_max
+
+
+def spent_by(work):
+    """The units that a coroutine of a Pace spends, and its result."""
+    turns = []
+
+    async def story():
+        async def turn():
+            turns.append(1)
+
+        return await work(Pace(turn))
+
+    try:
+        story().send(None)
+    except StopIteration as stop:
+        return len(turns), stop.value
+    raise AssertionError("it waited for something else")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda context, pace: partitions_to_move_back(context, 10, pace),
+        lambda context, pace: context.partitions_with_offline_leader(pace),
+    ],
+)
+def test_what_examines_all_partitions_counts_them(monkeypatch, work):
+    monkeypatch.setattr(Pace, "UNITS_PER_TURN", 8)
+    context = ControllerContext()
+    partitions = [TopicPartition("wide", number) for number in range(PARTITIONS)]
+    for tp in partitions:
+        context.set_assignment(tp, ReplicaAssignment((1, 2)))
+        state = LeaderAndIsr(2, 0, (1, 2), 0)
+        context.leadership[tp] = LeaderIsrAndControllerEpoch(state, 1)
+    turns, _ = spent_by(lambda pace: work(context, pace))
+    assert turns >= PARTITIONS // 9
 
 
 @pytest.mark.parametrize("event", [wide, delete])
