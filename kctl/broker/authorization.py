@@ -24,7 +24,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.broker.error_responses import error_response
+from kctl.broker.error_responses import error_response, named_error_response
 from kctl.broker.produced_batches import produced_batches
 from kctl.broker.request import Request
 from kctl.broker.security.client_access import ClientAccess
@@ -218,7 +218,9 @@ def _refusals(
         return []
     only = copy(request)
     only.body = _with(request.body, elements.field, list(refused))
-    answers: list[Any] = getattr(error_response(only, code, elements.message), elements.answers)
+    answers: list[Any] = getattr(
+        named_error_response(only, code, elements.message), elements.answers
+    )
     return answers
 
 
@@ -295,6 +297,16 @@ def guard_find_coordinator(services: Services, request: Request) -> Request | No
     kind = kinds.get(request.body.key_type)
     # The handler rejects other types of keys.
     return request if kind is None else OnOne(DESCRIBE, kind, "key")(services, request)
+
+
+def guard_sync_group(services: Services, request: Request) -> Request | None:
+    """Require Read on the group. A request of version 5 or later that does not name the group's
+    protocol is rejected for that first (Kafka 2.7: KafkaApis.handleSyncGroupRequest)."""
+    body = request.body
+    if request.api_version >= 5 and None in (body.protocol_type, body.protocol_name):
+        refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return None
+    return _READ_GROUP(services, request)
 
 
 def guard_init_producer_id(services: Services, request: Request) -> Request | None:
@@ -433,7 +445,7 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.JOIN_GROUP: _READ_GROUP,
     ApiKey.HEARTBEAT: _READ_GROUP,
     ApiKey.LEAVE_GROUP: _READ_GROUP,
-    ApiKey.SYNC_GROUP: _READ_GROUP,
+    ApiKey.SYNC_GROUP: guard_sync_group,
     ApiKey.DESCRIBE_GROUPS: decided_by_handler,
     ApiKey.LIST_GROUPS: decided_by_handler,
     ApiKey.SASL_HANDSHAKE: allow_all,

@@ -24,6 +24,8 @@ from kctl.protocol.messages.describe_log_dirs import (
 )
 from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.metadata import MetadataResponse
+from kctl.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kctl.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kctl.protocol.messages.write_txn_markers import WritableTxnMarker
 from kctl.protocol.schema import Field, Message, Struct
 
@@ -76,6 +78,16 @@ _UNKNOWN_VALUES = {
 def error_response(request: Request, code: ErrorCode, message: str | None = None) -> Message:
     """Return the response that rejects `request` with `code`, and `message` where the response has
     a field for it. For Metadata, use `mark_metadata`."""
+    if isinstance(request.body, OffsetDeleteRequest):
+        return OffsetDeleteResponse(error_code=int(code))
+    if isinstance(request.body, OffsetFetchRequest) and request.api_version >= 2:
+        return OffsetFetchResponse(error_code=int(code))
+    return named_error_response(request, code, message)
+
+
+def named_error_response(request: Request, code: ErrorCode, message: str | None = None) -> Message:
+    """Return `error_response` with all that the request names, even where Kafka returns one error
+    instead."""
     if request.api_key == ApiKey.DESCRIBE_LOG_DIRS:
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
     if isinstance(request.body, AlterReplicaLogDirsRequest):

@@ -10,7 +10,7 @@ from kctl.broker.authorization import GUARDS
 from kctl.broker.handlers import HANDLERS
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.error_codes import RefusedCode
+from kctl.protocol.error_codes import ErrorCode, RefusedCode
 from kctl.protocol.permissions import PERMISSIONS, explain_refusals
 from kctl.protocol.schema import Struct
 from tests.support.acl_world import (
@@ -128,7 +128,8 @@ ROWS = [
         "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}),
     Row(ApiKey.HEARTBEAT, ((READ, G),), ({30},), {"group_id": "g"}),
     Row(ApiKey.LEAVE_GROUP, ((READ, G),), ({30},), {"group_id": "g"}),
-    Row(ApiKey.SYNC_GROUP, ((READ, G),), ({30},), {"group_id": "g"}),
+    Row(ApiKey.SYNC_GROUP, ((READ, G),), ({30},), {
+        "group_id": "g", "protocol_type": "consumer", "protocol_name": "range"}),
     Row(ApiKey.DESCRIBE_GROUPS, ((DESCRIBE, G),), ({30},), {"groups": ["g"]}),
     Row(ApiKey.LIST_GROUPS, ((DESCRIBE, C),), (NOTHING,), instead=((DESCRIBE, G),)),
     Row(ApiKey.SASL_HANDSHAKE, (), (), {"mechanism": "PLAIN"}),
@@ -305,3 +306,27 @@ class TestTable:
             world.set_acls(*everything("p"), *(deny(op, *denied, "p") for op, denied in missed))
             answer = asked(world, row)
             assert_refused(row, number, answer)
+
+
+def test_request_that_names_no_protocol_is_rejected_for_that_first(world):
+    world.set_acls()
+    request = message(ApiKey.SYNC_GROUP.request_class, group_id="g")
+    assert codes_in(world.ask("p", request)) == {ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
+    assert codes_in(world.ask("p", request, 4)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "names_topics"),
+    [
+        (ApiKey.OFFSET_FETCH, 1, True),
+        (ApiKey.OFFSET_FETCH, 2, False),
+        (ApiKey.OFFSET_FETCH, 7, False),
+        (ApiKey.OFFSET_DELETE, 0, False),
+    ],
+)
+def test_offsets_of_a_group_that_is_not_allowed_are_one_error(world, api, version, names_topics):
+    world.set_acls()
+    (row,) = [it for it in ROWS if it.api is api and it.name == api.name.lower()]
+    response = world.ask("p", message(api.request_class, **row.body), version)
+    assert codes_in(response) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    assert bool(response.topics) == names_topics

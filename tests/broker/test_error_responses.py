@@ -77,10 +77,16 @@ def test_names_and_numbers_in_a_list_are_answered_individually():
     answer = error_response(request_of(ApiKey.DELETE_GROUPS, groups, 2), CODE)
     assert [(it.group_id, it.error_code) for it in answer.results] == [("a", CODE), ("b", CODE)]
 
-    offsets = filled(ApiKey.OFFSET_FETCH.request_class, 5)
+    offsets = filled(ApiKey.OFFSET_FETCH.request_class, 1)
     offsets.topics[0].partition_indexes = [3, 4]
-    answer = error_response(request_of(ApiKey.OFFSET_FETCH, offsets, 5), CODE)
+    answer = error_response(request_of(ApiKey.OFFSET_FETCH, offsets, 1), CODE)
     assert [(it.partition_index, it.committed_offset) for it in answer.topics[0].partitions] == [
         (3, -1),
         (4, -1),
     ]
+
+
+def test_offsets_of_later_versions_have_one_error_alone():
+    for key, version in ((ApiKey.OFFSET_FETCH, 2), (ApiKey.OFFSET_DELETE, 0)):
+        answer = error_response(request_of(key, filled(key.request_class, version), version), CODE)
+        assert (answer.error_code, answer.topics) == (CODE, [])
