@@ -66,7 +66,8 @@ def run(app: CommandGroup, arguments: Sequence[str]) -> int | CommandSpec:
     """
     group = _group_of("kctl", app, ())
     try:
-        group.main(args=list(arguments), prog_name="kctl", standalone_mode=False)
+        with group.make_context("kctl", list(arguments)) as context:
+            group.invoke(context)
     except Exit as stop:
         return stop.exit_code
     except _HelpWanted as wanted:
