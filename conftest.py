@@ -1,6 +1,7 @@
-"""Settings of all tests: doctests that need an extra, property tests without deadlines, and signals
-as a terminal has them."""
+"""Settings of all tests: doctests that need an extra, property tests without deadlines, signals as
+a terminal has them, and a garbage collector that leaves the tests themselves alone."""
 
+import gc
 import signal
 from importlib.util import find_spec
 
@@ -16,3 +17,14 @@ settings.load_profile("kctl")
 # interrupt a command would wait for it forever.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Collecting tests makes objects and no garbage, and what it makes stays: eight thousand tests and
+# their modules, which the garbage collector would traverse again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, among the objects that the tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

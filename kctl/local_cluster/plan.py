@@ -15,6 +15,9 @@ REPLICAS_MAX = 3
 HOST = "127.0.0.1"
 # On a single machine a silent broker is a dead one sooner than after Kafka's 18 s.
 SESSION_TIMEOUT_MS = 6_000
+# A broker asks again to have its leaderships moved, three times. Where the whole cluster stops, the
+# other replicas have stopped before it, and Kafka's 5 s each time would be waited in vain.
+SHUTDOWN_BACKOFF_MS = 200
 # Settings that differ between the brokers of a cluster.
 OWN_SETTINGS = ("broker.id", "log.dir", "log.dirs", "listeners", "advertised.listeners", "port")
 
@@ -91,6 +94,7 @@ def cluster_defaults(count: int) -> dict[str, str]:
         "transaction.state.log.min.isr": str(max(1, replicas - 1)),
         "group.initial.rebalance.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
     }
 
 

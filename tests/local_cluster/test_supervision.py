@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import UsageError
 from kctl.local_cluster.plan import check_own_settings, cluster_defaults, plan_brokers
 from kctl.local_cluster.supervision import (
@@ -106,3 +107,9 @@ def test_topics_have_as_many_replicas_as_brokers_and_no_more_than_three():
     factors = [cluster_defaults(n)["default.replication.factor"] for n in (1, 2, 3, 5)]
     assert factors == ["1", "2", "3", "3"]
     assert cluster_defaults(2)["transaction.state.log.min.isr"] == "1"
+
+
+def test_a_whole_cluster_that_stops_waits_less_than_a_second_for_replicas_that_are_gone():
+    defaults = cluster_defaults(3)
+    retries = BrokerConfig(defaults).controlled_shutdown_max_retries
+    assert retries * BrokerConfig(defaults).controlled_shutdown_retry_backoff_ms < 1000

@@ -3,17 +3,21 @@ other problems are logged, and the broker starts."""
 
 import fcntl
 import os
+import shutil
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from kctl.cli import app
 from tests.support.kctl_process import KctlBroker, serve_to_end
 from tests.support.steady_producer import read_all
 
 CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
 USED, MISUSED = 1, 2
+PATIENCE_S = 120
 NOT_ROOT = os.geteuid() != 0
 
 
@@ -28,15 +32,22 @@ def message_of(done, status):
     return line.removeprefix("error: ")
 
 
-@pytest.fixture
-def data(tmp_path):
+@pytest.fixture(scope="module")
+def used(tmp_path_factory):
     """Return a data directory that a broker has used before."""
-    with KctlBroker(tmp_path, "--seed-topic", "kept:1") as broker:
+    directory = tmp_path_factory.mktemp("used")
+    with KctlBroker(directory, "--seed-topic", "kept:1") as broker:
         producer = Producer({"bootstrap.servers": broker.address})
         producer.produce("kept", b"precious")
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert broker.stop() == 0
-    return tmp_path / "data"
+    return directory / "data"
+
+
+@pytest.fixture
+def data(used, tmp_path):
+    """Return a copy of that directory."""
+    return Path(shutil.copytree(used, tmp_path / "data"))
 
 
 def kept(data, *arguments):
@@ -208,13 +219,23 @@ def test_one_of_two_log_directories_that_cannot_be_used_is_offline(tmp_path):
         (["--listener", "SSL://127.0.0.1:0"], "Listener SSL: no key and certificate"),
         (["--port", "99999"], "--port must be at most 65535"),
         (["--config", "/no/such/file"], "Cannot read /no/such/file"),
-        (["--seed-topic", "a b:1"], "seed topic a b: "),
         (["--zookeeper", ":"], "no ZooKeeper connect string"),
     ],
 )
-def test_nonsense_is_misuse(tmp_path, arguments, line):
-    ports = [] if {"--listener", "--port"} & set(arguments) else ["--port", "0"]
-    assert line in message_of(serve_to_end("-D", tmp_path, *ports, *arguments), MISUSED)
+def test_nonsense_is_misuse(tmp_path, capfd, arguments, line):
+    """In this process: whatever is not refused would end it, as the port is in use."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        ports = ["--port", str(holder.getsockname()[1])]
+        if {"--listener", "--port"} & set(arguments):
+            ports = []
+        status = app.run(["serve", "-D", str(tmp_path), *ports, *arguments])
+    done = subprocess.CompletedProcess(arguments, status, *capfd.readouterr())
+    assert line in message_of(done, MISUSED)
+
+
+def test_a_seed_topic_that_cannot_be(tmp_path):
+    done = serve_to_end("-D", tmp_path, "--port", 0, "--seed-topic", "a b:1")
+    assert "seed topic a b: " in message_of(done, MISUSED)
 
 
 def test_a_zookeeper_that_does_not_answer(tmp_path):
