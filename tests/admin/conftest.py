@@ -25,7 +25,7 @@ def admin_of(loop):
     """Return an AdminClient of a broker."""
     clients = []
 
-    def make(broker, timeout_ms=10_000):
+    def make(broker, timeout_ms=60_000):
         client = AdminClient.connect(loop.runtime, [broker.address], timeout_ms)
         clients.append(client)
         return client

@@ -19,7 +19,7 @@ def test_replica_of_a_secured_broker_is_copied(tmp_path):
         config = broker.client_config("alice", mechanism="SCRAM-SHA-256")
         producer = Producer(config)
         producer.produce("orders", b"x")
-        assert producer.flush(10) == 0
+        assert producer.flush(120) == 0
 
         def copied(security):
             runtime = make_runtime(NullTrace())

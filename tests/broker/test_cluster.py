@@ -22,6 +22,10 @@ def cluster(tmp_path):
         yield cluster
 
 
+# A follower that does not fetch for so long leaves the ISR.
+HANGS_AFTER_MS = 1000
+
+
 def create(cluster, topic, **assignment):
     replicas = {int(name[1:]): ids for name, ids in assignment.items()}
     (result,) = cluster.run(cluster.admin().topics.create([NewTopic(topic, assignment=replicas)]))
@@ -102,7 +106,7 @@ def test_when_the_leader_stops_an_in_sync_replica_leads_and_nothing_is_lost(clus
 
 
 def test_a_hanging_follower_is_removed_and_acks_all_continues(cluster):
-    cluster.start(1, 2)
+    cluster.start(1, 2, replica_lag_time_max_ms=HANGS_AFTER_MS)
     create(cluster, "t", p0=[1, 2])
     # 2 no longer receives data from its leader, but its session is alive.
     fetching = cluster.partition(2, "t")
@@ -118,10 +122,13 @@ def test_too_few_in_sync_replicas_reject_acks_all(cluster):
     create(cluster, "t", p0=[1, 2])
     produce(cluster, "t", 1)
     cluster.stop(2)
-    cluster.until(lambda: cluster.state("t").isr == (1,), "2 leaves the ISR")
+    # The store has it first, and then the leader.
+    cluster.until(lambda: cluster.partition(1, "t").isr == (1,), "2 leaves the ISR")
     append = cluster.brokers[1].services.replica_manager.append_records
     answers = []
     append([("t", 0, memoryview(b"whatever"))], -1, 1000, answers.extend)
+    # An append waits for another turn if the present one was long.
+    cluster.until(lambda: answers, "an answer")
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS]
     assert cluster.end(1, "t") == 1
 
@@ -150,7 +157,7 @@ def test_records_that_only_the_old_leader_had_are_truncated_when_it_returns(clus
 
 
 def test_isr_changes_are_written_by_leaders_before_protocol_2_7(cluster):
-    cluster.start(1, 2, inter_broker_protocol_version="2.6")
+    cluster.start(1, 2, inter_broker_protocol_version="2.6", replica_lag_time_max_ms=HANGS_AFTER_MS)
     create(cluster, "t", p0=[1, 2])
     produce(cluster, "t", 10)
     cluster.brokers[2].member.fetchers.shutdown()

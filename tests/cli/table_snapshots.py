@@ -209,7 +209,7 @@ def _open_consumer_and_transaction(address: str) -> Iterator[None]:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(TOPIC, b"open", partition=0)
-    producer.flush(30)
+    producer.flush(120)
     while not consumer.assignment():
         consumer.poll(0.1)
     try:

@@ -12,7 +12,7 @@ from tests.support import apache_kafka
 from tests.support.local_cluster import LocalCluster
 from tests.support.zookeeper import running_zookeeper
 
-PATIENCE_S = 40
+PATIENCE_S = 120
 TOPIC = "orders"
 
 

@@ -158,7 +158,7 @@ class member_of:
         from kctl.runtime.trace import NullTrace
 
         self.runtime = make_runtime(NullTrace())
-        self.admin = AdminClient.connect(self.runtime, [self.address], 20_000)
+        self.admin = AdminClient.connect(self.runtime, [self.address], 120_000)
         self.member = GroupMember(
             self.admin.router, self.name, [self.topic], heartbeat_interval_ms=100
         )

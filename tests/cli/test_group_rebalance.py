@@ -28,7 +28,7 @@ def other(address, name):
 def poll_until(consumer, condition):
     """Poll and return the values read."""
     values = []
-    for _ in range(600):
+    for _ in range(4000):
         if condition():
             break
         message = consumer.poll(0.05)
@@ -65,6 +65,6 @@ def test_partitions_are_shared_and_handed_over(on, address, topic, name, other):
     theirs += poll_until(other, lambda: len(other.assignment()) == 3)
     while len(ours) + len(theirs) < 4:
         theirs += poll_until(other, lambda: True) or [
-            message.value().decode() for message in [other.poll(10)] if message
+            message.value().decode() for message in [other.poll(120)] if message
         ]
     assert sorted(ours + theirs) == ["last", "shared-0", "shared-1", "shared-2"]

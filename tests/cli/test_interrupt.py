@@ -27,7 +27,7 @@ def test_a_consumer_that_is_interrupted_commits_and_leaves(
     with start("consume", topic, "-g", name, "-B", "-b", address) as process:
         assert [process.stdout.readline(), process.stdout.readline()] == ["a\n", "b\n"]
         process.send_signal(number)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=120)
 
     assert process.returncode == status
     assert (rest, errors) == ("", "")
@@ -47,7 +47,7 @@ def test_a_group_is_watched_until_it_is_interrupted(on, address, topic, name):
         while lag:
             lag = json.loads(process.stdout.readline())["total_lag"]
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
 
     assert process.returncode == 130
     assert errors == ""
@@ -58,7 +58,7 @@ def test_a_consumer_without_a_group_stops_at_once(on, address, topic):
     with start("consume", topic, "-B", "-b", address) as process:
         assert process.stdout.readline() == "first\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
 
     assert process.returncode == 130
     assert errors == ""
@@ -67,7 +67,7 @@ def test_a_consumer_without_a_group_stops_at_once(on, address, topic):
 def test_new_records_are_printed_as_they_arrive(on, address, topic):
     with start("consume", topic, "-b", address, "-m", 1, "-B") as process:
         on("produce", topic, "fresh")
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=120)
 
     assert out == "fresh\n"
     assert process.returncode == 0

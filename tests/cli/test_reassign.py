@@ -15,7 +15,7 @@ from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
 from tests.support.zookeeper import running_zookeeper
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
 
     # A broker reports its own settings, and may learn of them a moment later.
     shown, limit = {}, ("broker 3", "follower.replication.throttled.rate")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while limit not in shown and time.monotonic() < deadline:
         documents = on("throttle", "show", "-o", "json").documents
         shown = {(it["resource"], it["setting"]): it for it in documents}

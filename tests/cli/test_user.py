@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from kctl.testing.kafka_broker import KafkaBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def router_of(loop):
     """Return a Router whose bootstrap server is a broker."""
     routers = []
 
-    def make(broker, timeout_ms=10_000):
+    def make(broker, timeout_ms=60_000):
         router = Router(loop.runtime, [broker.address], timeout_ms=timeout_ms)
         routers.append(router)
         return router

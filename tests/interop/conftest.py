@@ -103,7 +103,7 @@ def group(twins):
     """A group that both brokers coordinate; __consumer_offsets is there."""
     name = f"g-{uuid.uuid4().hex[:12]}"
     request = find_coordinator.FindCoordinatorRequest(key=name)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while any(answer["error_code"] for answer in twins.both(request)):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.kafka
 
 VERDICTS = int(os.environ.get("KCTL_ACL_VERDICTS", "1000"))
 PER_SET = 50
-PATIENCE_S = 30
+PATIENCE_S = 120
 ORACLE = Path(__file__).parents[1] / "support" / "java" / "AclOracle.java"
 PRINCIPALS = [
     "User:alice", "User:bob", "User:Alice", "User:a:b", "User:CN=x,O=y", "User:*", "Group:alice",
@@ -103,7 +103,7 @@ class Kctl:
     def __init__(self, address):
         host, _, port = address.rpartition(":")
         self._runtime = make_runtime()
-        self._admin = AdminClient.connect(self._runtime, [(host, int(port))], 30_000)
+        self._admin = AdminClient.connect(self._runtime, [(host, int(port))], 120_000)
 
     def run(self, coroutine):
         return self._runtime.scheduler.run_until(self._runtime.scheduler.spawn(coroutine))

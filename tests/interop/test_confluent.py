@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 def make_topic(bootstrap, topic, partitions=1, config=None):

@@ -18,7 +18,7 @@ from tests.support import golden_logs
 from tests.support.dumped_records import committed_texts, seen, visible_records
 from tests.support.kctl_process import KctlBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
 DELETED_BELOW = 77
 KINDS = ("clean", "unclean")

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from kctl.admin.admin_client import AdminClient
 from kctl.admin.tokens import DelegationToken
@@ -26,7 +26,7 @@ from tests.support import apache_kafka
 from tests.support.secured_brokers import USERS, SaslApache, SaslKctl
 from tests.support.zookeeper import running_zookeeper
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 DAY_MS = 24 * 3600 * 1000
 SETTINGS = {"delegation_token_master_key": "the key of all brokers"}
 ALICE = {"username": "alice", "password": USERS["alice"]}
@@ -72,7 +72,7 @@ def asked(address, properties, question):
     """The result of `question(admin)` on a loop of its own."""
     runtime = make_runtime(NullTrace())
     host, _, port = address.rpartition(":")
-    admin = AdminClient.connect(runtime, [(host, int(port))], 20_000, properties)
+    admin = AdminClient.connect(runtime, [(host, int(port))], 120_000, properties)
     try:
         return runtime.scheduler.run_until(runtime.scheduler.spawn(question(admin)))
     finally:
@@ -227,6 +227,7 @@ def test_token_does_not_log_in_as_a_user(addresses, topic):
     """librdkafka does not send the extension: for the broker the token's id is a user's name."""
     address, _ = addresses
     token = asked(address, properties_of(ALICE), lambda admin: admin.tokens.create_token())
+    errors = []
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -234,13 +235,17 @@ def test_token_does_not_log_in_as_a_user(addresses, topic):
             "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": token.token_id,
             "sasl.password": token.password,
-            "error_cb": lambda _error: None,
+            "error_cb": errors.append,
         }
     )
     producer.produce(topic, b"x")
-    assert producer.flush(2) == 1
+    deadline = time.monotonic() + TIMEOUT_S
+    while not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        assert time.monotonic() < deadline, errors
+        producer.poll(0.1)
+    assert len(producer) == 1
     producer.purge()
-    producer.flush(2)
+    producer.flush(TIMEOUT_S)
 
 
 @pytest.mark.kafka

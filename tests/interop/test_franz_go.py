@@ -37,7 +37,7 @@ def committed_values(address, topic, count):
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     while len(found) < count:
-        message = consumer.poll(30)
+        message = consumer.poll(120)
         assert message is not None, found
         found.append(message.value().decode())
     assert consumer.poll(0.5) is None
@@ -49,7 +49,7 @@ def test_franz_go_commits_aborts_fences_and_copies(program, bootstrap, topic):
     copy = f"{topic}-copy"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in (topic, copy)]).values():
-        made.result(30)
+        made.result(120)
     done = subprocess.run(
         [program, bootstrap, topic, copy, topic],
         capture_output=True, text=True, timeout=90, check=False,

@@ -12,7 +12,7 @@ from tests.support.java_tools import JavaTools
 
 pytestmark = pytest.mark.kafka
 
-HEARD_TIMEOUT_S = 20
+HEARD_TIMEOUT_S = 120
 VERSIONS = ["2.7.2", "3.9.1"]
 # 2.7's class, and where another: 3.9's.
 CLASSES = {

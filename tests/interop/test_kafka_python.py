@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 COUNT = 200
 
 # kafka-python may leave a socket to the garbage collector.

@@ -25,7 +25,7 @@ def write_lines(address, topic):
         line = [WORDS[number % len(WORDS)], WORDS[number % 4]]
         words.update(line)
         producer.produce(topic, " ".join(line), partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return words
 
 
@@ -64,7 +64,7 @@ def test_words_are_counted_exactly_once_though_the_counter_is_killed(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (source, target)])
     for future in made.values():
-        future.result(30)
+        future.result(120)
     words = write_lines(bootstrap, source)
     counts = Counts(bootstrap, target)
     log, state = tmp_path / "streams.log", tmp_path / "state"

@@ -86,7 +86,7 @@ def wait_for_expiry(zookeeper):
     """Wait until the broker's session expires: Apache Kafka 2.7 does not start before."""
     client = KazooClient(zookeeper)
     client.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while client.exists("/brokers/ids/0") and time.monotonic() < deadline:
         time.sleep(0.1)
     client.stop()
@@ -102,7 +102,7 @@ def consume(address, end_offset, isolation):
     found = []
     try:
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(120)
             assert message is not None, "the consumer received no record in time"
             if message.error():
                 break
@@ -119,7 +119,7 @@ def produce(address, count):
     })  # fmt: skip
     for number in range(count):
         producer.produce(TOPIC, b"apache %05d" % number * 3, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def write_everything(log):

@@ -35,7 +35,7 @@ from tests.support.kctl_process import serve_to_end
 from tests.support.secured_brokers import SaslApache, SaslKctl, sasl_settings
 from tests.support.zookeeper import running_zookeeper
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 JAAS = "sasl_plaintext.oauthbearer.sasl.jaas.config"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
@@ -83,7 +83,7 @@ def topics_of(address, properties):
     runtime = make_runtime(NullTrace())
     host, _, port = address.rpartition(":")
     security = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
-    admin = AdminClient.connect(runtime, [(host, int(port))], 20_000, {**security, **properties})
+    admin = AdminClient.connect(runtime, [(host, int(port))], 120_000, {**security, **properties})
 
     async def names():
         return [found.name for found in await admin.topics.list_topics()]
@@ -318,7 +318,7 @@ def test_sessions_end_with_their_tokens_and_are_renewed(tmp_path, provider):
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.jaas.config": jaas_config,
         }
-        admin = AdminClient.connect(runtime, [(host, int(port))], 20_000, properties)
+        admin = AdminClient.connect(runtime, [(host, int(port))], 120_000, properties)
 
         async def story():
             deadline_ms = runtime.clock.monotonic_ms() + 5_000

@@ -37,7 +37,7 @@ class Cluster:
 
     def create(self, topic, *assignment, record_bytes=1000):
         new = NewTopic(topic, len(assignment), replica_assignment=[list(it) for it in assignment])
-        self.admin.create_topics([new])[topic].result(30)
+        self.admin.create_topics([new])[topic].result(120)
         self.until(lambda: self.replicas(topic) == [list(it) for it in assignment], "created")
         for number in range(len(assignment)):
             self.produce(topic, record_bytes, number)
@@ -45,10 +45,10 @@ class Cluster:
     def produce(self, topic, record_bytes, number=0):
         producer = Producer({"bootstrap.servers": self.bootstrap})
         producer.produce(topic, b"x" * record_bytes, partition=number)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def replicas(self, topic):
-        found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        found = self.admin.list_topics(topic, timeout=60).topics[topic].partitions
         return [found[number].replicas for number in sorted(found)]
 
     def until(self, condition, what):
@@ -292,7 +292,7 @@ def test_leaders_elected_by_apaches_tool_and_by_kctl_are_the_same(kctl_cluster, 
         kctl_cluster.kctl("elect", "preferred", topic)
 
         def leaders():
-            found = kctl_cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+            found = kctl_cluster.admin.list_topics(topic, timeout=60).topics[topic].partitions
             return [found[number].leader for number in sorted(found)]
 
         wanted = [replicas[0] for replicas in kctl_cluster.replicas(topic)]

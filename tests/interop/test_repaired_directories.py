@@ -145,7 +145,7 @@ def served(address, topics):
     found = {topic: [] for topic in topics}
     ended = set()
     while len(ended) < len(topics):
-        message = consumer.poll(30)
+        message = consumer.poll(120)
         assert message is not None, f"no end in sight: {sorted(set(topics) - ended)}"
         if message.error() is not None:
             ended.add(message.topic())

@@ -18,7 +18,7 @@ from tests.support import apache_kafka
 from tests.support.secured_brokers import MECHANISMS, USERS, SaslApache, SaslKctl, make_users
 from tests.support.zookeeper import running_zookeeper
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 USER = "alice"
 
 pytestmark = [
@@ -141,7 +141,7 @@ def run_kctl(address, properties, ask):
     """The result of `ask(admin)` on a loop of its own."""
     runtime = make_runtime(NullTrace())
     host, _, port = address.rpartition(":")
-    admin = KctlAdmin.connect(runtime, [(host, int(port))], 20_000, properties)
+    admin = KctlAdmin.connect(runtime, [(host, int(port))], 120_000, properties)
     try:
         return runtime.scheduler.run_until(runtime.scheduler.spawn(ask(admin)))
     finally:

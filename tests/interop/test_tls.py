@@ -24,7 +24,7 @@ from tests.support.apache_kafka import free_port
 from tests.support.certificates import TestCertificates
 from tests.support.kctl_process import KctlBroker
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 USERS = {"alice": "secret"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

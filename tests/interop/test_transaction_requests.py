@@ -153,7 +153,7 @@ def test_a_waiting_reader_is_woken_by_the_marker(place, new_producer):
     reader = threading.Thread(target=read)
     reader.start()
     assert producer.end(commit=True) is NONE
-    reader.join(20)
+    reader.join(120)
     assert not reader.is_alive()
     assert values(found[0]) == [(0, "a")]
 

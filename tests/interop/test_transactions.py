@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import apache_kafka
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 JAVA_CLIENT = Path(__file__).parent.parent / "support" / "java" / "TransactionalProducer.java"
 
 

@@ -27,7 +27,7 @@ from tests.support.zookeeper import running_zookeeper
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-PATIENCE_S = 30
+PATIENCE_S = 120
 KINDS = ["apache", "kctl"]
 
 

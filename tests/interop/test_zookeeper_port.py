@@ -30,7 +30,7 @@ def kctl_with_port(directory):
 def metadata(bootstrap, topic):
     """{partition: (leader, set of ISR)}."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    found = admin.list_topics(topic, timeout=60).topics[topic].partitions
     return {number: (each.leader, set(each.isrs)) for number, each in found.items()}
 
 
@@ -91,7 +91,7 @@ def test_kafkas_tools_change_topics_and_settings_through_the_port(tmp_path):
             "kafka.admin.TopicCommand", "--zookeeper", zookeeper, "--delete", "--topic", "t"
         )
         admin = AdminClient({"bootstrap.servers": kctl.address})
-        until(lambda: "t" not in admin.list_topics(timeout=10).topics)
+        until(lambda: "t" not in admin.list_topics(timeout=60).topics)
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_apache_broker_joins_kctl_on_its_port_and_both_outlive_a_kill_of_the_sto
         both = f"{kctl.address},{apache}"
         admin = AdminClient({"bootstrap.servers": both})
         new = NewTopic("shared", 2, replica_assignment=[[0, 1], [1, 0]])
-        admin.create_topics([new])["shared"].result(30)
+        admin.create_topics([new])["shared"].result(120)
         until(lambda: metadata(apache, "shared") == {0: (0, {0, 1}), 1: (1, {0, 1})})
         produce(both, "shared", [f"before-{n}" for n in range(100)])
 

@@ -106,7 +106,7 @@ def test_background_jobs_run_off_the_loop_in_the_order_given(loop):
 
 
 def test_jobs_given_together_run_side_by_side_and_in_their_turn(loop):
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=120)
     seen = []
 
     def job():

@@ -8,7 +8,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.support.acl_world import AclWorld, allow, codes_in, message
 from tests.support.broker_cluster import running_brokers
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 USERS = {"alice": "secret", "mallory": "secret2"}
 ACLS = ["alice: Read,Write,Describe topic:orders, Read group:shop, IdempotentWrite cluster"]
 

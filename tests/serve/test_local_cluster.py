@@ -124,7 +124,7 @@ def test_two_brokers_join_a_store_elsewhere_and_need_none_of_their_own(tmp_path)
     ):
         assert sorted(map(comm, joined.pids()))[:2] == ["kctl broker 1", "kctl broker 2"]
         assert len(joined.pids()) == 3
-        seen = AdminClient({"bootstrap.servers": first.address}).list_topics(timeout=10).brokers
+        seen = AdminClient({"bootstrap.servers": first.address}).list_topics(timeout=60).brokers
         assert sorted(seen) == [0, 1, 2]
         produce(joined.bootstrap, "by-itself", ["x"])
         assert read(first.address, "by-itself", 1, 1) == ["x"]

@@ -24,7 +24,7 @@ FRAMES = int(os.environ.get("KCTL_SOCKET_FRAMES", "20000"))
 PATIENCE_S = 0.05
 # Connections tried at a time.
 PEERS = 32
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 # Requests that create as many partitions as they ask for, which takes longer than the test.
 LEFT_OUT = {ApiKey.CREATE_PARTITIONS}
 BODY = {"num_partitions": 1, "replication_factor": 1}

@@ -70,7 +70,7 @@ class OverThePort:
         self._stores: list[ZooKeeperStore] = []
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        return self.loop.call(function, *arguments, timeout_s=20)
+        return self.loop.call(function, *arguments, timeout_s=120)
 
     def open(self) -> ZooKeeperStore:
         scheduler = self.runtime.scheduler

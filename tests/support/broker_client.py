@@ -7,7 +7,7 @@ import socket
 from kctl.protocol.connection import ClientConnection
 from kctl.protocol.schema import Struct
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 DIFFERENCES_SHOWN = 25
 TEXT_SHOWN = 300
 

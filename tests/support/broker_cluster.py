@@ -13,9 +13,10 @@ from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from tests.support.controller_cluster import RecordingTrace
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 SETTINGS = {
-    "replica.lag.time.max.ms": "1000",
+    # Longer than a busy machine holds up a follower; tests of followers that hang lower it.
+    "replica.lag.time.max.ms": "60000",
     "replica.fetch.wait.max.ms": "50",
     "replica.fetch.backoff.ms": "20",
     "controlled.shutdown.retry.backoff.ms": "20",

@@ -329,7 +329,7 @@ class FilledBroker:
             if self._broker.process.poll() is not None:
                 raise RuntimeError(f"the broker died\n{self._log_text()[-3000:]}")
             with suppress(KafkaException):
-                topics = admin.list_topics(timeout=5).topics
+                topics = admin.list_topics(timeout=60).topics
                 partitions = [it for found in topics.values() for it in found.partitions.values()]
                 is_there = topic is None or bool(topics[topic].partitions if topic in topics else 0)
                 return is_there and all(it.leader == 0 for it in partitions)

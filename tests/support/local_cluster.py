@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-PATIENCE_S = 40
+PATIENCE_S = 120
 
 
 class LocalCluster:

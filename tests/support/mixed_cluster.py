@@ -121,7 +121,7 @@ class MixedCluster:
     def metadata(self, topic):
         """Return {partition: (leader, ISR in order)} from the metadata of a broker."""
         admin = AdminClient(self.client_settings())
-        found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        found = admin.list_topics(topic, timeout=60).topics[topic].partitions
         return {number: (p.leader, tuple(sorted(p.isrs))) for number, p in found.items()}
 
     def until(self, condition, what):
@@ -134,7 +134,7 @@ class MixedCluster:
         admin = AdminClient(self.client_settings())
         replicas = [list(each) for each in assignment]
         new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas)
-        admin.create_topics([new])[topic].result(30)
+        admin.create_topics([new])[topic].result(120)
         self.until(
             lambda: (
                 [isr for _, isr in self.metadata(topic).values()]
@@ -146,7 +146,7 @@ class MixedCluster:
     def delete(self, topic):
         """And wait until no directory of it is left."""
         admin = AdminClient(self.client_settings())
-        admin.delete_topics([topic])[topic].result(30)
+        admin.delete_topics([topic])[topic].result(120)
         self.until(lambda: not list(self.directory.glob(f"*/**/{topic}-0")), "deleted")
 
     def produce(self, topic, count, tag):

@@ -11,7 +11,7 @@ from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.poller import Poller
 
 # No test waits longer than this for anything; it only ends tests that would hang.
-PATIENCE_MS = 20_000
+PATIENCE_MS = 120_000
 
 
 class RecordingTrace:

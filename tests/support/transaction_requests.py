@@ -30,7 +30,7 @@ from kctl.protocol.messages.txn_offset_commit import (
 from kctl.records.builder import RecordBatchBuilder
 from tests.support.broker_client import BrokerClient
 
-WAIT_S = 20
+WAIT_S = 120
 # Errors that pass by themselves.
 PASSING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,

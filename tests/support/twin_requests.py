@@ -176,7 +176,7 @@ def wait_for_topic(twins, name):
     """Until both brokers know its leader."""
     asked = metadata.MetadataRequestTopic(name=name)
     request = metadata.MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while any(
         topic["error_code"] or any(partition["error_code"] for partition in topic["partitions"])
         for answer in twins.both(request, 4)

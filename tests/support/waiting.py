@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 40
+PATIENCE_S = 120
 
 
 def wait_for(condition: Callable[[], object], describe: Callable[[], str]) -> None:

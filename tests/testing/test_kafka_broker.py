@@ -19,7 +19,7 @@ from kctl.runtime.real.loop_thread import LoopThread
 from kctl.runtime.trace import NullTrace
 from kctl.testing.kafka_broker import KafkaBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 orders = pytest.mark.kafka_topics("orders:3")
 
@@ -300,7 +300,9 @@ def test_a_broker_that_stops_closes_delayed_requests(kafka_broker):
     kafka_broker.restart()
     assert client.flush(TIMEOUT_S) == 0
     assert kafka_broker.request_count("Produce") == 2
-    assert kafka_broker.log_lines == []
+    # How long the loop was busy depends on what else the machine does.
+    lines = [line for line in kafka_broker.log_lines if "The event loop was busy" not in line]
+    assert lines == []
 
 
 @orders

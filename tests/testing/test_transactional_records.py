@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from kctl.errors import UsageError
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 def values(broker):

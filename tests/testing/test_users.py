@@ -10,7 +10,7 @@ from kctl.errors import UsageError
 from kctl.protocol.sasl.jaas import parse_jaas_config
 from kctl.testing.kafka_broker import KafkaBroker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 USERS = {"alice": 'a "b" \\c', "bob": "secret"}
 
 

@@ -1,10 +1,13 @@
 """One ordered queue of requests per broker."""
 
+import dataclasses
+
 from kctl.broker.controller.channel_manager import ControllerChannelManager
 from kctl.broker.controller.request_batch import BrokerRequest
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.runtime.future import sleep
 from kctl.runtime.recurring_warnings import PATIENCE_MS
 
 OWN, OTHER = 1, 2
@@ -27,11 +30,19 @@ class ManualLink:
         self.is_closed = True
 
 
-def manager(cluster, deliver=None):
+class ManualClock:
+    """Its time passes when the test sets it."""
+
+    now_ms = 0
+
+    def monotonic_ms(self):
+        return self.now_ms
+
+
+def manager(cluster, deliver=None, clock=None):
     link, answers = ManualLink(cluster.runtime), []
-    channels = ControllerChannelManager(
-        cluster.runtime, OWN, deliver, lambda broker: link, answers.append
-    )
+    runtime = dataclasses.replace(cluster.runtime, clock=clock or cluster.runtime.clock)
+    channels = ControllerChannelManager(runtime, OWN, deliver, lambda broker: link, answers.append)
     channels.add_broker(BrokerInfo(OWN, ()))
     channels.add_broker(BrokerInfo(OTHER, ()))
     return channels, link, answers
@@ -45,10 +56,12 @@ def numbers(answers):
     return [(answer.broker_id, answer.request.controller_epoch) for answer in answers]
 
 
-def pause(cluster, delay_ms):
-    future = cluster.runtime.scheduler.future()
-    cluster.runtime.scheduler.call_later(delay_ms, future.set_result, None)
-    cluster.run(future)
+def fail(cluster, link):
+    """Fail the request that was sent last, and wait for its retry."""
+    count = len(link.sent)
+    link.sent[-1][1].set_error(UnreachableError("refused"))
+    while len(link.sent) == count:
+        cluster.run(sleep(cluster.runtime.scheduler, 1))
 
 
 def test_a_broker_gets_the_next_request_after_its_response_to_the_last(cluster):
@@ -66,18 +79,21 @@ def test_a_failed_request_is_retried_before_the_next(cluster):
     channels, link, _answers = manager(cluster)
     for number in (1, 2):
         channels.send(request(OTHER, number))
-    link.sent[0][1].set_error(UnreachableError("refused"))
-    pause(cluster, 150)
+    fail(cluster, link)
     assert [number for number, _ in link.sent] == [1, 1]
     assert cluster.trace.warnings == []
 
 
 def test_a_broker_that_stays_away_is_reported_once(cluster):
-    channels, link, _answers = manager(cluster)
+    clock = ManualClock()
+    channels, link, _answers = manager(cluster, clock=clock)
     channels.send(request(OTHER, 1))
-    for _ in range(PATIENCE_MS // 500 + 3):
-        link.sent[-1][1].set_error(UnreachableError("refused"))
-        pause(cluster, 500)
+    counts = []
+    for _ in range(5):
+        clock.now_ms += PATIENCE_MS // 2
+        fail(cluster, link)
+        counts.append(len(cluster.trace.warnings))
+    assert counts == [0, 0, 1, 1, 1]
 
     (line,) = cluster.trace.warnings
     assert "will retry: refused" in line

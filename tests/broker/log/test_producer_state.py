@@ -2,6 +2,7 @@
 
 import pytest
 
+from kctl.broker.log.log_manager import LogManagerOptions
 from kctl.broker.log.unified_log import AppendOrigin
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.record_batch import SEQUENCE_MAX
@@ -190,10 +191,19 @@ def test_damaged_or_missing_snapshots_are_rebuilt_from_the_batches(world, log, t
     assert any("snapshot" in warning for warning in world.warnings)
 
 
-def test_inactive_producers_expire_unless_a_transaction_is_open(world, log):
+def test_producers_expire_after_a_week():
+    assert LogManagerOptions().producer_expiration_ms == 7 * DAY_MS
+
+
+def test_inactive_producers_expire_unless_a_transaction_is_open(make_world, runtime):
+    runtime.clock.now_ms = BASE_MS - runtime.clock.WALL_AHEAD_MS
+    world = make_world(options={"producer_expiration_ms": DAY_MS // 24})
+    log = world.log()
     send(log, 0, producer_id=1)
     send(log, 0, producer_id=2, is_transactional=True)
-    world.runtime.scheduler.advance(7 * DAY_MS + 600_000)
+    world.runtime.scheduler.advance(DAY_MS // 24 - 1000)
+    assert sorted(log.producers) == [1, 2]
+    world.runtime.scheduler.advance(600_000)
     assert list(log.producers) == [2]
     send(log, 77, producer_id=1)
 

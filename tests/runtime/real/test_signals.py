@@ -9,7 +9,7 @@ import pytest
 
 from kctl.runtime.real.signals import REPEAT_MS, STATUS_BASE
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 # A loop that obeys the first signal, and one that is busy for good when it comes.
 STORY = """

@@ -82,7 +82,7 @@ class Listening:
 
     def plain(self):
         self.sockets.append(socket.create_connection(("127.0.0.1", self.listener.port)))
-        self.sockets[-1].settimeout(20)
+        self.sockets[-1].settimeout(120)
         return self.sockets[-1]
 
     def close(self):
@@ -229,7 +229,7 @@ def test_a_half_closed_peer_still_receives_what_is_sent(loop, listen, certificat
     sock.settimeout(0)
     with pytest.raises(ssl.SSLWantReadError):
         sock._sslobj.shutdown()
-    sock.settimeout(20)
+    sock.settimeout(120)
     assert in_thread(loop, lambda: sock.recv(100)) == b"goodbye"
 
 
@@ -247,7 +247,7 @@ def test_a_peer_that_speaks_no_tls_gets_three_bytes_of_an_alert(loop, server):
 def test_what_is_sent_during_the_handshake_is_limited(loop, server):
     # T9: a handshake record that never ends.
     sock = server.plain()
-    sock.settimeout(20)
+    sock.settimeout(120)
     record = b"\x16\x03\x03\x40\x00" + b"\x01\x00\xff\xff" + b"x" * (16_384 - 4)
 
     def send():
@@ -327,7 +327,7 @@ class Accepting:
 
     def __init__(self, serve):
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(20)
+        self.listener.settimeout(120)
         self.port = self.listener.getsockname()[1]
         self.thread = threading.Thread(target=self.run, args=(serve,), daemon=True)
         self.thread.start()
@@ -337,7 +337,7 @@ class Accepting:
             raw, _ = self.listener.accept()
         except OSError:
             return
-        raw.settimeout(20)
+        raw.settimeout(120)
         with contextlib.suppress(OSError), raw:
             serve(raw)
 
