@@ -52,9 +52,9 @@ def test_producers_with_several_batches_in_flight_take_part_where_they_are_asked
 
 
 def test_a_seed_is_the_same_story_whatever_ran_before():
-    first = play(7)
+    first = play(1)
     play(8)
-    assert play(7).digest == first.digest
+    assert play(1).digest == first.digest
 
 
 @pytest.mark.slow

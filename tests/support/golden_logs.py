@@ -1,8 +1,12 @@
 """Golden log directories of Apache Kafka 2.7.2, unpacked once, and its dump texts parsed."""
 
+import atexit
 import re
+import shutil
 import tarfile
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
@@ -39,10 +43,19 @@ class DumpedRecord:
 
 
 def unpack(kind: str, target: Path) -> Path:
-    """Unpack the golden directory `kind`; its log directory is `logs-KIND` below `target`."""
-    with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    """Copy the golden directory `kind`; its log directory is `logs-KIND` below `target`."""
+    shutil.copytree(_unpacked(kind), target, dirs_exist_ok=True)
     return target / f"logs-{kind}"
+
+
+@cache
+def _unpacked(kind: str) -> Path:
+    """The golden directory `kind`, unpacked once by this process."""
+    directory = Path(tempfile.mkdtemp(prefix="kctl-golden-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory
 
 
 def dump_of(log_file: Path) -> tuple[list[DumpedBatch], list[DumpedRecord]]:
