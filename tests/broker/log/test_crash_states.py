@@ -29,7 +29,7 @@ SLOW_STATES = int(os.environ.get("KCTL_CRASH_STATES", "12000"))
 # Number of states within which a planted bug must be found.
 STATES_PER_BUG = 6000
 # The first life to look at for bugs that need luck to show: a little before one in which they do.
-# Another seed costs time and no more.
+# Any other seed only costs time.
 FIRST_SEEDS = {
     "forget_flushes_under_way": 16,
     "forget_the_last_of_producers": 50,
