@@ -59,6 +59,9 @@ class MemberDescription:
     subscribed_topics: list[str] = field(default_factory=list)
     # Of the consumer protocol: the partitions that it is to have in the end.
     target_partitions: list[TopicPartition] | None = None
+    # Of Kafka Streams: its process, and its tasks as in `0_3` (subtopology and partition), by kind.
+    process_id: str | None = None
+    tasks: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,10 +1,12 @@
-"""Describes groups that Kafka 4 has and 2.7 does not: of the consumer protocol, and share groups.
+"""Describes groups that Kafka 4 has and 2.7 does not: of the consumer protocol, share groups, and
+those of Kafka Streams.
 
 Kafka 4.1: org.apache.kafka.clients.admin.KafkaAdminClient (describeConsumerGroups,
-describeShareGroups, listShareGroupOffsets); KIP-848, KIP-932, KIP-1043
+describeShareGroups, listShareGroupOffsets, describeStreamsGroups); KIP-848, KIP-932, KIP-1043,
+KIP-1071
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl.admin.group_descriptions import GroupDescription, GroupType, MemberDescription
@@ -15,12 +17,14 @@ from kctl.protocol.later_apis import LaterApi
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
+    from kctl.protocol.later.streams_group_describe import Topology
     from kctl.protocol.schema import Message
 
 # The API that describes a group of each later type; types that no row has are only listed.
 _DESCRIBED_BY = {
     GroupType.CONSUMER: LaterApi.CONSUMER_GROUP_DESCRIBE,
     GroupType.SHARE: LaterApi.SHARE_GROUP_DESCRIBE,
+    GroupType.STREAMS: LaterApi.STREAMS_GROUP_DESCRIBE,
 }
 
 
@@ -45,6 +49,10 @@ def describe_request(group_type: str, group_ids: Sequence[str]) -> "Message | No
         from kctl.protocol.later.share_group_describe import ShareGroupDescribeRequest
 
         return ShareGroupDescribeRequest(group_ids=list(group_ids))
+    if group_type == GroupType.STREAMS:
+        from kctl.protocol.later.streams_group_describe import StreamsGroupDescribeRequest
+
+        return StreamsGroupDescribeRequest(group_ids=list(group_ids))
     return None
 
 
@@ -65,14 +73,19 @@ async def describe_later_group(
 
 
 def later_description(group: Any, group_type: str, coordinator: int) -> GroupDescription:
-    """Return a DescribedGroup of ConsumerGroupDescribe or ShareGroupDescribe as a description."""
+    """Return a DescribedGroup of one of the later APIs as a description."""
+    if group_type == GroupType.STREAMS:
+        topics = _topics_read(group.topology)
+        members = [_streams_member(member, topics) for member in group.members]
+    else:
+        members = [_member(member) for member in group.members]
     return GroupDescription(
         group.group_id,
         group.group_state,
         str(group_type),
-        group.assignor_name,
+        getattr(group, "assignor_name", ""),
         coordinator,
-        [_member(member) for member in group.members],
+        members,
         error_of(group.error_code, group.error_message),
         group_type,
         group.group_epoch,
@@ -122,4 +135,53 @@ def _member(member: Any) -> MemberDescription:
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
     return sorted(
         TopicPartition(topic.topic_name, number) for topic in topics for number in topic.partitions
+    )
+
+
+def _topics_read(topology: "Topology | None") -> dict[str, list[str]]:
+    """Return the topics that each subtopology of Kafka Streams reads; none before they exist."""
+    subtopologies = (topology.subtopologies or ()) if topology is not None else ()
+    return {
+        it.subtopology_id: [
+            *it.source_topics,
+            *(topic.name for topic in it.repartition_source_topics),
+        ]
+        for it in subtopologies
+    }
+
+
+def _streams_member(member: Any, topics: Mapping[str, Sequence[str]]) -> MemberDescription:
+    assignment = member.assignment
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions_read(assignment.active_tasks, topics),
+        member.member_epoch,
+        sorted({topic for read in topics.values() for topic in read}),
+        _partitions_read(member.target_assignment.active_tasks, topics),
+        member.process_id,
+        {
+            "active": _tasks(assignment.active_tasks),
+            "standby": _tasks(assignment.standby_tasks),
+            "warmup": _tasks(assignment.warmup_tasks),
+        },
+    )
+
+
+def _tasks(assigned: Iterable[Any]) -> list[str]:
+    """Return tasks as Kafka Streams names them."""
+    return [f"{it.subtopology_id}_{number}" for it in assigned for number in sorted(it.partitions)]
+
+
+def _partitions_read(
+    tasks: Iterable[Any], topics: Mapping[str, Sequence[str]]
+) -> list[TopicPartition]:
+    """Return what tasks read: the partition of their number, of each topic of the subtopology."""
+    return sorted(
+        TopicPartition(topic, number)
+        for task in tasks
+        for topic in topics.get(task.subtopology_id, ())
+        for number in task.partitions
     )

@@ -48,6 +48,7 @@ class LaterApi(Api):
     CONSUMER_GROUP_DESCRIBE = 69, 0, 1, 0, "3.8"
     DESCRIBE_TOPIC_PARTITIONS = 75, 0, 0, 0, "3.8", True
     SHARE_GROUP_DESCRIBE = 77, 1, 1, 0, "4.1", True
+    STREAMS_GROUP_DESCRIBE = 89, 0, 0, 0, "4.1", True
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0, 0, 0, "4.1", True
 
     @property

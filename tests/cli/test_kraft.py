@@ -1,5 +1,7 @@
 """Commands on Apache Kafka 3.9 and 4.1 without ZooKeeper, and their errors on clusters of 2.7."""
 
+import socket
+import struct
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,9 @@ AUTHORIZER = {
     "super_users": "User:ANONYMOUS",
     "allow_everyone_if_no_acl_found": "true",
 }
+# Kafka 4.1 has the APIs of groups of Kafka Streams only with these.
+UNSTABLE = {"unstable_api_versions_enable": "true", "unstable_feature_versions_enable": "true"}
+STREAMS_MEMBER = "01234567-89ab-cdef-0123-456789abcdef"
 SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 
 
@@ -28,7 +33,8 @@ def clusters(tmp_path_factory):
 
         def start(version):
             directory = tmp_path_factory.mktemp("kraft")
-            return stack.enter_context(kraft_broker(version, directory, **AUTHORIZER)).address
+            settings = {**AUTHORIZER, **(UNSTABLE if version.startswith("4") else {})}
+            return stack.enter_context(kraft_broker(version, directory, **settings)).address
 
         yield dict(zip(versions, pool.map(start, versions), strict=True))
 
@@ -111,6 +117,42 @@ def share_member(address, topic, group):
         apache_kafka.stop(process)
 
 
+def join_streams_group(address, group, topic, timeout_ms):
+    """Send one StreamsGroupHeartbeat (API 88, v0) and return the error code.
+
+    The only subtopology of the member reads `topic`. The coordinator keeps the member for its
+    session timeout, 45 s. Another rebalance timeout makes it write a record: descriptions show the
+    group as it was at the last one.
+    """
+    null, none, no_tags, null_struct = b"\0", b"\1", b"\0", b"\xff"
+    subtopology = (
+        compact("0"), b"\2" + compact(topic), none, none, none, none, none, no_tags,
+    )  # fmt: skip
+    body = b"".join(
+        [
+            compact(group), compact(STREAMS_MEMBER), struct.pack(">ii", 0, 0), null, null,
+            struct.pack(">i", timeout_ms),
+            b"\1", struct.pack(">i", 0), b"\2", *subtopology, no_tags,  # the topology
+            none, none, none, compact("process-1"), null_struct, none, null, null, b"\0", no_tags,
+        ]
+    )  # fmt: skip
+    head = struct.pack(">hhi", 88, 0, 1) + struct.pack(">h", 1) + b"t" + no_tags
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
+        connection.sendall(struct.pack(">i", len(head + body)) + head + body)
+        with connection.makefile("rb") as stream:
+            (size,) = struct.unpack(">i", stream.read(4))
+            # After the correlation id and its tags, and the throttle time.
+            return struct.unpack_from(">h", stream.read(size), 9)[0]
+
+
+def compact(text):
+    """A short text with its length in front."""
+    data = text.encode()
+    assert len(data) < 127
+    return bytes([len(data) + 1]) + data
+
+
 @pytest.mark.kafka
 def test_a_group_of_the_consumer_protocol_is_listed_described_and_deleted(kctl, kafka4, new_topic):
     topic = new_topic(kafka4)
@@ -166,6 +208,40 @@ def test_a_share_group_is_described_with_the_start_offsets_of_its_partitions(
         assert (group["type"], group["protocol_type"]) == ("share", "share")
         assert [it["partition"] for it in group["partitions"]] == [0, 1]
         assert sum(it["end_offset"] for it in group["partitions"]) == 10
+
+
+@pytest.mark.kafka
+def test_a_group_of_kafka_streams_is_described_with_its_tasks(kctl, kafka4, new_topic):
+    topic = new_topic(kafka4)
+    to = ("-b", kafka4)
+    upgraded = kctl("cluster", "upgrade-features", "streams.version=1", "--yes", *to)
+    assert upgraded.status == 0, upgraded.err + upgraded.out
+
+    # Looking for the coordinator creates it.
+    assert kctl("group", "describe", "application", *to).status == 1
+    errors, everything = [], [{"topic": topic, "partition": number} for number in (0, 1)]
+
+    def members():
+        timeout_ms = 300_000 + len(errors)
+        errors.append(join_streams_group(kafka4, "application", topic, timeout_ms))
+        described = kctl("group", "describe", "application", "-o", "json", *to)
+        return described.documents[0]["members"] if described.status == 0 else []
+
+    # The coordinator loads, then waits for more members, and then assigns tasks.
+    (only,) = wait_for(members, lambda found: found and found[0]["target_assignment"])
+    assert errors[-1] == 0
+    assert only["target_assignment"] == everything
+    assert (only["member"], only["process"]) == (STREAMS_MEMBER, "process-1")
+    assert only["topics"] == [topic]
+    assert only["tasks"] == {"active": ["0_0", "0_1"], "standby": [], "warmup": []}
+    assert only["assignment"] == everything
+    (listed,) = kctl("group", "list", "--type", "streams", "-o", "json", *to).documents
+    assert (listed["group"], listed["type"]) == ("application", "streams")
+    # A glob describes what is listed, with the API of its type.
+    (same,) = kctl("group", "describe", "applic*", "-o", "json", *to).documents
+    assert (same["type"], same["members"]) == ("streams", [only])
+    heading = kctl("group", "describe", "application", "--members", *to).lines[0]
+    assert heading.startswith("application (streams group): ")
 
 
 @pytest.mark.kafka

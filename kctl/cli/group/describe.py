@@ -49,7 +49,9 @@ def describe(
     """Show the committed offset, end offset, lag and member of each partition of groups.
 
     Of a share group, whose members acknowledge single records, the committed offset is that of the
-    first record that is not acknowledged. Its members share partitions: --members shows them.
+    first record that is not acknowledged. Its members share partitions: --members shows them. A
+    member of a group of Kafka Streams has the partitions that its active tasks read; -o json shows
+    all tasks.
 
     \b
     Examples:
@@ -155,6 +157,9 @@ def _later_member_facts(member: "MemberDescription") -> dict[str, Any]:
     facts: dict[str, Any] = {"epoch": member.epoch, "topics": member.subscribed_topics}
     if member.target_partitions is not None:
         facts["target_assignment"] = _assignment(member.target_partitions)
+    if member.process_id is not None:
+        facts["process"] = member.process_id
+        facts["tasks"] = member.tasks
     return facts
 
 
