@@ -86,7 +86,9 @@ def admin(brokers):
 @pytest.fixture(scope="module")
 def client(brokers, admin):
     """Not logged in: User:ANONYMOUS, to whom the ACLs apply; topic t and group g are there."""
-    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    # The records that the requests produce are old.
+    forever = [{"name": "retention.ms", "value": "-1"}]
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "configs": forever}
     admin.ask(message(ApiKey.CREATE_TOPICS.request_class, topics=[topic], timeout_ms=20_000), 4)
     offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
     commit = message(ApiKey.OFFSET_COMMIT.request_class, group_id="g", topics=on(offset))

@@ -16,6 +16,7 @@ Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from kctl.broker.complaints import Complaints
 from kctl.broker.network.acceptors import Acceptors
@@ -127,17 +128,21 @@ class SocketServer:
         self.memory.bytes_max = limits.queued_request_bytes_max
 
     def reload_tls(self) -> None:
-        """Read all key and trust stores again, for new connections; unusable ones are logged, and
-        the old ones stay."""
+        """Read all key and trust stores again, for new connections. Those of a listener that are
+        unusable are logged, and its old ones stay; the other listeners have their new ones."""
+        for name, tls in self._tls.items():
+            listener = self._acceptors.listener(name)
+            self._reload(f"of listener {name}", partial(listener.change_tls, tls.settings))
+        self._reload("of connections to other brokers", self._runtime.network.reload_tls)
+
+    def _reload(self, whose: str, read: Callable[[], None]) -> None:
         trace = self._runtime.trace
         try:
-            for name, tls in self._tls.items():
-                self._acceptors.listener(name).change_tls(tls.settings)
-            self._runtime.network.reload_tls()
+            read()
         except UsageError as error:
-            trace.warning(f"The key and trust stores are not reloaded: {error}")
+            trace.warning(f"The key and trust stores {whose} are not reloaded: {error}")
         else:
-            trace.info("The key and trust stores are reloaded")
+            trace.info(f"The key and trust stores {whose} are reloaded")
 
     @property
     def connection_count(self) -> int:
