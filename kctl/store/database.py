@@ -31,6 +31,8 @@ from kctl.store.znode import Operation, Stat
 
 # Session ids are this plus the zxid that opened them: never zero, never reused.
 _SESSION_ID_BASE = 1 << 56
+# How often the journal is synced off the loop before a snapshot, while it grows.
+SYNCS_BEFORE_SNAPSHOT_MAX = 3
 
 
 class SessionOwner(Protocol):
@@ -235,7 +237,31 @@ class ZnodeDatabase:
         if self._is_syncing or self._is_writing_snapshot:
             return
         self._is_writing_snapshot = True
-        snapshot = journal.begin_snapshot(self.tree)
+        if self._fsync:
+            # The last sync was a moment ago.
+            self._capture(journal, is_synced=False)
+        else:
+            self._sync_before_snapshot(journal, SYNCS_BEFORE_SNAPSHOT_MAX)
+
+    def _sync_before_snapshot(self, journal: Journal, syncs_left: int) -> None:
+        """Sync the journal off the loop, again if it grew meanwhile, and then begin the snapshot:
+        thousands of writes may never have been synced."""
+        synced = partial(self._synced_before_snapshot, journal, journal.length, syncs_left - 1)
+        self._scheduler.background(journal.sync).add_done_callback(synced)
+
+    def _synced_before_snapshot(
+        self, journal: Journal, length: int, syncs_left: int, done: Future[None]
+    ) -> None:
+        if self._is_closed or done.error() is not None:
+            self._snapshot_written(done)
+        elif journal.length > length and syncs_left:
+            self._sync_before_snapshot(journal, syncs_left)
+        else:
+            # What a busy journal received during the last sync is little.
+            self._capture(journal, is_synced=journal.length == length)
+
+    def _capture(self, journal: Journal, *, is_synced: bool) -> None:
+        snapshot = journal.begin_snapshot(self.tree, is_synced=is_synced)
         encoded = partial(self._write_snapshot, snapshot)
         in_turns(self._scheduler, snapshot.encode(), encoded, fail_loudly)
 

@@ -74,11 +74,12 @@ class Journal:
         """Return whether a snapshot now costs little compared with the writes since the last."""
         return self.length >= max(SNAPSHOT_AFTER_TRANSACTIONS, len(tree.nodes))
 
-    def begin_snapshot(self, tree: ZnodeTree) -> "Snapshot":
+    def begin_snapshot(self, tree: ZnodeTree, *, is_synced: bool = False) -> "Snapshot":
         """Start a new journal and capture the tree; not while `sync` runs, nor before the last
-        snapshot is encoded."""
+        snapshot is encoded. The caller knows whether a `sync` covers all that was appended."""
         if self._file is not None:
-            self._file.fsync()
+            if not is_synced:
+                self._file.fsync()
             self._file.close()
             self._file = None
         self.length = 0

@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from kctl.errors import CorruptDataError
 from kctl.runtime.real import make_runtime
-from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.real.disk import RealDisk, RealDiskFile
 from kctl.store import journal_format
+from kctl.store.database import SYNCS_BEFORE_SNAPSHOT_MAX
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.journal import SNAPSHOT_AFTER_TRANSACTIONS, Journal
 from kctl.store.journal_format import SnapshotEncoder, complete_snapshot
@@ -268,12 +270,51 @@ def test_a_snapshot_of_many_znodes_is_encoded_over_many_turns(monkeypatch):
         encoded.clear()
 
 
+def until_snapshot(runtime, store, directory):
+    """Run the loop until there is a snapshot and nothing more to do for it."""
+    while store.database._is_writing_snapshot:
+        runtime.scheduler.run_until(store.turn())
+    assert the_file(directory, "snapshot-").exists()
+
+
+@pytest.mark.parametrize("grows", [0, 1])
+def test_writes_are_synced_off_the_loop_before_a_snapshot(tmp_path, monkeypatch, grows):
+    runtime = make_runtime()
+    store = EmbeddedStore.open(runtime, str(tmp_path))
+    store.create("/a", b"")
+    synced = []
+    fsync = RealDiskFile.fsync
+
+    def recorded(file):
+        synced.append(threading.current_thread() is threading.main_thread())
+        fsync(file)
+        # A journal that grows during each sync is synced again, at last on the loop.
+        if grows and len(synced) <= SYNCS_BEFORE_SNAPSHOT_MAX:
+            runtime.scheduler.call_soon_threadsafe(store.set, "/a", b"more")
+
+    monkeypatch.setattr(RealDiskFile, "fsync", recorded)
+    for turn in range(SNAPSHOT_AFTER_TRANSACTIONS):
+        store.set("/a", b"%d" % turn)
+    assert not any(synced)
+    until_snapshot(runtime, store, tmp_path)
+    assert not any(synced[:SYNCS_BEFORE_SNAPSHOT_MAX])
+    if not grows:
+        assert not any(synced)
+    runtime.scheduler.run_until(store.close())
+    version = store.database.tree.nodes["/a"].version
+    again = EmbeddedStore.open(runtime, str(tmp_path))
+    assert again.get("/a").result()[1].version == version
+    runtime.scheduler.run_until(again.close())
+    runtime.scheduler.close()
+
+
 def test_store_takes_snapshots_unasked_and_finds_everything_again(tmp_path):
     runtime = make_runtime()
     store = EmbeddedStore.open(runtime, str(tmp_path))
     store.create("/a", b"")
     for turn in range(SNAPSHOT_AFTER_TRANSACTIONS + 10):
         store.set("/a", b"%d" % turn)
+    until_snapshot(runtime, store, tmp_path)
     runtime.scheduler.run_until(store.close())
     assert the_file(tmp_path, "snapshot-").exists()
     assert the_file(tmp_path).stat().st_size < 2000
@@ -287,7 +328,9 @@ def test_store_takes_snapshots_unasked_and_finds_everything_again(tmp_path):
 
 _WRITER = """
 import sys
+import threading
 from kctl.runtime.real import make_runtime
+from kctl.store.database import SYNCS_BEFORE_SNAPSHOT_MAX
 from kctl.store.embedded import EmbeddedStore
 store = EmbeddedStore.open(make_runtime(), sys.argv[1])
 if store.exists("/n").result() is None:

@@ -522,8 +522,14 @@ class UnifiedLog:
     def _reload_producers(self) -> None:
         """Restore the producer state of the new log end offset."""
         producers, end = self._producers, self.log_end_offset
+        # Every batch of a producer that has not expired is in the state.
+        has_none = not producers.producers
         producers.truncate_and_reload(self.log_start_offset, end, self._clock.wall_ms())
-        replay_segments(self._local.segments, producers, end)
+        if has_none:
+            # A replay would read all headers since the last snapshot, up to a whole segment.
+            producers.map_end_offset = end
+        else:
+            replay_segments(self._local.segments, producers, end)
         producers.on_high_watermark(self.high_watermark)
 
     # --- end ---------------------------------------------------------------------------------

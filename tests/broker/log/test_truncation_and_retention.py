@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.broker.log import unified_log
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.storage.layout import file_name
 from tests.support.log_world import BASE_MS, TP, append, batch, bytes_of, values_of
@@ -271,3 +272,20 @@ def test_a_new_epoch_removes_the_epochs_that_it_contradicts(world):
     assert log.end_offset_for_epoch(2) == (1, 5)
     log.maybe_assign_epoch_start_offset(6, 9)
     assert log.end_offset_for_epoch(5) == (1, 5), "an epoch begins once"
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_a_truncation_replays_batches_only_where_there_are_producers(
+    world, monkeypatch, producer_id
+):
+    log = world.log()
+    for number in range(10):
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}
+        append(log, b"v", **(options if producer_id >= 0 else {}))
+    replayed, replay = [], unified_log.replay_segments
+    monkeypatch.setattr(
+        unified_log, "replay_segments", lambda *it: (replayed.append(it), replay(*it))
+    )
+    log.truncate_to(5)
+    assert bool(replayed) == (producer_id >= 0)
+    assert log._producers.map_end_offset == 5
