@@ -58,7 +58,8 @@ def is_oauthbearer_config(name: str) -> bool:
 def bearer_config(
     listener: str, lookup: Callable[[str], str | None], jaas: JaasConfig | None
 ) -> BearerConfig:
-    """Return what a listener requires of tokens; raise UsageError if that is nothing.
+    """Return what a listener requires of tokens; raise UsageError unless it is configured for
+    either signed or unsecured tokens.
 
     `lookup` returns the text of a config of the listener.
     """

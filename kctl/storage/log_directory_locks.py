@@ -24,8 +24,8 @@ def is_log_directory(disk: Disk, directory: str) -> bool:
 
 
 def real_directory(disk: Disk, directory: str) -> str:
-    """Return the path without links of `directory` inside its log directory, as far as that can be
-    found; any path without links if it is in none."""
+    """Return `directory` with its links resolved: the path inside a log directory, if there is one
+    among the paths that lead to it."""
     paths = _paths(disk, directory)
     inside = (path for path in paths if is_log_directory(disk, _parent(path)))
     return next(inside, paths[0])

@@ -44,8 +44,8 @@ Key = tuple[str, int]
 
 
 class Append(NamedTuple):
-    """An append: a function that takes its records, their result once checked, or an error, and a
-    function to call after that."""
+    """An append: `append` gets the records, the result of their check if that took turns, or its
+    error; `on_done` is called after it."""
 
     records: Records
     append: Callable[[Records | CheckedRecords | KctlError], object]

@@ -8,10 +8,9 @@ from kctl.cli.declaration.command import COUNT, INT32_NUMBER
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Table
-from kctl.cli.reassign.access import change_on_cluster
 from kctl.cli.reassign.execute import BATCH, ThrottleOption
 from kctl.cli.reassign.files import change_table, summary, warn_of_dead_brokers
-from kctl.cli.reassign.job_output import JobOutput, show_planned
+from kctl.cli.reassign.job_output import JobOutput, run_job
 from kctl.cli.reassign.plan import DeadBrokersOption
 from kctl.cli.session import Question, Session
 from kctl.cli.units import format_bytes
@@ -124,13 +123,11 @@ def decommission(
       kctl broker decommission 3 --stop kctl-data
     """
     from kctl.admin.reassignment_job import drain_job, run_drain
-    from kctl.cli.interrupt import Interrupt
     from kctl.cli.units import parse_rate
 
     rate = parse_rate(throttle) if throttle else None
     if stop is not None:
         _check_is_local(broker_id, stop)
-    interrupt = Interrupt(session.runtime.scheduler)
     shown = JobOutput(session)
 
     def question(job: "ReassignmentJob") -> Question | None:
@@ -147,22 +144,15 @@ def decommission(
             shown.begin(job)
         return run_drain(job, broker_id, batch, shown.draw)
 
-    try:
-        change = interrupt.run(
-            lambda: change_on_cluster(
-                session,
-                lambda cluster: drain_job(cluster, broker_id, rate, dead_brokers),
-                question, run, on_start=interrupt.guard,
-            )
-        )  # fmt: skip
-    finally:
-        shown.close()
-    if session.dry_run and change is not None:
-        warn_of_dead_brokers(session, change.plan.plan)
-        return show_planned(session, change.plan)
-    status = shown.show_result()
-    if change is None or interrupt.status:
-        return interrupt.status
+    change, status = run_job(
+        session,
+        shown,
+        lambda cluster: drain_job(cluster, broker_id, rate, dead_brokers),
+        question,
+        run,
+    )
+    if change is None:
+        return status
     return _finish(session, broker_id, change.result, stop, status)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import COUNT
 from kctl.cli.declaration.declarations import Argument, Option
-from kctl.cli.reassign.access import ZooKeeperOption, change_on_cluster
+from kctl.cli.reassign.access import ZooKeeperOption
 from kctl.cli.reassign.files import (
     change_table,
     read_reassignment,
@@ -13,7 +13,7 @@ from kctl.cli.reassign.files import (
     summary,
     warn_of_dead_brokers,
 )
-from kctl.cli.reassign.job_output import JobOutput, show_planned
+from kctl.cli.reassign.job_output import JobOutput, run_job
 from kctl.cli.session import Question, Session
 from kctl.cli.units import parse_rate
 from kctl.errors import UsageError
@@ -69,13 +69,11 @@ def execute(
       kctl reassign execute plan.rollback.json -y
     """
     from kctl.admin.reassignment_job import ReassignmentJob
-    from kctl.cli.interrupt import Interrupt
 
     if batch is not None and (batch < 1 or not wait):
         raise UsageError("--batch goes with --wait, and is at least 1")
     wanted = read_reassignment(path)
     rate = parse_rate(throttle) if throttle else None
-    interrupt = Interrupt(session.runtime.scheduler)
     shown = JobOutput(session)
 
     def question(job: "ReassignmentJob") -> Question | None:
@@ -92,23 +90,17 @@ def execute(
             shown.begin(job)
         return job.run(batch or BATCH, shown.draw) if wait else job.start()
 
-    try:
-        change = interrupt.run(
-            lambda: change_on_cluster(
-                session,
-                lambda cluster: ReassignmentJob.prepare(
-                    cluster, wanted, rate=rate, dir_rate=rate, is_additional=additional
-                ),
-                question, run, zookeeper=zookeeper, on_start=interrupt.guard,
-            )
-        )  # fmt: skip
-    finally:
-        shown.close()
-    if session.dry_run and change is not None:
-        warn_of_dead_brokers(session, change.plan.plan)
-        return show_planned(session, change.plan)
-    status = shown.show_result()
-    return interrupt.status or status
+    _, status = run_job(
+        session,
+        shown,
+        lambda cluster: ReassignmentJob.prepare(
+            cluster, wanted, rate=rate, dir_rate=rate, is_additional=additional
+        ),
+        question,
+        run,
+        zookeeper=zookeeper,
+    )
+    return status
 
 
 def _keep_rollback(session: Session, path: str, job: "ReassignmentJob") -> None:

@@ -1,18 +1,25 @@
-"""JobOutput: shows a reassignment job: its progress, its result, and the state of its throttle."""
+"""Runs a reassignment job and shows it: its progress, its result, and the state of its throttle."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.cli.items import row, show_results
-from kctl.cli.session import Session
+from kctl.cli.reassign.access import change_on_cluster
+from kctl.cli.reassign.files import warn_of_dead_brokers
+from kctl.cli.session import Change, Question, Session
 from kctl.cli.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from kctl.admin.log_dir_moves import LogDirMoves
+    from kctl.admin.reassignment_cluster import ReassignmentCluster
     from kctl.admin.reassignment_job import ReassignmentJob
     from kctl.admin.reassignment_plan import ReassignmentPlan
     from kctl.admin.replication_throttle import Restored, ThrottleRecord
     from kctl.cli.progress import ProgressBar
+
+R = TypeVar("R")
 
 
 class JobOutput:
@@ -63,7 +70,36 @@ class JobOutput:
         return status
 
 
-def show_planned(session: Session, job: "ReassignmentJob") -> int:
+def run_job(
+    session: Session,
+    shown: JobOutput,
+    plan: "Callable[[ReassignmentCluster], Coroutine[Any, Any, ReassignmentJob]]",
+    question: "Callable[[ReassignmentJob], Question | None]",
+    execute: "Callable[[ReassignmentCluster, ReassignmentJob], Coroutine[Any, Any, R]]",
+    *,
+    zookeeper: str | None = None,
+) -> "tuple[Change[ReassignmentJob, R] | None, int]":
+    """Plan a job, ask, execute it until it ends or a signal arrives, and show what was done; return
+    the change, None if it was interrupted or only planned, and the exit status."""
+    from kctl.cli.interrupt import Interrupt
+
+    interrupt = Interrupt(session.runtime.scheduler)
+    try:
+        change = interrupt.run(
+            lambda: change_on_cluster(
+                session, plan, question, execute, zookeeper=zookeeper, on_start=interrupt.guard
+            )
+        )
+    finally:
+        shown.close()
+    if session.dry_run and change is not None:
+        warn_of_dead_brokers(session, change.plan.plan)
+        return None, _show_planned(session, change.plan)
+    status = shown.show_result()
+    return (None, interrupt.status) if interrupt.status else (change, status)
+
+
+def _show_planned(session: Session, job: "ReassignmentJob") -> int:
     """Show a row per move that the job would make; return the exit status."""
     would = "would move"
     return _show_rows(session, [*change_rows(job.plan, {}, would), *dir_rows(job.dirs, would)])

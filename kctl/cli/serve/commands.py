@@ -317,7 +317,7 @@ def _run(
 
 
 def _check_cluster(options: Mapping[str, object]) -> None:
-    """Raise UsageError for the options that --brokers does not go with."""
+    """Raise UsageError for options that cannot be combined with --brokers."""
     for option, value in options.items():
         if value:
             raise UsageError(f"{option} is for one broker", hint="with --brokers, give --port")

@@ -48,7 +48,7 @@ def server_error(error: Exception | None, is_handshake: bool) -> Exception:
 
 
 def is_not_tls(error: Exception) -> bool:
-    """Return whether the peer's bytes are no TLS."""
+    """Return whether the peer's bytes are not TLS."""
     return isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS
 
 
