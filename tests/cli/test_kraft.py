@@ -1,5 +1,6 @@
 """Commands on Apache Kafka 3.9 and 4.1 without ZooKeeper, and their errors on clusters of 2.7."""
 
+import json
 import socket
 import struct
 import subprocess
@@ -330,6 +331,37 @@ def test_acls_become_what_a_file_declares(kctl, both, tmp_path):
     assert [it["status"] for it in pruned.documents] == ["created", "deleted"], pruned.err
     (audit,) = kctl("acl", "list", "topic:audit", *to).documents
     assert (audit["operation"], audit["permission"]) == ("Read", "Deny")
+
+
+@pytest.mark.kafka
+def test_raw_requests_of_later_versions_are_answered(kctl, both, new_topic):
+    topic = new_topic(both)
+
+    def api(*words, status=0):
+        ran = kctl("api", *words, "-o", "json", "-b", both)
+        assert ran.status == status, ran.err + ran.out
+        return ran.documents
+
+    found = {it["name"]: it for it in api("--list")}
+    assert found["DescribeTopicPartitions"]["both"] == "0"
+    assert found["Metadata"]["both"].endswith("-12")
+    (described,) = api("Metadata", json.dumps({"topics": [{"name": topic}]}))["topics"]
+    assert len(described["topicId"]) == 22
+    (later,) = api("DescribeTopicPartitions", json.dumps({"topics": [{"name": topic}]}))["topics"]
+    assert later["topicId"] == described["topicId"]
+    assert [it["partitionIndex"] for it in later["partitions"]] == [0, 1]
+    assert api("ListGroups", "{}")["errorCode"] == 0
+    metadata = {"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}
+    (quorum,) = api("DescribeQuorum", json.dumps({"topics": [metadata]}))["topics"]
+    assert quorum["partitions"][0]["leaderId"] == NODE_ID
+    new = {"name": topic, "numPartitions": 1, "replicationFactor": 1}
+    request = json.dumps({"topics": [new], "timeoutMs": 5000})
+    (refused,) = api("CreateTopics", request, "-y", status=1)["topics"]
+    assert refused["errorCode"] == 36
+    # An API that brokers of Kafka 3.9 and 4.1 lack, and versions that 4 dropped.
+    missing = kctl("api", "UpdateMetadata", "{}", "-y", "-b", both)
+    assert missing.status == 1
+    assert "error: " in missing.err
 
 
 def test_older_clusters_get_an_error_with_the_release_that_has_what_they_lack(on):
