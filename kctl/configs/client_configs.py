@@ -8,8 +8,13 @@ import difflib
 
 from kctl.errors import UsageError
 
-# Those of TLS and SASL are recognized by their prefixes.
+# Those of TLS and SASL are recognized by their prefixes: later versions have others.
 _PREFIXES = ("ssl.", "sasl.", "security.")
+# Those of librdkafka that have other names, or that only its own implementation of HTTPS reads.
+_OF_LIBRDKAFKA = frozenset({
+    "enable.sasl.oauthbearer.unsecure.jwt", "enable.ssl.certificate.verification",
+    "https.ca.location", "https.ca.pem",
+})  # fmt: skip
 CLIENT_CONFIGS = frozenset({
     "acks", "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset",
     "batch.size", "bootstrap.servers", "buffer.memory", "check.crcs", "client.dns.lookup",
@@ -29,8 +34,21 @@ CLIENT_CONFIGS = frozenset({
     "value.deserializer", "value.serializer",
 })  # fmt: skip
 
-# Those that kctl's own client reads, besides those of TLS and SASL.
-_EFFECTIVE = frozenset({"bootstrap.servers", "client.id"})
+# Those that kctl's own client reads: Java's, and librdkafka's for the same things.
+_EFFECTIVE = frozenset({
+    "bootstrap.servers", "client.id", "security.protocol",
+    "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password",
+    "sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config", "sasl.oauthbearer.scope", "sasl.oauthbearer.token.endpoint.url",
+    "enable.sasl.oauthbearer.unsecure.jwt", "enable.ssl.certificate.verification",
+    "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem",
+    "ssl.cipher.suites", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
+    "ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.keystore.certificate.chain",
+    "ssl.keystore.key", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
+    "ssl.protocol", "ssl.truststore.certificates", "ssl.truststore.location",
+    "ssl.truststore.password", "ssl.truststore.type",
+})  # fmt: skip
 # The options of commands that take the place of configs.
 _OPTIONS = {
     "acks": "--acks",
@@ -45,7 +63,7 @@ _OPTIONS = {
 
 def without_effect(name: str) -> str | None:
     """Return the reason to print if kctl does not use `name`, a config of Kafka's clients."""
-    if name in _EFFECTIVE or name.startswith(_PREFIXES):
+    if name in _EFFECTIVE:
         return None
     option = _OPTIONS.get(name)
     return f"{name} has no effect in kctl" + (f"; the option is {option}" if option else "")
@@ -53,9 +71,9 @@ def without_effect(name: str) -> str | None:
 
 def check_client_config(name: str, option: str) -> None:
     """Raise UsageError if `name`, a value of `option`, is not a config of Kafka's clients."""
-    if name in CLIENT_CONFIGS or name.startswith(_PREFIXES):
+    if name in CLIENT_CONFIGS | _OF_LIBRDKAFKA or name.startswith(_PREFIXES):
         return
-    near = difflib.get_close_matches(name, CLIENT_CONFIGS, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, CLIENT_CONFIGS | _EFFECTIVE, n=1, cutoff=0.7)
     raise UsageError(
         f"{option} {name}: Kafka's clients have no such config",
         hint=f"did you mean {near[0]}?"

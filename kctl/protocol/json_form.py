@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from kctl.errors import UsageError, close_name
+from kctl.protocol.error_codes import RefusedCode
 from kctl.protocol.schema import Field, Message, Struct
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -66,7 +67,8 @@ def _shown(kind: str, value: Any, version: int) -> Any:
         return [_shown("", element, version) for element in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
-    return value
+    # Also for a RefusedCode, which YAML does not know.
+    return int(value) if type(value) is RefusedCode else value
 
 
 def from_json(cls: type[MessageT], version: int, document: object) -> MessageT:

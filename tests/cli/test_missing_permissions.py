@@ -77,6 +77,15 @@ def test_producing_needs_write(alice, tmp_path):
     assert "needs Write on Topic seen" in ran.err
 
 
+@pytest.mark.parametrize("form", ["json", "yaml", "ndjson"])
+def test_raw_responses_have_plain_numbers(alice, form):
+    ran = alice(f'api DescribeAcls {{"operation":1,"permissionType":1}} -o {form}')
+
+    assert ran.status == 1
+    assert "31" in ran.out
+    assert "errorCode is 31, CLUSTER_AUTHORIZATION_FAILED" in ran.err
+
+
 def test_the_hint_is_a_command_that_a_super_user_runs(alice):
     ran = alice("acl list")
 
