@@ -1,5 +1,7 @@
 """The SASL exchange of a connection: what strangers get, what failures cost, how sessions end."""
 
+import contextlib
+import tracemalloc
 from functools import cache
 from random import Random  # noqa: TID251 - seeded
 
@@ -269,7 +271,8 @@ class Broker:
             sasl={"SASL_PLAINTEXT": SaslListener(MECHANISMS, {"alice": "secret"}, {}, DELAY_MS)},
             credentials=Users(),
         )
-        self.peer = connect(loop, self.server.start()[0].port)
+        self.port = self.server.start()[0].port
+        self.peer = connect(loop, self.port)
         self.writer = RequestWriter()
 
     def handle(self, request):
@@ -315,6 +318,64 @@ def test_stranger_may_not_send_much(loop):
     broker.peer.send((UNAUTHENTICATED_BYTES_MAX + 1).to_bytes(4, "big"))
     loop.until(lambda: broker.server.counters.bad_requests == 1)
     loop.until(lambda: broker.server.connection_count == 0)
+
+
+def strange_frames():
+    """Frames that announce more than they have, by name (T9)."""
+    header = b"\x00\x12\x00\x03" + bytes(4) + b"\x00\x01c"
+    return {
+        "600 KiB": (600 * 1024).to_bytes(4, "big") + bytes(600 * 1024),
+        "2^31 - 1 bytes": (2**31 - 1).to_bytes(4, "big"),
+        "-1 bytes": b"\xff" * 4,
+        "10,000 tags": framed(header + b"\x90\x4e" + b"\x00\x00" * 10_000),
+        "a tag of 2^31 bytes": framed(header + b"\x01\x00\xff\xff\xff\xff\x07"),
+        "a name of 2^31 bytes": framed(header + b"\x00\xff\xff\xff\xff\x07"),
+        "a token of 2^31 - 1 bytes": framed(
+            b"\x00\x24\x00\x00" + bytes(4) + b"\xff\xff" + b"\x7f\xff\xff\xff"
+        ),
+    }
+
+
+def framed(data):
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize("name", strange_frames())
+def test_what_a_stranger_announces_is_not_allocated(loop, name):
+    """T9: the connection is closed, and the broker's memory is what it was."""
+    broker = Broker(loop)
+    frame = strange_frames()[name]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with contextlib.suppress(OSError):
+            broker.peer.send(frame)
+        loop.until(lambda: broker.server.connection_count == 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 2 * 1024 * 1024
+    assert broker.principals == []
+
+
+def test_a_flood_of_failed_logins_is_logged_once_a_second(loop, monkeypatch):
+    """T7: of many failures of one host within a second, one is logged."""
+    lines = []
+    broker = Broker(loop)
+    monkeypatch.setattr(loop.runtime.trace, "warning", lines.append, raising=False)
+    monkeypatch.setattr(loop.runtime.trace, "info", lines.append, raising=False)
+    begun_ms = loop.runtime.clock.monotonic_ms()
+    peers = [connect(loop, broker.port) for _ in range(50)]
+    for peer in peers:
+        for message in (
+            SaslHandshakeRequest(mechanism="PLAIN"),
+            SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"),
+        ):
+            peer.send(broker.writer.frame(message, 1))
+    loop.until(lambda: broker.server.counters.failed_authentications == len(peers))
+    seconds = (loop.runtime.clock.monotonic_ms() - begun_ms) // 1000 + 1
+    about = [line for line in lines if "alice" in line or "authenticat" in line.lower()]
+    assert 1 <= len(about) <= seconds + 1
 
 
 # --- hostile messages --------------------------------------------------------------------------
