@@ -8,6 +8,7 @@ Apache Kafka's clients.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import Any
 
 from kctl.cli.profile.guard import ClusterGuard, take_guard
@@ -22,6 +23,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "KCTL_PROFILE"
 EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
+_NAME_CHARACTERS = f"{ascii_letters}{digits}._-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,14 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
     """Split `key=value`, a value of `option`; raise UsageError for anything else."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"{option} takes key=value, not {text!r}")
+        raise UsageError(f"{option} takes key=value, not {_without_value(text)!r}")
     return key.strip(), value
+
+
+def _without_value(text: str) -> str:
+    """Return the name at the beginning of `text`; what follows may be a secret."""
+    name = text[: len(text) - len(text.lstrip(_NAME_CHARACTERS))]
+    return text if name == text else f"{name}..."
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ python -m kctl.simulation --seeds 0-999 --jobs 2
 python -m kctl.simulation --seed 17 --digest   the digest of all events, 32 hexadecimal digits
 python -m kctl.simulation --seeds 0-999 --transactions   with transactions in every seed
 python -m kctl.simulation --seeds 0-999 --pipelined      pipelined producers in every seed
+python -m kctl.simulation --seeds 0-999 --secured        authentication and ACLs in every seed
 """
 
 import sys
@@ -79,16 +80,25 @@ def main(arguments: list[str] | None = None) -> int:
         action=BooleanOptionalAction,
         help="whether producers with several batches in flight take part; else each seed draws it",
     )
+    parser.add_argument(
+        "--secured",
+        action=BooleanOptionalAction,
+        help="whether clients authenticate and ACLs change; else each seed draws it",
+    )
     options = parser.parse_args(arguments)
     clock = RealClock()
     started_ms = clock.monotonic_ms()
     outcomes = []
-    forced = {"transactions": options.transactions, "pipelined": options.pipelined}
+    forced = {
+        "transactions": options.transactions,
+        "pipelined": options.pipelined,
+        "secured": options.secured,
+    }
     replay = "".join(
         f" --{'' if value else 'no-'}{name}" for name, value in forced.items() if value is not None
     )
     seeds = seeds_of(options.seed)
-    for outcome in play_all(seeds, options.jobs, options.transactions, options.pipelined):
+    for outcome in play_all(seeds, options.jobs, *forced.values()):
         outcomes.append(outcome)
         if outcome.violation is not None or options.trace:
             _say(report(outcome, options.lines, replay))

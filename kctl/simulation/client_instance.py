@@ -57,6 +57,7 @@ class Instance:
             client_id=self.name,
             timeout_ms=CALL_TIMEOUT_MS,
             retry=RetryPolicy(),
+            security=self.cluster.security_of(self.name),
         )
         self._routers.append(router)
         return router

@@ -18,16 +18,19 @@ from hashlib import blake2b
 from kctl.broker.broker import Broker
 from kctl.broker.services import Services
 from kctl.client.router import Router
+from kctl.client.security import ClientSecurity
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
-from kctl.model import TopicPartition
+from kctl.model import SecurityProtocol, TopicPartition
 from kctl.runtime.runtime import Runtime
 from kctl.simulation.disk import NameOrder, SimDisk
 from kctl.simulation.network import SimNetwork, Weather
 from kctl.simulation.old_controllers import OldController
 from kctl.simulation.runtime import SimEntropy, node_runtime
 from kctl.simulation.scheduler import Callback, NodeScheduler, ProcessDied, SimScheduler
+from kctl.simulation.security import SimSecurity, client_security
 from kctl.simulation.store import STORE_HOST, SimStore, SimStoreServer
+from kctl.store.embedded import EmbeddedStore
 from kctl.store.znodes import decode_partition_state, partition_state_path
 
 BROKER_PORT = 9092
@@ -153,11 +156,14 @@ class SimBroker:
         self.kill()
 
     def _config(self) -> BrokerConfig:
+        security = self.cluster.security
+        protocol = SecurityProtocol.PLAINTEXT if security is None else security.protocol
         return BrokerConfig(
             {
                 **SETTINGS,
                 "broker.id": str(self.broker_id),
-                "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
+                "listeners": f"{protocol}://{self.host}:{BROKER_PORT}",
+                **({} if security is None else security.settings()),
                 **self.cluster.settings,
             }
         )
@@ -249,8 +255,11 @@ class SimCluster:
         self, seed: int, broker_count: int, settings: dict[str, str], weather: Weather,
         broker_class: type[Broker] = Broker,
         name_order: NameOrder = NameOrder.JOURNAL,
+        security: SimSecurity | None = None,
     ) -> None:  # fmt: skip
         self.seed = seed
+        # None: every listener is PLAINTEXT, and everything is allowed.
+        self.security = security
         self.entropy = SimEntropy(seed, "world")
         self.settings = settings
         self.name_order = name_order
@@ -273,6 +282,8 @@ class SimCluster:
             self.world, self.network, scheduler, SimDisk(), entropy, self.record_event
         )
         self.store = SimStoreServer(runtime, scheduler, entropy)
+        if security is not None:
+            security.prepare(EmbeddedStore(runtime, self.store.database))
         self.brokers = {number: SimBroker(self, number) for number in range(1, broker_count + 1)}
         self.world.on_event = self._before_event
         self.world.on_error = self._event_failed
@@ -339,7 +350,12 @@ class SimCluster:
     def router(self, runtime: Runtime, timeout_ms: int) -> Router:
         """Return a client of all brokers."""
         addresses = [(broker.host, BROKER_PORT) for broker in self.brokers.values()]
-        return Router(runtime, addresses, timeout_ms=timeout_ms)
+        security = self.security_of(runtime.network.local_host_name())
+        return Router(runtime, addresses, timeout_ms=timeout_ms, security=security)
+
+    def security_of(self, process: str) -> ClientSecurity:
+        """Return how a client process connects to the brokers."""
+        return client_security(self.security, process)
 
     def knows_leader(self, router: Router, partition: TopicPartition) -> bool:
         """Return whether the broker that a client takes for the leader is the leader

@@ -15,14 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kctl.errors import KctlError, TimedOutError, UnreachableError
+from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.runtime.entropy import Entropy
 from kctl.runtime.future import Future
-from kctl.runtime.network import Part, Receiver, Transport, part_bytes
+from kctl.runtime.network import Part, Receiver, TlsSession, Transport, part_bytes
 from kctl.simulation.scheduler import NodeScheduler
 from kctl.tls.settings import TlsSettings
 
 FIRST_CLIENT_PORT = 40_000
+FIRST_CERTIFICATE = "certificate 0"
+# Version and cipher that every simulated handshake agrees on.
+SESSION = ("TLSv1.3", "TLS_AES_256_GCM_SHA384")
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class NetworkCounters:
     splits: int = 0
     resets: int = 0
     held: int = 0
+    tls_handshakes: int = 0
 
 
 Accept = Callable[[Transport], Receiver | None]
@@ -62,6 +66,10 @@ class SimListener:
     port: int
     scheduler: NodeScheduler
     accept: Accept
+    # The certificate that new connections get; None without TLS.
+    certificate: str | None = None
+    # Reads the file of the certificate, with TLS.
+    read_certificate: Callable[[], str] | None = None
     is_open: bool = True
     is_accepting: bool = True
     _waiting: "deque[Callable[[], object]]" = field(default_factory=deque)
@@ -84,7 +92,10 @@ class SimListener:
             self._waiting.popleft()()
 
     def change_tls(self, tls: TlsSettings) -> None:
-        """Do nothing: nothing is encrypted."""
+        """Read the certificate again; raise UsageError, without a change, if it is unusable."""
+        del tls
+        assert self.read_certificate is not None
+        self.certificate = self.read_certificate()
 
     def close(self) -> None:
         """Refuse connections from now on."""
@@ -230,6 +241,8 @@ class SimNetwork:
         self.counters = NetworkCounters()
         self._entropy = entropy
         self._listeners: dict[tuple[str, int], SimListener] = {}
+        # Host -> the contents of its certificate's file, None if it cannot be read.
+        self.certificates: dict[str, str | None] = {}
         # (source, target) links that are cut.
         self._cuts: dict[tuple[str, str], None] = {}
         # (source, target) -> the largest extra delay, in microseconds.
@@ -300,11 +313,15 @@ class SimNetwork:
         """Accept connections to the listener's address."""
         self._listeners[listener.host, listener.port] = listener
 
+    def listener(self, host: str, port: int) -> SimListener | None:
+        """Return the listener at an address."""
+        return self._listeners.get((host, port))
+
     def connect(
         self, node: NodeScheduler, host: str, address: tuple[str, int],
-        on_connection: Callable[[Transport], Receiver], timeout_ms: int,
+        on_connection: Callable[[Transport], Receiver], timeout_ms: int, *, has_tls: bool = False,
     ) -> Future[Transport]:  # fmt: skip
-        """Connect from `host` to `address`."""
+        """Connect from `host` to `address`; a handshake takes another round trip."""
         future: Future[Transport] = node.future()
         name = f"{address[0]}:{address[1]}"
 
@@ -324,6 +341,16 @@ class SimNetwork:
             if listener is None or not listener.is_open or listener.scheduler.is_dead:
                 future.set_error(UnreachableError(f"{name}: Connection refused"))
                 return
+            if has_tls != (listener.certificate is not None):
+                future.set_error(UnreachableError(f"{name}: only one side speaks TLS"))
+                return
+            if has_tls:
+                self.counters.tls_handshakes += 1
+                node.call_later_us(2 * self._delay_us(), arrive, listener)
+            else:
+                arrive(listener)
+
+        def arrive(listener: SimListener) -> None:
             listener.arrive(lambda: self._establish(node, host, listener, on_connection, future))
 
         node.call_later_us(self._delay_us(), knock)
@@ -339,6 +366,7 @@ class SimNetwork:
         self.counters.connections += 1
         ours = SimTransport(self, node, host, (listener.host, listener.port))
         theirs = SimTransport(self, listener.scheduler, listener.host, (host, self._next_port))
+        session = None if listener.certificate is None else TlsSession(*SESSION, None)
         ours.other, theirs.other = theirs, ours
         self._ends[ours] = None
         self._ends[theirs] = None
@@ -349,9 +377,12 @@ class SimNetwork:
                 theirs.abort()
             else:
                 theirs.attach(receiver)
+                _secure(receiver, session)
 
         listener.scheduler.call_soon(accept)
-        ours.attach(on_connection(ours))
+        receiver = on_connection(ours)
+        ours.attach(receiver)
+        _secure(receiver, session)
         future.set_result(ours)
 
     def forget(self, end: SimTransport) -> None:
@@ -428,6 +459,11 @@ class SimNetwork:
         return weather.delay_us_min + entropy.random_below(spread)
 
 
+def _secure(receiver: Receiver, session: TlsSession | None) -> None:
+    if session is not None and hasattr(receiver, "when_secured"):
+        receiver.when_secured(session)
+
+
 class HostNetwork:
     """The Network of one process on a host; see `kctl.runtime.network`."""
 
@@ -446,10 +482,19 @@ class HostNetwork:
         tls: TlsSettings | None = None,
     ) -> SimListener:
         """Accept connections to this host, whatever address is given; nothing is encrypted."""
-        del host, send_buffer_bytes, tls
+        del host, send_buffer_bytes
         listener = SimListener(self.host, port, self._scheduler, on_connection)
+        if tls is not None:
+            listener.read_certificate = self._read_certificate
+            listener.certificate = self._read_certificate()
         self._network.listen(listener)
         return listener
+
+    def _read_certificate(self) -> str:
+        found = self._network.certificates.get(self.host, FIRST_CERTIFICATE)
+        if found is None:
+            raise UsageError("the certificate cannot be read")
+        return found
 
     def local_host_name(self) -> str:
         """Return the host's name."""
@@ -465,10 +510,10 @@ class HostNetwork:
         tls: TlsSettings | None = None,
     ) -> Future[Transport]:
         """Connect; the Future fails with UnreachableError or TimedOutError."""
-        del tls
         return self._network.connect(
-            self._scheduler, self.host, (host, port), on_connection, timeout_ms
-        )
+            self._scheduler, self.host, (host, port), on_connection, timeout_ms,
+            has_tls=tls is not None,
+        )  # fmt: skip
 
     def reload_tls(self) -> None:
         """Do nothing: there are no files."""

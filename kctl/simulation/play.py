@@ -11,10 +11,15 @@ from kctl.simulation.simulation import Outcome, Simulation
 
 
 def play(
-    seed: int, has_transactions: bool | None = None, is_pipelined: bool | None = None
+    seed: int,
+    has_transactions: bool | None = None,
+    is_pipelined: bool | None = None,
+    is_secured: bool | None = None,
 ) -> Outcome:
     """Play one seed to its end; the seed draws each parameter that is None."""
-    return Simulation(seed, has_transactions=has_transactions, is_pipelined=is_pipelined).run()
+    return Simulation(
+        seed, has_transactions=has_transactions, is_pipelined=is_pipelined, is_secured=is_secured
+    ).run()
 
 
 def play_all(
@@ -22,9 +27,12 @@ def play_all(
     jobs: int,
     has_transactions: bool | None = None,
     is_pipelined: bool | None = None,
+    is_secured: bool | None = None,
 ) -> Iterator[Outcome]:
     """Play every seed in `jobs` processes and yield the outcomes in order of the seeds."""
-    play_one = partial(play, has_transactions=has_transactions, is_pipelined=is_pipelined)
+    play_one = partial(
+        play, has_transactions=has_transactions, is_pipelined=is_pipelined, is_secured=is_secured
+    )
     if jobs <= 1:
         yield from map(play_one, seeds)
         return

@@ -12,10 +12,12 @@ as Kafka does not promise more: data that was not fsynced is lost with the machi
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from kctl.broker.broker import Broker
 from kctl.broker.replication.partition import Role
+from kctl.simulation.acl_invariants import AclInvariants
+from kctl.simulation.acl_workload import AclWorkload
 from kctl.simulation.cluster import LOG_DIRECTORIES, Life, SimBroker, SimCluster
 from kctl.simulation.disk import NameOrder
 from kctl.simulation.invariants import Invariants, partition_of
@@ -24,6 +26,7 @@ from kctl.simulation.network import Weather
 from kctl.simulation.old_controllers import OLD_VERSIONS, ControllerVersions, OldController
 from kctl.simulation.operator import HABITS, HABITS_OF_FLEETING
 from kctl.simulation.runtime import SimEntropy
+from kctl.simulation.security import SecurityPlan, SimSecurity
 from kctl.simulation.store import STORE_HOST
 from kctl.simulation.transactional_workload import (
     SETTINGS as TRANSACTION_SETTINGS,
@@ -43,6 +46,8 @@ TRANSACTIONAL_SEEDS = 330
 # Seeds of a thousand with producers that have several batches in flight, and how many there are.
 PIPELINED_SEEDS = 250
 PIPELINED_PRODUCERS_MAX = 2
+# Seeds of a thousand whose clients authenticate, and whose ACLs change.
+SECURED_SEEDS = 150
 
 
 @dataclass(slots=True)
@@ -85,6 +90,7 @@ class Plan:
     transactions: TransactionPlan | None = None
     pipelined_producers: int = 0
     old_controller: ControllerVersions | None = None
+    security: SecurityPlan | None = None
 
     @classmethod
     def drawn(cls, entropy: SimEntropy) -> "Plan":
@@ -176,9 +182,9 @@ class Outcome:
 class Simulation:
     """A run of one seed.
 
-    `broker_class` is the class under test. `has_transactions` and `is_pipelined`: None lets the
-    seed draw whether transactional clients, and producers with several batches in flight, take
-    part.
+    `broker_class` is the class under test. `has_transactions`, `is_pipelined` and `is_secured`:
+    None lets the seed draw whether transactional clients, and producers with several batches in
+    flight, take part, and whether clients authenticate and ACLs change.
     """
 
     def __init__(
@@ -188,6 +194,7 @@ class Simulation:
         *,
         has_transactions: bool | None = None,
         is_pipelined: bool | None = None,
+        is_secured: bool | None = None,
     ) -> None:
         entropy = SimEntropy(seed, "plan")
         self.plan = Plan.drawn(entropy)
@@ -201,9 +208,16 @@ class Simulation:
         is_drawn = chance.chance(PIPELINED_SEEDS)
         if is_drawn if is_pipelined is None else is_pipelined:
             self.plan.pipelined_producers = chance.between(1, PIPELINED_PRODUCERS_MAX)
+        chance = self._security_entropy = SimEntropy(seed, "security")
+        is_drawn = chance.chance(SECURED_SEEDS)
+        if is_drawn if is_secured is None else is_secured:
+            self.plan.security = SecurityPlan.drawn(chance)
         later = SimEntropy(seed, "later faults")
         self.plan.draw_later_faults(later)
         self._later_entropy = later
+        if self.plan.security is not None and self.plan.store_loss:
+            # Without entries in the store, others lose their permissions for a while.
+            self.plan.security = replace(self.plan.security, are_clients_super_users=True)
         self.entropy = SimEntropy(seed, "faults")
         self.cluster = SimCluster(
             seed,
@@ -212,6 +226,7 @@ class Simulation:
             self.plan.weather,
             broker_class,
             self.plan.name_order,
+            None if self.plan.security is None else SimSecurity(self.plan.security),
         )
         if self.plan.old_controller is not None:
             self.cluster.old_controller = OldController(self.plan.old_controller)
@@ -224,6 +239,11 @@ class Simulation:
             rf=REPLICATION_FACTOR,
             habits=self.plan.habits,
         )
+        self.acls: AclWorkload | None = None
+        self.acl_invariants: AclInvariants | None = None
+        if self.plan.security is not None:
+            self.acl_invariants = AclInvariants(self.cluster)
+            self.acls = AclWorkload(self.workload, self.acl_invariants)
         self.transactions: TransactionalWorkload | None = None
         if self.plan.transactions is not None:
             self.transactions = TransactionalWorkload(
@@ -263,6 +283,14 @@ class Simulation:
             "topics_deleted": self.invariants.topics_deleted,
             "logs_cut": self.invariants.logs_cut,
             "batches_compared": self.invariants.checks,
+        }
+        acls, judged = self.acls, self.acl_invariants
+        counters |= {
+            "acl_changes": 0 if acls is None else acls.changes,
+            "rejected_strangers": 0 if acls is None else acls.rejections,
+            "allowed_requests": 0 if judged is None else judged.allowed,
+            "denied_requests": 0 if judged is None else judged.denied,
+            "certificates_reloaded": 0 if judged is None else judged.reloads,
         }
         if self.transactions is not None:
             counters |= self.transactions.totals()
@@ -306,6 +334,8 @@ class Simulation:
         )
         if self.transactions is not None:
             self.transactions.start()
+        if self.acls is not None:
+            self.acls.start()
 
     def _endanger(self) -> None:
         end_ms = self.cluster.world.now_ms + self.plan.safety_ms
@@ -352,6 +382,17 @@ class Simulation:
             self._victim().pause(stall_us, only_loop=True)
         if self._later_entropy.chance(plan.store_loss):
             self._lose_store()
+        security = plan.security
+        if security and security.has_tls and self._security_entropy.chance(security.reload):
+            self._replace_certificate()
+
+    def _replace_certificate(self) -> None:
+        """Replace a broker's certificate, perhaps by one that cannot be read, and reload it."""
+        entropy, invariants = self._security_entropy, self.acl_invariants
+        assert invariants is not None
+        broker = entropy.choice(list(self.cluster.brokers.values()))
+        certificate = f"certificate {invariants.reloads + 1}"
+        invariants.reload(broker, certificate, is_usable=entropy.chance(700))
 
     def _lose_store(self) -> None:
         """Empty the store until its data is restored."""
@@ -504,11 +545,7 @@ class Simulation:
     def _problems(self) -> Iterator[str]:
         """Yield why the cluster is not at rest yet."""
         cluster, invariants = self.cluster, self.invariants
-        for broker in cluster.brokers.values():
-            if broker.life is not Life.UP:
-                yield f"{broker.host} is {broker.life.value}"
-            elif broker.is_paused:
-                yield f"{broker.host} is paused"
+        yield from self._processes()
         for what in self.workload.unfinished.values():
             yield f"unfinished: {what}"
         if self.transactions is not None:
@@ -521,6 +558,15 @@ class Simulation:
             yield from self._problems_of(key)
         for broker in cluster.brokers.values():
             yield from self._remains(broker)
+        if self.acl_invariants is not None:
+            yield from self.acl_invariants.problems()
+
+    def _processes(self) -> Iterator[str]:
+        for broker in self.cluster.brokers.values():
+            if broker.life is not Life.UP:
+                yield f"{broker.host} is {broker.life.value}"
+            elif broker.is_paused:
+                yield f"{broker.host} is paused"
 
     def _remains(self, broker: SimBroker) -> Iterator[str]:
         """Yield directories of partitions that were deleted or moved, or are elsewhere."""
@@ -588,6 +634,8 @@ class Simulation:
                 found = batches_between(log, start_offset, log.log_end_offset)
                 if found != ledger.between(start_offset, log.log_end_offset):
                     cluster.fail(f"broker {replica_id} has a {key} that differs from the ledger")
+        if self.acl_invariants is not None:
+            self.acl_invariants.check_logs(invariants.ledgers.values())
         for broker in cluster.brokers.values():
             broker.stop()
         brokers = cluster.brokers.values()

@@ -22,20 +22,8 @@ from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.constants import ACKS_ALL, ACKS_LEADER
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
-from kctl.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kctl.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from kctl.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from kctl.records.builder import RecordBatchBuilder
 from kctl.runtime.future import sleep
 from kctl.simulation.cluster import BROKER_PORT, SimCluster
 from kctl.simulation.group_client import STALE_ANSWERS_MAX
@@ -43,11 +31,11 @@ from kctl.simulation.invariants import Invariants
 from kctl.simulation.ledger import CommittedBatch, Key, Ledger, identities
 from kctl.simulation.operator import Operator
 from kctl.simulation.pipelined_producer import PipelinedProducer, committed_identities
+from kctl.simulation.requests import batch_of, commit_request, fetch_request, produce_request
 from kctl.simulation.runtime import SimEntropy
 
 CALL_TIMEOUT_MS = 3_000
 PAUSE_MS = 40
-PRODUCE_TIMEOUT_MS = 1_000
 # A producer that gets one of these has lost its place, which must not happen.
 REFUSALS = frozenset(
     {
@@ -87,15 +75,15 @@ class Workload:
 
     def start(self, *, producers: int, plain_producers: int, pipelined_producers: int = 0) -> None:
         """Start all clients."""
-        self._client("operator", self.operator.operate)
+        self.start_client("operator", self.operator.operate)
         for number in range(producers):
-            self._client(f"producer-{number}", self._produce)
+            self.start_client(f"producer-{number}", self._produce)
         for number in range(plain_producers):
-            self._client(f"plain-{number}", self._produce_plain)
+            self.start_client(f"plain-{number}", self._produce_plain)
         for number in range(pipelined_producers):
-            self._client(f"pipelined-{number}", self._produce_pipelined)
-        self._client("reader", self._read)
-        self._client("member", self._commit)
+            self.start_client(f"pipelined-{number}", self._produce_pipelined)
+        self.start_client("reader", self._read)
+        self.start_client("member", self._commit)
 
     @property
     def partitions(self) -> list[Key]:
@@ -112,7 +100,8 @@ class Workload:
         incarnation, offset = self._read_to.get(key, (0, 0))
         return offset if incarnation == self.invariants.incarnation(key[0]) else 0
 
-    def _client(self, name: str, work: Any) -> None:
+    def start_client(self, name: str, work: Any) -> None:
+        """Start a client process that does `work(name, router, entropy)`."""
         runtime = self.cluster.client_runtime(name)
         router = Router(
             runtime,
@@ -120,6 +109,7 @@ class Workload:
             client_id=name,
             timeout_ms=CALL_TIMEOUT_MS,
             retry=RetryPolicy(),
+            security=self.cluster.security_of(name),
         )
         entropy = self.cluster.entropy.split(f"{name}-plan")
         coroutine: Coroutine[Any, Any, None] = work(name, router, entropy)
@@ -139,7 +129,7 @@ class Workload:
             key = entropy.choice(partitions)
             sequence = sequences.get(key, 0)
             count = entropy.between(1, 4)
-            batch = _batch(name, key, sequence, count, producer_id, epoch, entropy)
+            batch = batch_of(name, key, sequence, count, producer_id, epoch, entropy)
             self.unfinished[name] = f"produce to {key} sequence {sequence}"
             if await self._until_acknowledged(router, key, batch):
                 sequences[key] = sequence + count
@@ -169,7 +159,7 @@ class Workload:
         while not self.is_over and self.invariants.incarnation(key[0]) == incarnation:
             try:
                 answer = await router.send_to_leader(
-                    TopicPartition(*key), _produce_request(key, batch, acks=ACKS_ALL)
+                    TopicPartition(*key), produce_request(key, batch, acks=ACKS_ALL)
                 )
             except KctlError:
                 await sleep(router.runtime.scheduler, PAUSE_MS)
@@ -217,7 +207,7 @@ class Workload:
         )
 
     async def _produce_pipelined(self, name: str, router: Router, entropy: SimEntropy) -> None:
-        request = partial(_produce_request, acks=ACKS_ALL)
+        request = partial(produce_request, acks=ACKS_ALL)
         await PipelinedProducer(self, name, router, entropy, request).run()
 
     def check_stored(self, key: Key, batch: bytes, base_offset: int) -> None:
@@ -256,11 +246,11 @@ class Workload:
                 continue
             key = entropy.choice(partitions)
             count += 1
-            batch = _batch(name, key, count, entropy.between(1, 3), -1, -1, entropy)
+            batch = batch_of(name, key, count, entropy.between(1, 3), -1, -1, entropy)
             try:
                 await router.send_to_leader(
                     TopicPartition(*key),
-                    _produce_request(key, batch, acks=ACKS_LEADER),
+                    produce_request(key, batch, acks=ACKS_LEADER),
                     timeout_ms=300,
                 )
             except KctlError:
@@ -280,7 +270,7 @@ class Workload:
         offset = self.read_to(key)
         try:
             answer = await router.send_to_leader(
-                TopicPartition(*key), _fetch_request(key, offset), timeout_ms=500
+                TopicPartition(*key), fetch_request(key, offset), timeout_ms=500
             )
         except KctlError:
             return
@@ -379,75 +369,8 @@ def _is_lost(ledger: Ledger, batch: CommittedBatch) -> bool:
 # --- requests ------------------------------------------------------------------------------------
 
 
-def _batch(
-    name: str, key: Key, sequence: int, count: int, producer_id: int, epoch: int,
-    entropy: SimEntropy,
-) -> bytes:  # fmt: skip
-    is_plain = producer_id < 0
-    builder = RecordBatchBuilder(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=-1 if is_plain else sequence
-    )
-    for n in range(count):
-        value = f"{name} {key[0]}-{key[1]} {sequence + n} ".encode()
-        builder.append(
-            timestamp=1_600_000_000_000 + sequence,
-            key=None,
-            value=value + entropy.random_bytes(entropy.between(0, 120)),
-        )
-    return bytes(builder.build())
-
-
-def _produce_request(key: Key, batch: bytes, *, acks: int) -> ProduceRequest:
-    return ProduceRequest(
-        transactional_id=None,
-        acks=acks,
-        timeout_ms=PRODUCE_TIMEOUT_MS,
-        topics=[
-            TopicProduceData(
-                name=key[0],
-                partitions=[PartitionProduceData(partition_index=key[1], records=batch)],
-            )
-        ],
-    )
-
-
-def _fetch_request(key: Key, offset: int) -> FetchRequest:
-    return FetchRequest(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=1,
-        topics=[
-            FetchTopic(
-                topic=key[0],
-                partitions=[
-                    FetchPartition(
-                        partition=key[1], fetch_offset=offset, partition_max_bytes=1 << 20
-                    )
-                ],
-            )
-        ],
-    )
-
-
 async def _commit_offset(router: Router, key: Key, offset: int) -> int:
-    answer = await router.send_to_coordinator(
-        GROUP,
-        OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id=-1,
-            member_id="",
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=key[0],
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=key[1], committed_offset=offset, committed_metadata=""
-                        )
-                    ],
-                )
-            ],
-        ),
-    )
+    answer = await router.send_to_coordinator(GROUP, commit_request(GROUP, key, offset))
     return int(answer.topics[0].partitions[0].error_code)
 
 

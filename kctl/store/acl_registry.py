@@ -1,7 +1,7 @@
 """AclRegistry: access control entries as znodes.
 
 The entries of one pattern are one znode, written under its version and removed with its last entry.
-A change is then announced by a sequential znode, which every broker watches: below
+With it a change is announced by a sequential znode, which every broker watches: below
 `/kafka-acl-changes` for literal patterns, below `/kafka-acl-extended-changes` for prefixed ones.
 
 Kafka 2.7: kafka.zk.KafkaZkClient (createAclPaths, getVersionedAclsForResource, ...),
@@ -9,12 +9,13 @@ kafka.security.authorizer.AclAuthorizer.updateResourceAcls.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.acl import RESOURCE_TYPES_BY_TEXT, AclEntry, AclPattern, PatternType
 from kctl.store import security_znodes as znodes
-from kctl.store.errors import BadVersionError, NodeExistsError, NoNodeError
-from kctl.store.interface import Delete, Set
+from kctl.store.errors import BadVersionError, MultiError, NodeExistsError, NoNodeError
+from kctl.store.interface import Create, Delete, Operation, Set
 from kctl.store.znode_client import UPDATE_ATTEMPTS_MAX, ZnodeClient
 
 Entries = tuple[AclEntry, ...]
@@ -67,30 +68,31 @@ class AclRegistry(ZnodeClient):
         """Replace the entries of a pattern by `change` of them, and announce it; return the new
         ones.
 
-        Concurrent changes are not lost; `change` may be called several times. Without an effect
-        nothing is written. Raise CorruptDataError if the present entries cannot be read, and
-        BadVersionError if each of UPDATE_ATTEMPTS_MAX attempts met a concurrent write.
+        Change and announcement are one transaction: no writer that dies in between leaves brokers
+        with entries that nothing makes them read again. Concurrent changes are not lost; `change`
+        may be called several times. Without an effect nothing is written. Raise CorruptDataError if
+        the present entries cannot be read, and BadVersionError if each of UPDATE_ATTEMPTS_MAX
+        attempts met a concurrent write.
         """
         path = znodes.acl_path(pattern)
-        was_tried = False
         for _ in range(UPDATE_ATTEMPTS_MAX):
             found = await self.get(path)
             before = tuple(znodes.decode_acls(path, found[0])) if found else ()
             await self._turn_after(before)
             after = tuple(dict.fromkeys(await change(before)))
             if set(after) == set(before):
-                if was_tried:
-                    # An attempt whose response was lost with the connection may have succeeded.
-                    await self._announce(pattern)
                 return before
-            was_tried = True
-            try:
-                await self._replace(path, after, found[1].version if found else None)
-            except (BadVersionError, NodeExistsError, NoNodeError):
-                continue
+            write = _replacement(path, after, found[1].version if found else None)
             await self._turn_after(after)
-            await self._announce(pattern)
-            return after
+            announcement = Create(
+                znodes.acl_change_prefix(pattern), znodes.encode_acl_change(pattern), sequence=True
+            )
+            try:
+                await self.call(partial(self.store.multi, [write, announcement]))
+                return after
+            except MultiError as error:
+                if not isinstance(error.error, BadVersionError | NodeExistsError | NoNodeError):
+                    raise
         raise BadVersionError(path)
 
     async def _turn_after(self, entries: Entries) -> None:
@@ -98,23 +100,20 @@ class AclRegistry(ZnodeClient):
         if len(entries) >= ENTRIES_PER_TURN:
             await self.store.turn()
 
-    async def _replace(self, path: str, entries: Entries, version: int | None) -> None:
-        if version is None:
-            await self.create_recursive(path, znodes.encode_acls(entries))
-        elif entries:
-            await self.write(Set(path, znodes.encode_acls(entries), version))
-        else:
-            await self.write(Delete(path, version))
-
-    async def _announce(self, pattern: AclPattern) -> None:
-        prefix = znodes.acl_change_prefix(pattern)
-        await self.create_sequential(prefix, znodes.encode_acl_change(pattern))
-
     async def get_acl_changes(self, directory: str, names: Iterable[str]) -> list[AclPattern]:
         """Return the patterns, each once, that these announcements name; raise CorruptDataError if
         one of them cannot be read."""
         found = await self.get_all([f"{directory}/{name}" for name in names])
         return list(dict.fromkeys(znodes.decode_acl_change(it[0]) for it in found if it))
+
+
+def _replacement(path: str, entries: Entries, version: int | None) -> Operation:
+    """Return the operation that makes `entries` the data of a znode that has `version`."""
+    if version is None:
+        return Create(path, znodes.encode_acls(entries))
+    if entries:
+        return Set(path, znodes.encode_acls(entries), version)
+    return Delete(path, version)
 
 
 def _decoded(pattern: AclPattern, data: bytes) -> Entries | CorruptDataError:

@@ -1,9 +1,10 @@
 """The resurrection list: known bugs, each planted in the real code by replacing one function.
 
 `planted.py` has those of replicated logs, `planted_transactions.py` those of transactions and
-groups. Each has the first seed that saw it when it was last looked for, SEEDS_MAX if none did;
-`python -m tests.sim.resurrection [NAME ...]` does so. A planter takes `patch(owner, name, value)`,
-which is pytest's `monkeypatch.setattr` or anything that undoes it afterwards.
+groups, `planted_security.py` those of authentication and ACLs. Each has the first seed that saw it
+when it was last looked for, SEEDS_MAX if none did; `python -m tests.sim.resurrection [NAME ...]`
+does so. A planter takes `patch(owner, name, value)`, which is pytest's `monkeypatch.setattr` or
+anything that undoes it afterwards.
 """
 
 import sys
@@ -27,24 +28,30 @@ class Bug:
     has_transactions: bool
     # Whether producers with several batches in flight do; None: the seed draws it.
     is_pipelined: bool | None = None
+    # Whether clients authenticate and ACLs change; None: the seed draws it.
+    is_secured: bool | None = None
 
     def violation(self, seed):
         """What a seed sees of it once it is planted, or None."""
-        return (
-            Simulation(seed, has_transactions=self.has_transactions, is_pipelined=self.is_pipelined)
-            .run()
-            .violation
+        simulation = Simulation(
+            seed,
+            has_transactions=self.has_transactions,
+            is_pipelined=self.is_pipelined,
+            is_secured=self.is_secured,
         )
+        return simulation.run().violation
 
 
 PLANTED: dict[str, Bug] = {}
 
 
-def planted(bug_id, seed, *, has_transactions=False, is_pipelined=None):
+def planted(bug_id, seed, *, has_transactions=False, is_pipelined=None, is_secured=None):
     """Enter a planter under its own name."""
 
     def enter(planter):
-        PLANTED[planter.__name__] = Bug(bug_id, seed, planter, has_transactions, is_pipelined)
+        PLANTED[planter.__name__] = Bug(
+            bug_id, seed, planter, has_transactions, is_pipelined, is_secured
+        )
         return planter
 
     return enter
@@ -54,6 +61,7 @@ def everything():
     """All of them, by name."""
     # They enter themselves.
     import tests.sim.planted
+    import tests.sim.planted_security
     import tests.sim.planted_transactions  # noqa: F401
 
     return PLANTED

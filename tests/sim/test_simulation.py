@@ -14,6 +14,7 @@ from kctl.simulation.old_controllers import OLD_VERSIONS
 from kctl.simulation.play import play, play_all
 from kctl.simulation.runtime import SimEntropy
 from kctl.simulation.scheduler import NodeScheduler, SimScheduler
+from kctl.simulation.security import SecurityPlan
 from kctl.simulation.simulation import Plan, Simulation
 from kctl.store.embedded import EmbeddedStore
 
@@ -22,9 +23,14 @@ SEED_COUNT = int(os.environ.get("KCTL_SIM_SEEDS", "200"))
 JOBS = os.cpu_count() or 1
 # So many draw every fault and habit.
 ENOUGH_SEEDS = 200
+SECURITY_COUNTED = (
+    "acl_changes", "allowed_requests", "denied_requests", "rejected_strangers",
+    "certificates_reloaded", "tls_handshakes",
+)  # fmt: skip
 FAULTS_COUNTED = (
     *(field.name for field in fields(FaultCounters)),
     *("links_slowed", "old_requests", "unclean_elections", "topics_deleted", "logs_cut"),
+    *SECURITY_COUNTED,
 )
 
 
@@ -49,6 +55,21 @@ def test_producers_with_several_batches_in_flight_take_part_where_they_are_asked
     assert together.violation is None, report(together, 60)
     assert "pipelined_producers=0" in alone.plan
     assert "pipelined_producers=0" not in together.plan
+
+
+def test_authentication_and_changing_acls_take_part_where_they_are_asked_for(monkeypatch):
+    """Without other faults, which may leave no time for them."""
+    security = SecurityPlan(session_ms=1_500, reload=250)
+    monkeypatch.setattr(Plan, "drawn", classmethod(lambda cls, _: cls()))
+    monkeypatch.setattr(Plan, "draw_later_faults", lambda *_: None)
+    monkeypatch.setattr(SecurityPlan, "drawn", classmethod(lambda *_: security))
+    first, second = (
+        play(2, has_transactions=False, is_pipelined=False, is_secured=True) for _ in range(2)
+    )
+    assert first.violation is None, report(first, 60)
+    for what in SECURITY_COUNTED:
+        assert first.counters[what] > 0, what
+    assert second.digest == first.digest
 
 
 def test_a_seed_is_the_same_story_whatever_ran_before():

@@ -281,6 +281,10 @@ async def _delete_in(
         await cache.change(pattern, left)
     except (StoreError, CorruptDataError) as error:
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+        if not deleted:
+            # The entries could not be read: which of them match is unknown.
+            for _, result in filters:
+                result.error_code, result.error_message = code, message
     for entry, result in deleted.items():
         await pace.spend()
         result.matching_acls.append(

@@ -23,7 +23,7 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kctl.runtime.turns import done_in_turns
-from kctl.store.errors import SessionExpiredError
+from kctl.store.errors import ConnectionLossError, SessionExpiredError
 
 
 def handle_leader_and_isr(services: Services, request: Request) -> None:
@@ -54,8 +54,9 @@ async def _leader_and_isr(services: Services, request: Request) -> None:
     }
     try:
         await services.dynamic_configs.load_topics(list(new_topics))
-    except SessionExpiredError:
-        # The registration that the request was sent to ends with the session.
+    except (SessionExpiredError, ConnectionLossError):
+        # The registration that the request was sent to ends with the session, or with this broker:
+        # only one that stops does not wait for the connection.
         request.reply(LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         return
     work = services.leadership.become_leader_or_follower(body)

@@ -15,13 +15,15 @@ from kctl.errors import UsageError
 SASL_PASSWORD = "sasl.password"
 _FORMS = ("file", "command", "env", "keyring")
 HIDDEN = "(hidden)"
+# Other settings that have passwords or private keys in them, Java's and librdkafka's.
+_SECRETS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem")
 # Bits of the mode with which the group or others could read or write the file.
 _SHARED_BITS = 0o077
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of the setting `key` must not be shown."""
-    return key.endswith(("password", ".secret", ".token")) or key == "sasl.jaas.config"
+    return key.endswith(("password", ".secret", ".token")) or key in _SECRETS
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:

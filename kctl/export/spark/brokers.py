@@ -5,7 +5,7 @@ connection's settings are a plain value that can be pickled.
 """
 
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.export.export import Task
@@ -32,7 +32,8 @@ class Connection:
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     timeout_ms: int
-    properties: tuple[tuple[str, str], ...] = ()
+    # May contain secrets.
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def open(self) -> "OpenConnection":
         """Create a client, which connects on first use and must be closed."""

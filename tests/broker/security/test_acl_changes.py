@@ -19,6 +19,7 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.store import acl_registry, security_znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
+from kctl.store.errors import SessionExpiredError
 from kctl.work import Pace
 from tests.support.acl_world import AclWorld, codes_in, message
 from tests.support.broker_cluster import running_brokers
@@ -249,3 +250,28 @@ def test_entries_and_filters_that_are_compared_count_as_work(world, monkeypatch)
     world.ask("super", message(ApiKey.DELETE_ACLS.request_class, filters=filters))
     # At most 20 comparisons in a unit.
     assert sum(spent) >= 20 * 50 / 20
+
+
+def test_a_deletion_that_cannot_read_the_entries_fails(world, monkeypatch):
+    """It was answered like one that no entry matches: a denial, or a permission, seemed gone."""
+    assert create(world, creation())[0].error_code == 0
+
+    async def get(*_args, **_options):
+        raise SessionExpiredError(security_znodes.acl_path(ORDERS))
+
+    monkeypatch.setattr(ClusterStore, "get", get)
+    (result,) = delete(world, a_filter(principal_filter="User:alice"))
+    assert result.error_code == -1
+    assert "session" in result.error_message
+    assert may_produce(world)
+
+
+def test_a_change_that_cannot_be_announced_is_not_made(world):
+    """A writer that died between change and announcement left the other brokers with old entries,
+    for good."""
+    (broker,) = world.cluster.brokers.values()
+    database = broker.services.cluster_store.store.database
+    database.tree.nodes.pop(security_znodes.ACL_CHANGES)
+    (result,) = create(world, creation())
+    assert result.error_code == -1
+    assert security_znodes.acl_path(ORDERS) not in database.tree.nodes
