@@ -58,7 +58,7 @@ async def log_in(runtime: Runtime, security: ClientSecurity, send: Send, name: s
         raise AuthenticationError(f"{name}: {ErrorCode(handshake.error_code).text}")
     try:
         if isinstance(login, BearerLogin):
-            token = await bearer_token(runtime, login, security.current_token)
+            token = await bearer_token(runtime, login, security.current_token, name)
             return await _log_in_by_bearer(login, token, send, name)
         if mechanism == PLAIN:
             message = plain_message(login.username, login.password)

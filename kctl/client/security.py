@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kctl.client.token_source import CurrentToken
+from kctl.configs.aws_login import aws_login, is_aws_login
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.oauthbearer_configs import (
     RDKAFKA_SYNONYMS,
@@ -105,6 +106,9 @@ def _without_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
 def _login(given: Mapping[str, str]) -> SaslLogin:
     """Return the login of `sasl.jaas.config` or of librdkafka's settings; raise UsageError."""
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    if is_aws_login(mechanism, given.get):
+        text = given.get("sasl.jaas.config")
+        return aws_login({} if text is None else jaas_config_of(mechanism, text).options)
     check_mechanism(mechanism, "sasl.mechanism")
     text = given.get("sasl.jaas.config")
     jaas = None if text is None else jaas_config_of(mechanism, text)

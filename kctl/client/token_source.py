@@ -9,15 +9,19 @@ RFC 6749 (4.4), KIP-255, KIP-768; Kafka 2.7: OAuthBearerUnsecuredLoginCallbackHa
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 
 from kctl.errors import AuthenticationError, UnreachableError
 from kctl.protocol.sasl.bearer_token import expiry_of, unsecured_token
-from kctl.protocol.sasl.login import BearerLogin, ClientCredentials
+from kctl.protocol.sasl.login import AwsIdentity, BearerLogin, ClientCredentials
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.web import SignedToken
 
+# The names of MSK's brokers have their region: b-1.it.abc.c2.kafka.eu-west-1.amazonaws.com
+_AWS_HOST = re.compile(r"\.kafka(-serverless)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?$")
 # Kafka: sasl.login.refresh.window.factor.
 REUSED_PERCENT = 80
 
@@ -31,13 +35,20 @@ class CurrentToken:
     reused_until_ms: int = 0
 
 
-async def bearer_token(runtime: Runtime, login: BearerLogin, current: CurrentToken) -> str:
-    """Return a token for `login` and make it the `current` one; raise
+async def bearer_token(
+    runtime: Runtime, login: BearerLogin, current: CurrentToken, broker: str = ""
+) -> str:
+    """Return a token for `login` to `broker` and make it the `current` one; raise
     AuthenticationError."""
     now_ms = runtime.clock.wall_ms()
     if current.token and now_ms < current.reused_until_ms:
         return current.token
     credentials = login.credentials
+    if login.aws is not None:
+        signed = await _signed(runtime, login.aws, broker)
+        current.token = signed.token
+        current.reused_until_ms = now_ms + (signed.expires_ms - now_ms) * REUSED_PERCENT // 100
+        return signed.token
     if credentials is None:
         token = _written(login, now_ms)
     elif credentials.is_file:
@@ -48,6 +59,16 @@ async def bearer_token(runtime: Runtime, login: BearerLogin, current: CurrentTok
     current.token = "" if expires_ms is None else token
     current.reused_until_ms = now_ms + ((expires_ms or now_ms) - now_ms) * REUSED_PERCENT // 100
     return token
+
+
+async def _signed(runtime: Runtime, identity: AwsIdentity, broker: str) -> SignedToken:
+    """Return a token that AWS's signer makes for the region of `identity`, or of the broker."""
+    found = _AWS_HOST.search(broker.rpartition(":")[0])
+    region = identity.region or (found["region"] if found else "")
+    try:
+        return await runtime.web.aws_token(identity, region)
+    except UnreachableError as error:
+        raise AuthenticationError(f"no token for Amazon MSK: {error}", hint=error.hint) from None
 
 
 def _written(login: BearerLogin, now_ms: int) -> str:

@@ -4,13 +4,23 @@ Redirects are not followed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kctl.errors import UnreachableError
+from kctl.protocol.sasl.login import AwsIdentity
 from kctl.runtime.future import Future
 
 # Maximum size of a document.
 DOCUMENT_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SignedToken:
+    """A token, and when it expires, in milliseconds since the epoch."""
+
+    token: str = field(repr=False)
+    expires_ms: int
 
 
 class Web(Protocol):
@@ -26,6 +36,14 @@ class Web(Protocol):
         """
         ...
 
+    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+        """Return a Future of a token for Amazon MSK in `region`, or in the SDK's default region.
+
+        It fails with UnreachableError, which contains no secret. Raise UsageError if the signer is
+        not installed.
+        """
+        ...
+
 
 class NoWeb:
     """A Web without documents, for runtimes that are not on a real machine."""
@@ -33,3 +51,8 @@ class NoWeb:
     def fetch(self, url: str, *_request: object) -> Future[bytes]:
         """Raise UnreachableError."""
         raise UnreachableError(f"{url} cannot be fetched here")
+
+    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+        """Raise UnreachableError."""
+        del identity, region
+        raise UnreachableError("tokens of AWS cannot be signed here")

@@ -22,7 +22,7 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.model import LeaderAndIsr
 from kctl.simulation.pipelined_producer import PipelinedProducer
-from kctl.simulation.simulation import Plan
+from kctl.simulation.plan import Plan
 from kctl.store.topic_registry import TopicRegistry
 from kctl.work import at_once
 from tests.sim.resurrection import SEEDS_MAX, planted

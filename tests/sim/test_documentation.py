@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kctl.simulation.operator import HABITS
-from kctl.simulation.simulation import FAULTS, LATER_FAULTS, Plan
+from kctl.simulation.plan import FAULTS, LATER_FAULTS, Plan
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/simulation.md").read_text()

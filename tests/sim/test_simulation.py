@@ -11,11 +11,12 @@ import pytest
 from kctl.simulation.__main__ import main, report
 from kctl.simulation.cluster import FaultCounters
 from kctl.simulation.old_controllers import OLD_VERSIONS
+from kctl.simulation.plan import Plan
 from kctl.simulation.play import play, play_all
 from kctl.simulation.runtime import SimEntropy
 from kctl.simulation.scheduler import NodeScheduler, SimScheduler
 from kctl.simulation.security import SecurityPlan
-from kctl.simulation.simulation import Plan, Simulation
+from kctl.simulation.simulation import Simulation
 from kctl.store.embedded import EmbeddedStore
 
 # More of them: KCTL_SIM_SEEDS=5000 pytest -m sim tests/sim

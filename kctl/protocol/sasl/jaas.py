@@ -13,11 +13,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kctl.errors import UsageError
-from kctl.protocol.sasl.mechanism import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from kctl.protocol.sasl.mechanism import (
+    AWS_MSK_IAM,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+)
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTHBEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+# Of aws-msk-iam-auth, for the mechanism AWS_MSK_IAM of clients.
+AWS_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
 KERBEROS_MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 # Mechanism -> the login module that it needs.
 LOGIN_MODULES = {
@@ -25,6 +33,7 @@ LOGIN_MODULES = {
     SCRAM_SHA_256: SCRAM_MODULE,
     SCRAM_SHA_512: SCRAM_MODULE,
     OAUTHBEARER: OAUTHBEARER_MODULE,
+    AWS_MSK_IAM: AWS_MODULE,
 }
 _KNOWN_MODULES = tuple(dict.fromkeys(LOGIN_MODULES.values()))
 

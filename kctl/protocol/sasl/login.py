@@ -42,10 +42,23 @@ class ClientCredentials:
 
 
 @dataclass(frozen=True, slots=True)
+class AwsIdentity:
+    """Who signs tokens for Amazon MSK: the default credentials of the AWS SDK, those of a profile,
+    or a role. An empty region is that of the broker's name."""
+
+    profile: str = ""
+    role_arn: str = ""
+    role_session_name: str = ""
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BearerLogin:
-    """Where bearer tokens come from: an endpoint, or claims that this client writes itself."""
+    """Where bearer tokens come from: an endpoint, AWS's signer, or claims that this client writes
+    itself."""
 
     credentials: ClientCredentials | None = None
+    aws: AwsIdentity | None = None
     unsecured_claims: tuple[tuple[str, Claim], ...] = ()
     # Of an unsecured token.
     lifetime_ms: int = 3_600_000

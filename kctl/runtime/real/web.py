@@ -1,14 +1,19 @@
-"""RealWeb: fetches documents on threads of their own, one for each document under way."""
+"""RealWeb: fetches documents, and has tokens signed, on threads of their own, one for each under
+way."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from kctl.configs.urls import check_url
 from kctl.errors import UnreachableError
+from kctl.protocol.sasl.login import AwsIdentity
 from kctl.runtime.future import Future
+from kctl.runtime.real.aws_signer import load_signer, signed_token
 from kctl.runtime.real.loop import RealScheduler
-from kctl.runtime.web import DOCUMENT_BYTES_MAX
+from kctl.runtime.web import DOCUMENT_BYTES_MAX, SignedToken
 
+T = TypeVar("T")
 FETCH_TIMEOUT_S = 10
 
 
@@ -23,16 +28,35 @@ class RealWeb:
     ) -> Future[bytes]:
         """Return a Future of the document at `url`."""
         check_url(url)
-        future: Future[bytes] = self._scheduler.future()
+        return self._on_thread(
+            lambda: _fetched(url, form, authorization),
+            lambda error: UnreachableError(f"cannot fetch {url}: {_reason(error)}"),
+        )
+
+    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+        """Return a Future of a token for Amazon MSK."""
+        signer = load_signer()
+        return self._on_thread(
+            lambda: signed_token(signer, identity, region),
+            lambda error: UnreachableError(
+                f"{type(error).__name__}: {error}",
+                hint="the AWS SDK must find credentials and a region: AWS_PROFILE,"
+                " AWS_ACCESS_KEY_ID, AWS_DEFAULT_REGION, ~/.aws",
+            ),
+        )
+
+    def _on_thread(
+        self, job: Callable[[], T], failure: Callable[[Exception], UnreachableError]
+    ) -> Future[T]:
+        future: Future[T] = self._scheduler.future()
 
         def run() -> None:
             try:
-                document = _fetched(url, form, authorization)
+                result = job()
             except Exception as error:  # noqa: BLE001 - the waiter decides
-                failure = UnreachableError(f"cannot fetch {url}: {_reason(error)}")
-                self._scheduler.call_soon_threadsafe(future.set_error, failure)
+                self._scheduler.call_soon_threadsafe(future.set_error, failure(error))
             else:
-                self._scheduler.call_soon_threadsafe(future.set_result, document)
+                self._scheduler.call_soon_threadsafe(future.set_result, result)
 
         threading.Thread(target=run, name="web", daemon=True).start()
         return future
