@@ -1,6 +1,7 @@
 """Runs a broker as a process until SIGTERM or SIGINT, and reports when it is ready."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from kctl.broker.broker import Broker
 from kctl.configs.broker_config import BrokerConfig
@@ -60,26 +61,35 @@ def run_broker(
         freezer.start()
         on_ready(broker)
 
-    async def serve() -> None:
-        starting = runtime.scheduler.spawn(start(), "start")
-        stopping.add_done_callback(lambda _: starting.cancel())
-        broker.failed.add_done_callback(lambda _: stop())
-        try:
-            await starting
-            await stopping
-        except CancelledError:
-            # Stopped before everything was started.
-            pass
-        finally:
-            await broker.shutdown()
-        if broker.failed.done:
-            broker.failed.result()
-
+    broker.failed.add_done_callback(lambda _: stop())
     try:
-        runtime.scheduler.run_until(runtime.scheduler.spawn(serve(), "broker"))
+        runtime.scheduler.run_until(
+            runtime.scheduler.spawn(_serve(runtime, broker, start, stopping), "broker")
+        )
     finally:
         freezer.stop()
         runtime.scheduler.close()
+
+
+async def _serve(
+    runtime: RealRuntime,
+    broker: Broker,
+    start: Callable[[], Coroutine[Any, Any, None]],
+    stopping: Future[None],
+) -> None:
+    """Start the broker and shut it down once `stopping` is done; raise the error that ended it."""
+    starting = runtime.scheduler.spawn(start(), "start")
+    stopping.add_done_callback(lambda _: starting.cancel())
+    try:
+        await starting
+        await stopping
+    except CancelledError:
+        # Stopped before everything was started.
+        pass
+    finally:
+        await broker.shutdown()
+    if broker.failed.done:
+        broker.failed.result()
 
 
 def _reload_on_hang_up(runtime: RealRuntime, config: BrokerConfig, broker: Broker) -> None:
