@@ -117,7 +117,7 @@ def test_assert_produces_counts_records_and_not_markers(kafka_broker):
 def test_assert_produces_counts_a_partition_beside_an_open_transaction(kafka_broker):
     kafka_broker.create_topic("orders", partitions=2)
     client = write_transactions(kafka_broker, leave_open=True)
-    with kafka_broker.assert_produces("orders", count=1, timeout=1):
+    with kafka_broker.assert_produces("orders", count=1, timeout=TIMEOUT_S):
         kafka_broker.produce("orders", "tea", partition=1)
     client.abort_transaction(TIMEOUT_S)
 

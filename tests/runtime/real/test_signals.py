@@ -65,8 +65,13 @@ def test_a_later_signal_ends_a_process_whose_loop_is_busy(start, number):
     process.send_signal(signal.SIGTERM)
     time.sleep(2 * REPEAT_MS / 1000)
     assert process.poll() is None
-    process.send_signal(number)
-    assert process.wait(PATIENCE_S) == STATUS_BASE + number
+    # On a busy machine both may be seen at the same moment, which is one request: send it again.
+    deadline = time.monotonic() + PATIENCE_S
+    while process.poll() is None:
+        assert time.monotonic() < deadline
+        process.send_signal(number)
+        time.sleep(2 * REPEAT_MS / 1000)
+    assert process.returncode == STATUS_BASE + number
     said, errors = process.communicate()
     assert said == "ended\n"
     assert f"Second signal ({number.name})" in errors
