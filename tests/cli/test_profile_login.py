@@ -71,7 +71,7 @@ def path(tmp_path):
 def login(kctl, secured, tmp_path, monkeypatch):
     """Log in with a profile `prod` that has a user but no password."""
     added = kctl(
-        "profile", "add", "prod", "-b", secured.bootstrap_servers, "--timeout", "10s",
+        "profile", "add", "prod", "-b", secured.bootstrap_servers, "--timeout", "60s",
         "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=SCRAM-SHA-256",
         "-X", "sasl.username=alice",
     )  # fmt: skip

@@ -145,7 +145,7 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
     setting = "follower.replication.throttled.replicas"
     assert on("config", "alter", "topic", topic, "-c", f"{setting}=7:7").status == 0
     assert on("reassign", "plan", "move", topic, 2, 3, "--out", path).status == 0
-    assert on("reassign", "execute", path, "--throttle", "300kB", "-y").status == 0
+    assert on("reassign", "execute", path, "--throttle", "30kB", "-y").status == 0
     assert [it.name for it in state.iterdir()] != []
 
     # A broker reports its own settings, and may learn of them a moment later.
@@ -155,7 +155,7 @@ def test_a_throttle_is_in_force_during_the_move_and_gone_after_it(on, make_topic
         documents = on("throttle", "show", "-o", "json").documents
         shown = {(it["resource"], it["setting"]): it for it in documents}
     rate = shown[limit]
-    assert (rate["value"], rate["owner"]) == ("300000", "kctl")
+    assert (rate["value"], rate["owner"]) == ("30000", "kctl")
     listed = shown[f"topic {topic}", setting]
     assert (listed["value"], listed["before"], listed["owner"]) == ("7:7,0:3", "7:7", "kctl")
     [moving] = on("reassign", "list", "-o", "json").documents

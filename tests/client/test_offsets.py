@@ -37,7 +37,7 @@ def test_when_no_leader_can_be_reached_the_whole_request_fails(make_broker, rout
     broker.hang_up(ApiKey.LIST_OFFSETS)
 
     with pytest.raises(UnreachableError):
-        run(OffsetsClient(router_of(broker, timeout_ms=500)).latest([P0, P1]))
+        run(OffsetsClient(router_of(broker, timeout_ms=1_000)).latest([P0, P1]))
 
 
 @pytest.mark.parametrize(
