@@ -127,8 +127,7 @@ class DelegationTokens:
         ApiError or StoreError. Principals are `User:name`."""
         self._check_enabled()
         now_ms = self._now_ms()
-        random = self._runtime.entropy.random_bytes(_ID_BYTES)
-        token_id = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+        token_id = self._new_id()
         limit_ms = self._max_lifetime_ms
         lifetime_ms = min(max_lifetime_ms, limit_ms) if max_lifetime_ms > 0 else limit_ms
         expiry_ms = now_ms + min(lifetime_ms, self._renewal_ms)
@@ -138,6 +137,14 @@ class DelegationTokens:
         await self._set(token)
         self._runtime.trace.info(f"created delegation token {token_id} of {owner}")
         return self.with_secret(token)
+
+    def _new_id(self) -> str:
+        """Return a random id without a hyphen in front: command lines take that for an option."""
+        token_id = "-"
+        while token_id.startswith("-"):
+            random = self._runtime.entropy.random_bytes(_ID_BYTES)
+            token_id = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
+        return token_id
 
     async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
         """Move a token's expiry to `period_ms` from now, if negative to the broker's period; return
