@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from kctl.cli.serve.commands import make_config
+from kctl.cli.serve.commands import check_store_listener, make_config
 from kctl.errors import UsageError
+from kctl.model import Endpoint
 from tests.support.kctl_process import KctlBroker
 
 
@@ -238,3 +239,30 @@ def test_unknown_settings_of_a_file_are_only_warned_of(kctl, tmp_path):
     ran = kctl("serve", "--config", path, "--data-dir", "/dev/null/x")
     assert ran.status == 1
     assert "unknown setting confluent.nonsense" in ran.err
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:2181", "broker-1:2181", "10.0.0.1:2181"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--user", "alice:secret"],
+        ["--acl", "alice: Read topic:*"],
+        ["-c", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"],
+        ["--brokers", "2", "-c", "listener.security.protocol.map=X:SASL_SSL"],
+    ],
+)
+def test_metadata_with_users_and_acls_is_not_served_to_other_machines(
+    kctl, tmp_path, arguments, address
+):
+    """T36."""
+    ran = kctl("serve", "--data-dir", tmp_path, "--zookeeper-port", address, *arguments)
+    assert ran.status == 2
+    assert "would let every machine change users and ACLs" in ran.err
+    assert "--zookeeper-port 2181" in ran.err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8", "::1"])
+def test_metadata_with_acls_is_served_to_this_machine(host):
+    check_store_listener(Endpoint(host, 2181), {"authorizer.class.name": "x"})
+    check_store_listener(Endpoint("0.0.0.0", 2181), {})
+    check_store_listener(None, {"authorizer.class.name": "x"})

@@ -28,6 +28,12 @@ DEFAULT_DATA_DIR = "kctl-data"
 DEFAULT_PORT = 9092
 EMBEDDED = "none"
 # As in Apache Kafka's sample server.properties, for a single node.
+# Settings that name the protocols of listeners.
+_PROTOCOL_SETTINGS = (
+    "listeners",
+    "listener.security.protocol.map",
+    "security.inter.broker.protocol",
+)
 _SINGLE_NODE = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -185,6 +191,7 @@ def serve(
         from kctl.cli.serve.cluster import ClusterOptions, serve_cluster
 
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
+        check_store_listener(store_listener, given_settings(flags, config))
         options = ClusterOptions(
             brokers=brokers,
             racks=racks.split(",") if racks else [],
@@ -202,11 +209,10 @@ def serve(
     acls = _parse_acls(acl or [], flags)
     tls_settings = development_tls(data_dir) if tls else None
     _set_listeners(flags, port, listener or [], users, tls_settings)
+    check_store_listener(store_listener, given_settings(flags, config))
     broker_config, store_directory = make_config(flags, config, data_dir, listener or [])
     warn_of_settings(broker_config, config, output)
-    _check_single(data_dir, store_directory)
-    if store_listener is not None and store_directory is None:
-        raise UsageError("--zookeeper-port serves the broker's own metadata, not a ZooKeeper's")
+    _check_single(data_dir, store_directory, store_listener)
     stores = (store_directory, store_listener)
     return _run(broker_config, stores, seeds, ready_file, output, users, acls, is_tls=tls)
 
@@ -221,7 +227,11 @@ def _flags(settings: list[str], zookeeper: str | None, *, is_durable: bool) -> d
     return flags
 
 
-def _check_single(data_dir: str, store_directory: str | None) -> None:
+def _check_single(
+    data_dir: str, store_directory: str | None, store_listener: "Endpoint | None"
+) -> None:
+    if store_listener is not None and store_directory is None:
+        raise UsageError("--zookeeper-port serves the broker's own metadata, not a ZooKeeper's")
     if store_directory is not None and (Path(data_dir) / "broker-1").exists():
         raise UsageError(
             f"{data_dir} contains a cluster's data",
@@ -395,6 +405,27 @@ def parse_address(text: str) -> "Endpoint":
     if not port.isdigit() or int(port) > 65535:
         raise UsageError(f"Not a port: {text}", hint="e.g. --zookeeper-port 2181")
     return Endpoint(host or "127.0.0.1", int(port))
+
+
+def check_store_listener(listener: "Endpoint | None", given: Mapping[str, str]) -> None:
+    """Raise UsageError if other machines could change users or ACLs through the metadata's port,
+    which has no authentication."""
+    from ipaddress import ip_address
+
+    if listener is None or listener.host == "localhost":
+        return
+    try:
+        if ip_address(listener.host).is_loopback:
+            return
+    except ValueError:
+        pass  # A name, of whatever address.
+    has_users = any("SASL" in given.get(name, "").upper() for name in _PROTOCOL_SETTINGS)
+    if has_users or given.get("authorizer.class.name"):
+        raise UsageError(
+            f"--zookeeper-port {listener.host}:{listener.port} would let every machine change users"
+            " and ACLs: this port has no authentication",
+            hint=f"serve it on this machine only: --zookeeper-port {listener.port}",
+        )
 
 
 def _parse_seed(text: str) -> tuple[str, int]:
