@@ -29,9 +29,10 @@ RECORDED = Path(__file__).parent / "tables"
 WIDTHS = (80, 200)
 TOPIC = "orders.eu-central-1.payments." + "a-name-as-long-as-kafka-allows-" * 6
 GROUP = "billing-service.eu-central-1.blue-green-deployment-of-the-payments-team-and-its-successors"
+PROFILE = "production-eu-central-1-payments"
 T0_MS = 1_600_000_000_000
 
-# Command lines whose tables are recorded; {dir}, {log}, {plan} and {csv} are paths.
+# Command lines whose tables are recorded; {dir}, {log}, {plan}, {csv} and {yaml} are paths.
 CASES = (
     "broker describe",
     "verify-log --replicas {topic}",
@@ -77,6 +78,10 @@ CASES = (
     "verify-log {log} --explain",
     "repair-log {log}",
     "repair-log --extract {dir}/salvage {log}",
+    "apply {yaml} -n",
+    "api --list",
+    "profile list",
+    "profile show {profile}",
 )  # fmt: skip
 
 # Commands that print no table, and why.
@@ -84,7 +89,6 @@ WITHOUT_A_TABLE = {
     "man": "prints a line",
     "help": "prints the help of another command",
     "version": "prints a line",
-    "api": "prints JSON; with --list a table of short cells",
     "profile add": "prints a line",
     "profile use": "prints a line",
     "profile login": "prints a line",
@@ -134,7 +138,8 @@ def _running_cluster() -> Iterator[dict[str, str]]:
     """Run three brokers with long names; yield the words that command lines name."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-tables-")))
-        stack.enter_context(mock.patch.dict(os.environ, XDG_STATE_HOME=str(root / "state")))
+        homes = {"XDG_STATE_HOME": str(root / "state"), "XDG_CONFIG_HOME": str(root / "config")}
+        stack.enter_context(mock.patch.dict(os.environ, homes))
         stack.enter_context(KctlBroker(root, "--brokers", "3", "--racks", "a,b,c"))
         names = _prepared(root, (root / "ready").read_text().strip())
         stack.enter_context(_open_consumer_and_transaction(names["address"]))
@@ -154,9 +159,13 @@ def _prepared(root: Path, address: str) -> dict[str, str]:
         "csv": str(root / "csv"),
         "plan": str(root / "plan.json"),
         "log": str(log),
+        "yaml": str(root / "cluster.yaml"),
+        "profile": PROFILE,
         "replicas": ",".join(f"{number}:{number % 3 + 1}" for number in range(60)),
     }
     (root / "records").write_text(("x" * 999 + "\n") * 300)
+    _write_desired_state(root / "cluster.yaml")
+    _write_profile(root / "config" / "kctl" / "config.toml")
     lines = [
         f"topic create {TOPIC} --replica-assignment 1:2,2:1 -c retention.ms=604800000",
         *[f"produce {TOPIC} -p {number} -f {root}/records" for number in (0, 1)],
@@ -171,6 +180,37 @@ def _prepared(root: Path, address: str) -> dict[str, str]:
         status, _, errors = _run(line, names)
         assert status == 0, f"{line}: {errors}"
     return names
+
+
+def _write_desired_state(path: Path) -> None:
+    """Write a file for `kctl apply` that differs from the cluster in every way but ACLs."""
+    configs = {"retention.ms": 1, "follower.replication.throttled.replicas": "1:1,2:2,3:3,4:4"}
+    document = {
+        "topics": {
+            TOPIC: {"partitions": 4, "configs": configs},
+            f"{TOPIC[:-4]}-new": {"partitions": 12, "replication_factor": 3, "configs": configs},
+        },
+        "brokers": {"default": {"log.cleaner.threads": 2}},
+        "quotas": [{"user": GROUP, "client_id": GROUP, "limits": {"producer_byte_rate": 1 << 40}}],
+    }
+    # JSON is YAML.
+    path.write_text(json.dumps(document))
+
+
+def _write_profile(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    settings = {
+        "bootstrap_servers": ",".join(
+            f"kafka-{number}.eu-central-1.example.com:9093" for number in range(9)
+        ),
+        "confirm": "by-name",
+        "expect-cluster": "iQ2nBxCZQ8eD0q3XaBcDeF",
+        "security.protocol": "SASL_SSL",
+        "sasl.username": GROUP,
+        "password-command": f"pass show kafka/production/{GROUP}",
+    }
+    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items()]
+    path.write_text("\n".join([f"[profiles.{PROFILE}]", *lines]) + "\n")
 
 
 def _damaged_log(directory: Path) -> Path:
@@ -229,7 +269,7 @@ def _tables_of(line: str, names: dict[str, str]) -> list[Table]:
 def _run(line: str, names: dict[str, str]) -> tuple[int, list[Table], str]:
     words = [word.format(**names) for word in shlex.split(line)]
     if (
-        words[0] not in {"dump-log", "repair-log"}
+        words[0] not in {"dump-log", "repair-log", "profile"}
         and "--explain" not in words
         and "-D" not in words
     ):
