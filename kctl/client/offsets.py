@@ -348,7 +348,9 @@ def _list_request(timestamps: Mapping[TopicPartition, int], *, isolation_level: 
     return messages.ListOffsetRequest(
         replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,
-        topics=_list_topics(timestamps, messages.ListOffsetTopic, messages.ListOffsetPartition),
+        topics=_topics(
+            timestamps, "timestamp", messages.ListOffsetTopic, messages.ListOffsetPartition
+        ),
     )
 
 
@@ -360,28 +362,32 @@ def _later_list_request(
     return messages.ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,
-        topics=_list_topics(timestamps, messages.ListOffsetsTopic, messages.ListOffsetsPartition),
+        topics=_topics(
+            timestamps, "timestamp", messages.ListOffsetsTopic, messages.ListOffsetsPartition
+        ),
         timeout_ms=timeout_ms,
     )
 
 
-def _list_topics(
-    timestamps: Mapping[TopicPartition, int],
+def _topics(
+    values: Mapping[TopicPartition, int],
+    field: str,
     make_topic: Callable[..., Any],
     make_partition: Callable[..., Any],
 ) -> list[Any]:
-    """Return the topics of a request, made of the classes of its version."""
+    """Return the topics of a request with a value for each partition in `field`, made of the
+    classes of its version."""
     return [
         make_topic(
             name=topic,
             partitions=[
                 make_partition(
-                    partition_index=number, timestamp=timestamps[TopicPartition(topic, number)]
+                    partition_index=number, **{field: values[TopicPartition(topic, number)]}
                 )
                 for number in numbers
             ],
         )
-        for topic, numbers in _by_topic(timestamps).items()
+        for topic, numbers in _by_topic(values).items()
     ]
 
 
@@ -403,18 +409,7 @@ def _delete_request(offsets: Mapping[TopicPartition, int], timeout_ms: int) -> "
     )
 
     return DeleteRecordsRequest(
-        topics=[
-            DeleteRecordsTopic(
-                name=topic,
-                partitions=[
-                    DeleteRecordsPartition(
-                        partition_index=number, offset=offsets[TopicPartition(topic, number)]
-                    )
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in _by_topic(offsets).items()
-        ],
+        topics=_topics(offsets, "offset", DeleteRecordsTopic, DeleteRecordsPartition),
         timeout_ms=timeout_ms,
     )
 
