@@ -1,14 +1,17 @@
 """Helpers for commands on several items: one row per item, and the exit status of all."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import OutputFormat
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.cli.session import Session
+    from kctl.cli.session import Change, Session
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 def counted(number: int, noun: str) -> str:
@@ -46,6 +49,21 @@ def show_results(
         columns.remove("error")
     session.output.show(shown, columns, name=key)
     return FAILED if failed else DONE
+
+
+def show_change(
+    session: "Session",
+    change: "Change[P, R]",
+    key: str,
+    planned: Callable[[P], Sequence[Mapping[str, Any]]],
+    done: Callable[[R], Sequence[Mapping[str, Any]]],
+) -> int:
+    """Print the rows of a plan, or those of its result if it was executed; return the exit status.
+    Of a change that the user declined, nothing is printed."""
+    if change.is_declined:
+        return DONE
+    rows = planned(change.plan) if change.result is None else done(change.result)
+    return show_results(session, rows, key)
 
 
 def positive(number: int | None, option: str) -> int | None:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
-from kctl.cli.failures import DONE
-from kctl.cli.items import row, show_results
+from kctl.cli.items import row, show_change, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.units import format_instant, parse_duration_ms
@@ -96,10 +95,13 @@ def renew(session: Session, token_id: TokenArgument, life: RenewalOption = None)
         lambda _token: None,
         lambda admin, token: admin.tokens.renew_token(token, period_ms),
     )
-    if change.result is None:
-        return show_results(session, [row("token", token_id, "would renew")], "token")
-    renewed = row("token", token_id, "renewed", expires=format_instant(change.result))
-    return show_results(session, [renewed], "token")
+    return show_change(
+        session,
+        change,
+        "token",
+        lambda _token: [row("token", token_id, "would renew")],
+        lambda until_ms: [row("token", token_id, "renewed", expires=format_instant(until_ms))],
+    )
 
 
 @remote_command(app, "expire", DANGEROUS)
@@ -124,12 +126,13 @@ def expire(session: Session, token_id: TokenArgument, delay: DelayOption = None)
         question,
         lambda admin, token: admin.tokens.expire_token(token, period_ms),
     )
-    if change.is_declined:
-        return DONE
-    if change.result is None:
-        return show_results(session, [row("token", token_id, "would expire")], "token")
-    expired = row("token", token_id, "expired", expires=format_instant(change.result))
-    return show_results(session, [expired], "token")
+    return show_change(
+        session,
+        change,
+        "token",
+        lambda _token: [row("token", token_id, "would expire")],
+        lambda until_ms: [row("token", token_id, "expired", expires=format_instant(until_ms))],
+    )
 
 
 def _described(token: "DelegationToken") -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
-from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import counted, row, show_change, show_results
 from kctl.cli.output import Table
 from kctl.cli.passwords import read_password
 from kctl.cli.session import Question, Session
@@ -116,11 +115,13 @@ def passwd(session: Session, name: NameArgument, password_file: PasswordFileOpti
         lambda _users: None,
         lambda admin, users: admin.users.change_passwords(users, password),
     )
-    if change.result is None:
-        rows = [row("user", it.name, "would set password", it.error) for it in change.plan]
-    else:
-        rows = [row("user", it.name, "password set", it.error) for it in change.result]
-    return show_results(session, rows, "user")
+    return show_change(
+        session,
+        change,
+        "user",
+        lambda users: [row("user", it.name, "would set password", it.error) for it in users],
+        lambda results: [row("user", it.name, "password set", it.error) for it in results],
+    )
 
 
 @remote_command(app, "delete", DANGEROUS)
@@ -143,13 +144,13 @@ def delete(session: Session, names: UsersArgument, mechanism: MechanismOption = 
         question,
         lambda admin, users: admin.users.delete_users(users, mechanisms),
     )
-    if change.is_declined:
-        return DONE
-    if change.result is None:
-        rows = [row("user", user.name, "would delete", user.error) for user in change.plan]
-    else:
-        rows = [row("user", it.name, "deleted", it.error) for it in change.result]
-    return show_results(session, rows, "user")
+    return show_change(
+        session,
+        change,
+        "user",
+        lambda users: [row("user", it.name, "would delete", it.error) for it in users],
+        lambda results: [row("user", it.name, "deleted", it.error) for it in results],
+    )
 
 
 def _described(user: "UserCredentials") -> dict[str, Any]:
