@@ -11,7 +11,7 @@ import pytest
 
 from kctl.cli import app
 from tests.support import apache_kafka
-from tests.support.kctl_process import KctlBroker
+from tests.support.kctl_process import KEEPS_OLD_RECORDS, KEEPS_OLD_RECORDS_FLAGS, KctlBroker
 from tests.support.zookeeper import running_zookeeper
 
 
@@ -82,7 +82,7 @@ def without(kctl, monkeypatch):
 
 @pytest.fixture(scope="session")
 def kctl_broker(tmp_path_factory):
-    with KctlBroker(tmp_path_factory.mktemp("kctl")) as broker:
+    with KctlBroker(tmp_path_factory.mktemp("kctl"), *KEEPS_OLD_RECORDS_FLAGS) as broker:
         yield broker.address
 
 
@@ -94,7 +94,7 @@ def apache_broker(tmp_path_factory):
         running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
         apache_kafka.apache_broker(
             tmp_path_factory.mktemp("apache"), zookeeper.address,
-            settings={"group.initial.rebalance.delay.ms": "0"},
+            settings={"group.initial.rebalance.delay.ms": "0", **KEEPS_OLD_RECORDS},
         ) as address,
     ):  # fmt: skip
         yield address

@@ -8,11 +8,11 @@ import pytest
 from kctl.protocol.messages import create_topics, delete_topics, find_coordinator
 from tests.support import apache_kafka
 from tests.support.broker_client import Twins
-from tests.support.kctl_process import KctlBroker
+from tests.support.kctl_process import KEEPS_OLD_RECORDS, KEEPS_OLD_RECORDS_FLAGS, KctlBroker
 from tests.support.twin_requests import fetched, wait_for_topic
 from tests.support.zookeeper import running_zookeeper
 
-SETTINGS = ("-c", "group.initial.rebalance.delay.ms=0")
+SETTINGS = ("-c", "group.initial.rebalance.delay.ms=0", *KEEPS_OLD_RECORDS_FLAGS)
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,9 @@ def apache_broker(tmp_path_factory):
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     with (
         running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
-        apache_kafka.apache_broker(tmp_path_factory.mktemp("apache"), zookeeper.address) as address,
+        apache_kafka.apache_broker(
+            tmp_path_factory.mktemp("apache"), zookeeper.address, settings=KEEPS_OLD_RECORDS
+        ) as address,
     ):
         yield address
 

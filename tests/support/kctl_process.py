@@ -13,6 +13,12 @@ from tests.support.waiting import wait_for
 # No test waits this long: it ends what hangs, also on a machine that does much else.
 START_TIMEOUT_S = 120
 LOCALHOST = "127.0.0.1"
+# For brokers that many tests share. Many records of tests are years old, and the check of the
+# retention, the first of which comes five minutes after the start, would delete them.
+KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": str(24 * 3600 * 1000)}
+KEEPS_OLD_RECORDS_FLAGS = tuple(
+    word for name, value in KEEPS_OLD_RECORDS.items() for word in ("-c", f"{name}={value}")
+)
 
 
 def serve_to_end(*arguments: object) -> subprocess.CompletedProcess[str]:
