@@ -19,9 +19,11 @@ each of them with and without permission); without an authorizer no guard is cal
 Kafka 2.7: kafka.server.KafkaApis; KIP-11, KIP-98, KIP-429, KIP-430.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kctl.broker.error_responses import error_response, named_error_response
@@ -45,6 +47,7 @@ from kctl.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 from kctl.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from kctl.protocol.messages.leave_group import LeaveGroupResponse
 from kctl.protocol.schema import Message
 
 # Returns the request for the handler, perhaps with fewer elements; None if it was answered.
@@ -344,15 +347,39 @@ def at_controller(guard: Guard) -> Guard:
 
 
 def guard_create_topics(_services: Services, request: Request) -> Request | None:
-    """Require Create on the cluster, or on each topic."""
+    """Require Create on the cluster, or on each topic. A topic that is named twice is invalid,
+    whatever is allowed (Kafka 2.7: KafkaApis.handleCreateTopicsRequest)."""
     access, topics = request.access, request.body.topics
     if access.allows_cluster(CREATE, is_probe=True):
         return request
     allowed = access.allowed(CREATE, TOPIC, (topic.name for topic in topics))
-    refused = [topic for topic in topics if topic.name not in allowed]
+    counts = Counter(topic.name for topic in topics)
+    # The handler rejects duplicates, and needs no permission for that.
+    refused = [it for it in topics if it.name not in allowed and counts[it.name] == 1]
     elements = Elements("topics", "topics", message="Authorization failed.")
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return without(request, elements, {code: refused})
+    marked = copy(request)
+    marked.send = partial(_reply_without_configs, request)
+    return without(marked, elements, {code: refused})
+
+
+def _reply_without_configs(request: Request, response: Any) -> None:
+    """Reply to CreateTopics; what failed has the error of its configs, too, if these may not be
+    seen."""
+    names = (it.name for it in request.body.topics)
+    seen = request.access.allowed(AclOperation.DESCRIBE_CONFIGS, TOPIC, names, is_probe=True)
+    for topic in response.topics:
+        if topic.error_code and topic.name not in seen:
+            topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    request.reply(response)
+
+
+def guard_leave_group(_services: Services, request: Request) -> Request | None:
+    """Require Read on the group; a refusal names no members."""
+    if request.access.allows(READ, GROUP, request.body.group_id):
+        return request
+    request.reply(LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, members=[]))
+    return None
 
 
 def guard_delete_topics(services: Services, request: Request) -> Request | None:
@@ -444,7 +471,7 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.FIND_COORDINATOR: guard_find_coordinator,
     ApiKey.JOIN_GROUP: _READ_GROUP,
     ApiKey.HEARTBEAT: _READ_GROUP,
-    ApiKey.LEAVE_GROUP: _READ_GROUP,
+    ApiKey.LEAVE_GROUP: guard_leave_group,
     ApiKey.SYNC_GROUP: guard_sync_group,
     ApiKey.DESCRIBE_GROUPS: decided_by_handler,
     ApiKey.LIST_GROUPS: decided_by_handler,

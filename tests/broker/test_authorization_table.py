@@ -315,6 +315,31 @@ def test_request_that_names_no_protocol_is_rejected_for_that_first(world):
     assert codes_in(world.ask("p", request, 4)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
+def test_a_refusal_to_leave_names_no_members(world):
+    """As in Apache Kafka 2.7.2."""
+    world.set_acls()
+    members = [{"member_id": "m", "group_instance_id": None}]
+    answer = world.ask(
+        "alice", message(ApiKey.LEAVE_GROUP.request_class, group_id="g", members=members)
+    )
+    assert (answer.error_code, answer.members) == (30, [])
+
+
+def test_a_topic_that_is_named_twice_is_invalid_whether_allowed_or_not(world):
+    """As in Apache Kafka 2.7.2."""
+    world.set_acls()
+    names = ("once", "twice", "twice")
+    topics = [{"name": it, "num_partitions": 1, "replication_factor": 1} for it in names]
+    answer = world.ask("alice", message(ApiKey.CREATE_TOPICS.request_class, topics=topics))
+    assert [(it.name, it.error_code) for it in answer.topics] == [
+        ("once", 29), ("twice", 42), ("twice", 42)
+    ]  # fmt: skip
+    assert answer.topics[0].error_message == "Authorization failed."
+    # Nor may it see what the configs would be.
+    assert [it.topic_config_error_code for it in answer.topics] == [29, 29, 29]
+    assert answer.topics[1].error_message == "Found multiple entries for this topic."
+
+
 @pytest.mark.parametrize(
     ("api", "version", "names_topics"),
     [
