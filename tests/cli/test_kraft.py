@@ -34,8 +34,12 @@ def clusters(tmp_path_factory):
 
         def start(version):
             directory = tmp_path_factory.mktemp("kraft")
-            settings = {**AUTHORIZER, **(UNSTABLE if version.startswith("4") else {})}
-            return stack.enter_context(kraft_broker(version, directory, **settings)).address
+            is_4 = version.startswith("4")
+            settings = {**AUTHORIZER, **(UNSTABLE if is_4 else {})}
+            # Unstable features would begin with their latest levels.
+            levels = ("--feature", "share.version=0") if is_4 else ()
+            broker = kraft_broker(version, directory, *levels, **settings)
+            return stack.enter_context(broker).address
 
         yield dict(zip(versions, pool.map(start, versions), strict=True))
 
