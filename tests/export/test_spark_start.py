@@ -38,11 +38,25 @@ def test_a_master_that_accepts_connections_is_not_waited_for(listener):
     assert said == []
 
 
-def test_a_master_that_cannot_be_reached_is_waited_for_and_named():
+class CountingTime:
+    """A second passes with every look at the clock, and none otherwise."""
+
+    now_s = 0
+
+    def monotonic(self):
+        self.now_s += 1
+        return self.now_s
+
+    def sleep(self, seconds):
+        pass
+
+
+def test_a_master_that_cannot_be_reached_is_waited_for_and_named(monkeypatch):
+    monkeypatch.setattr(spark_master, "time", CountingTime())
     said = []
     master = f"spark://{free_address()}"
     with pytest.raises(UnreachableError, match=f"{master} is unreachable: Connection refused"):
-        wait_for_master(master, said.append, timeout_seconds=0.01)
+        wait_for_master(master, said.append, timeout_seconds=3)
     assert said == [f"waiting for Spark's master {master}: Connection refused"]
 
 
