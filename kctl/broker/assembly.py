@@ -33,7 +33,7 @@ from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quot
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
 from kctl.broker.security.acl_cache import AclCache
-from kctl.broker.services import Services
+from kctl.broker.services import ListenerChanges, Services
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.client.security import security_between_brokers
@@ -61,6 +61,7 @@ class Foundation:
     cluster_store: ClusterStore
     dynamic_configs: DynamicConfigs
     live_configs: LiveConfigs
+    listeners: ListenerChanges
     log_manager: LogManager
     # None: access is not controlled.
     acl_cache: AclCache | None
@@ -112,6 +113,7 @@ def assemble(
         topic_waits=TopicWaits(runtime, metadata_cache),
         producer_ids=producer_ids,
         dynamic_configs=opened.dynamic_configs,
+        listeners=opened.listeners,
         fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
         delegation_tokens=DelegationTokens(runtime, config, cluster_store),
         leadership=_leadership(opened, replica_manager, controller),

@@ -18,16 +18,17 @@ from functools import partial
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
 from kctl.broker.assembly import Foundation, assemble
 from kctl.broker.authorization import authorized
+from kctl.broker.broker_listeners import BrokerListeners
 from kctl.broker.cluster_member import ClusterMember
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.config.live_configs import LiveConfigs
-from kctl.broker.credentials import Credentials, store_passwords
+from kctl.broker.config.stored_passwords import StoredPasswords
+from kctl.broker.credentials import store_passwords
 from kctl.broker.fast_paths import fast_paths
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
-from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.security.acl_cache import AclCache
@@ -100,6 +101,7 @@ class Broker:
         self._store = store
         self._cluster_store: ClusterStore | None = None
         self.server: SocketServer | None = None
+        self._listeners = BrokerListeners(runtime, config)
         # Its connections to other brokers; set by `start`.
         self.member: ClusterMember | None = None
         # The steps of the shutdown, in reverse order.
@@ -124,18 +126,20 @@ class Broker:
         cluster_id = (known.cluster_id if known and is_new else None) or self._new_cluster_id()
         if not is_new:
             cluster_id = await cluster_store.create_or_get_cluster_id(cluster_id)
-        dynamic_configs = DynamicConfigs(self.runtime, cluster_store)
+        broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
+        passwords = StoredPasswords(self.runtime, self.config, broker_id)
+        await passwords.encode_again(cluster_store)
+        dynamic_configs = DynamicConfigs(self.runtime, cluster_store, passwords)
         await dynamic_configs.start()
         acl_cache = await AclCache.open(self.runtime, cluster_store, self.config.authorizer)
-        broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
-        live_configs = LiveConfigs(self.config, broker_id, dynamic_configs)
+        live_configs = LiveConfigs(self.config, broker_id, dynamic_configs, self.runtime.trace)
         log_manager = self._open_logs(broker_id, cluster_id, live_configs)
         if is_new:
             await self._adopt(cluster_store, log_manager, broker_id)
             await cluster_store.create_or_get_cluster_id(cluster_id)
         opened = Foundation(
             self.runtime, self.config, broker_id, cluster_id, cluster_store,
-            dynamic_configs, live_configs, log_manager, acl_cache,
+            dynamic_configs, live_configs, self._listeners, log_manager, acl_cache,
         )  # fmt: skip
         services = assemble(opened, self._served, self._broker_info, self._deliver)
         self.services = services
@@ -241,25 +245,16 @@ class Broker:
             self._undo.append(coordinator.shutdown)
 
     async def _listen(self, live_configs: LiveConfigs, services: Services) -> None:
-        tokens, listeners = services.delegation_tokens, self.config.sasl_listeners.values()
-        credentials = Credentials(self.runtime, services.dynamic_configs, tokens, listeners)
-        self._undo.append(credentials.close)
-        await credentials.start(lambda: services.controller.is_active)
-        server = self.server = SocketServer(
-            self.runtime,
-            self.config.listener_list,
-            {int(key): versions for key, versions in self._served.items()},
-            self._handle if self._interceptor is None else self._intercept,
-            NetworkLimits.of(live_configs.broker),
-            # An interceptor must receive every request.
-            {} if self._interceptor is not None else fast_paths(services),
-            self.config.sasl_listeners,
-            credentials,
-            self.config.tls_listeners,
+        self._undo.append(self._listeners.close)
+        # An interceptor must receive every request.
+        is_direct = self._interceptor is None
+        self.server = await self._listeners.start(
+            services,
+            live_configs,
+            self._handle if is_direct else self._intercept,
+            fast_paths(services) if is_direct else {},
         )
-        self.endpoints = server.start()
-        live_configs.on_broker_change(lambda now: server.apply_limits(NetworkLimits.of(now)))
-        self._undo.append(server.close)
+        self.endpoints = self.server.endpoints
 
     async def _until_ready(self, services: Services) -> None:
         """Wait for an UpdateMetadata with a controller and this broker, then for the topics, so

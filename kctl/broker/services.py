@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config.dynamic_configs import DynamicConfigs
@@ -25,6 +26,18 @@ from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 
 
+class ListenerChanges(Protocol):
+    """The listeners, as far as changes of configs concern them (`BrokerListeners`)."""
+
+    async def check(self, after: BrokerConfig) -> None:
+        """Raise UsageError if the listeners cannot follow `after`."""
+        ...
+
+    def apply(self, after: BrokerConfig) -> None:
+        """Begin to follow `after`; also reads stores again whose files have changed."""
+        ...
+
+
 @dataclass(slots=True)
 class Services:
     """The parts of one broker; made by `kctl.broker.assembly`, never changed afterwards."""
@@ -45,6 +58,7 @@ class Services:
     topic_waits: TopicWaits
     producer_ids: ProducerIdManager
     dynamic_configs: DynamicConfigs
+    listeners: ListenerChanges
     fetch_sessions: FetchSessionCache
     delegation_tokens: DelegationTokens
     leadership: Leadership

@@ -171,15 +171,17 @@ class BrokerConfig(BrokerSettings):
         self.sasl_listeners = {}
         self.inter_broker_protocol = SecurityProtocol.PLAINTEXT
         self.inter_broker_login = None
-        for listener in self.listener_list:
-            name, protocol = listener.listener_name, listener.security_protocol
+        for endpoint in self.listener_list:
+            name, protocol = endpoint.listener_name, endpoint.security_protocol
             if name == self.inter_broker_listener:
                 self.inter_broker_protocol = protocol
             config = ListenerConfig(self.given, name)
             if protocol.uses_tls:
                 self.tls_listeners[name] = config.tls(protocol)
                 if name == self.inter_broker_listener:
-                    self.inter_broker_tls = self.tls_listeners[name].settings
+                    listener = self.tls_listeners[name].between_brokers()
+                    self.tls_listeners[name] = listener
+                    self.inter_broker_tls = listener.settings
             if protocol.uses_sasl:
                 self.sasl_listeners[name] = config.sasl()
                 if name == self.inter_broker_listener:

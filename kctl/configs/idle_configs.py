@@ -94,14 +94,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "zookeeper.max.in.flight.requests",
         "zookeeper.sync.time.ms",
     ),
-    "settings of type password cannot be changed at run time yet": (
-        "password.encoder.cipher.algorithm",
-        "password.encoder.iterations",
-        "password.encoder.key.length",
-        "password.encoder.keyfactory.algorithm",
-        "password.encoder.old.secret",
-        "password.encoder.secret",
-    ),
     "GSSAPI: not planned, it needs a C library of the system": (
         "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.min.time.before.relogin",

@@ -61,6 +61,10 @@ class TlsListener:
     settings: TlsSettings
     principal_rules: PrincipalRules
 
+    def between_brokers(self) -> "TlsListener":
+        """Return the same for the listener that brokers connect to."""
+        return replace(self, settings=replace(self.settings, is_between_brokers=True))
+
 
 class ListenerConfig:
     """The configs of one listener, as text and typed."""

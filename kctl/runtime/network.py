@@ -157,6 +157,16 @@ class Listener(Protocol):
         change, if they cannot be used."""
         ...
 
+    def replace_tls(self, tls: TlsSettings, *, validate_only: bool = False) -> Future[bool]:
+        """Do the same off the loop, if the settings or their files have changed; the result is
+        whether they have.
+
+        The Future fails with UsageError, without a change, if the files cannot be used, or if the
+        listener would lose its identity (`kctl.tls.store_changes`). With `validate_only` nothing
+        changes in any case.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -199,6 +209,11 @@ class Network(Protocol):
         side rejects the other's certificate, and with UsageError if the files of `tls` cannot be
         used.
         """
+        ...
+
+    def substitute_tls(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+        """Connect with `used` wherever `connect` is given `given`. The Future fails with
+        UsageError, without a change, if the files of `used` cannot be used."""
         ...
 
     def reload_tls(self) -> None:

@@ -97,6 +97,13 @@ class SimListener:
         assert self.read_certificate is not None
         self.certificate = self.read_certificate()
 
+    def replace_tls(self, tls: TlsSettings, *, validate_only: bool = False) -> Future[bool]:
+        """Do nothing: there are no files."""
+        del tls, validate_only
+        done: Future[bool] = self.scheduler.future()
+        done.set_result(False)
+        return done
+
     def close(self) -> None:
         """Refuse connections from now on."""
         self.is_open = False
@@ -514,6 +521,13 @@ class HostNetwork:
             self._scheduler, self.host, (host, port), on_connection, timeout_ms,
             has_tls=tls is not None,
         )  # fmt: skip
+
+    def substitute_tls(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+        """Do nothing: there are no files."""
+        del given, used
+        done: Future[None] = self._scheduler.future()
+        done.set_result(None)
+        return done
 
     def reload_tls(self) -> None:
         """Do nothing: there are no files."""

@@ -7,7 +7,7 @@ Kafka 2.7: org.apache.kafka.common.config.SslConfigs, DefaultSslEngineFactory; K
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kctl.errors import UsageError
@@ -67,9 +67,22 @@ class TlsSettings:
     suites: CipherSuites = ANY_SUITES
     # Of a listener.
     client_auth: ClientAuth = ClientAuth.NONE
+    # Of a listener: whether brokers connect to each other with the same stores.
+    is_between_brokers: bool = False
     # Of a client: whether the broker's certificate is verified, and whether its name is.
     verifies_broker: bool = True
     verifies_host: bool = True
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Return the files of both stores."""
+        key_files = () if self.key_store is None else self.key_store.locations
+        trusted = None if self.trust_store is None else self.trust_store.location
+        return key_files if trusted is None else (*key_files, trusted)
+
+    def with_stores_of(self, other: "TlsSettings") -> "TlsSettings":
+        """Return these settings with the stores of `other`."""
+        return replace(self, key_store=other.key_store, trust_store=other.trust_store)
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "TlsSettings":

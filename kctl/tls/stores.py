@@ -47,22 +47,26 @@ class LoadedStores:
     key: KeyMaterial | None
     # PEM; None: the CAs that the system trusts.
     trusted: str | None
+    # The certificates of the key store's entries, without those of their issuers.
+    entries: tuple[Certificate, ...] = ()
 
 
 def load_stores(settings: TlsSettings, read_file: ReadFile) -> LoadedStores:
     """Load the stores of `settings`; raise UsageError with the file or setting and the reason."""
     key_store, trust_store = settings.key_store, settings.trust_store
-    return LoadedStores(
-        None if key_store is None else _load_key(key_store, read_file),
-        None if trust_store is None else _load_trusted(trust_store, read_file),
-    )
+    key, entries = (None, ()) if key_store is None else _load_key(key_store, read_file)
+    trusted = None if trust_store is None else _load_trusted(trust_store, read_file)
+    return LoadedStores(key, trusted, entries)
 
 
-def _load_key(store: KeyStoreSettings, read_file: ReadFile) -> KeyMaterial:
+def _load_key(
+    store: KeyStoreSettings, read_file: ReadFile
+) -> tuple[KeyMaterial, tuple[Certificate, ...]]:
+    """Return the key of a key store, and the certificates of its entries."""
     if store.key is not None and store.chain is not None:
         key_blocks = _blocks("ssl.keystore.key", store.key)
         chain_blocks = _blocks("ssl.keystore.certificate.chain", store.chain)
-        return _pem_key("ssl.keystore.key", key_blocks, chain_blocks, store.key_password)
+        return _only(_pem_key("ssl.keystore.key", key_blocks, chain_blocks, store.key_password))
     location = str(store.location)
     data = _read("ssl.keystore.location", location, read_file)
     if _is_binary(location, data):
@@ -70,12 +74,22 @@ def _load_key(store: KeyStoreSettings, read_file: ReadFile) -> KeyMaterial:
         if not contents.keys:
             raise UsageError(f"The key store {location} has no private key")
         entry = contents.keys[0]
-        return KeyMaterial(pem_of(PRIVATE_KEY, entry.key), certificates_pem(entry.chain))
+        issuers = {it for key in contents.keys for it in key.chain}
+        entries = [
+            *(key.chain[0] for key in contents.keys),
+            *(it for it in contents.certificates if it not in issuers),
+        ]
+        key = KeyMaterial(pem_of(PRIVATE_KEY, entry.key), certificates_pem(entry.chain))
+        return key, tuple(map(Certificate.of, entries))
     key_blocks = chain_blocks = _blocks(location, data)
     if store.chain_location is not None:
         chain_data = _read("ssl.certificate.location", store.chain_location, read_file)
         chain_blocks = _blocks(store.chain_location, chain_data)
-    return _pem_key(location, key_blocks, chain_blocks, store.key_password)
+    return _only(_pem_key(location, key_blocks, chain_blocks, store.key_password))
+
+
+def _only(key: KeyMaterial) -> tuple[KeyMaterial, tuple[Certificate, ...]]:
+    return key, (key.certificate,)
 
 
 def _load_trusted(store: TrustStoreSettings, read_file: ReadFile) -> str:

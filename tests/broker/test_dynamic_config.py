@@ -4,6 +4,8 @@ import pytest
 
 from kctl.broker.config import dynamic_configs
 from kctl.broker.config.dynamic_configs import DynamicConfigs
+from kctl.broker.config.stored_passwords import StoredPasswords
+from kctl.configs.broker_config import BrokerConfig
 from kctl.runtime.future import sleep
 from kctl.runtime.real import make_runtime
 from kctl.store.cluster_store import ClusterStore
@@ -31,7 +33,8 @@ class World:
         self.admin = ClusterStore(EmbeddedStore(runtime, self.database))
         self.run(self.admin.ensure_persistent_paths())
         self.store = EmbeddedStore(runtime, self.database)
-        self.configs = DynamicConfigs(runtime, ClusterStore(self.store))
+        passwords = StoredPasswords(runtime, BrokerConfig({}), 0)
+        self.configs = DynamicConfigs(runtime, ClusterStore(self.store), passwords)
         self.changed = []
         self.run(self.configs.start())
         self.configs.on_change(lambda *entity: self.changed.append(entity))

@@ -5,7 +5,6 @@ Kafka 2.7: kafka.server.AdminManager (`alterConfigs`, `prepareIncrementalConfigs
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -208,9 +207,7 @@ def check_broker_config(
             [name for name in overrides if is_per_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-        after = replace(broker, default=overrides)
-    else:
-        after = replace(broker, own=overrides)
+    after = broker.with_overrides(overrides, is_default=is_default)
     # `effective` would ignore invalid values: this reports them.
     BrokerConfig({**broker.static.given, **overrides})
     _check_thread_counts(broker.effective(), after.effective())

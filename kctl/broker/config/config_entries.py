@@ -69,6 +69,12 @@ class BrokerConfigView:
     own: Mapping[str, str]
     default: Mapping[str, str]
 
+    def with_overrides(
+        self, overrides: Mapping[str, str], *, is_default: bool
+    ) -> "BrokerConfigView":
+        """Return the view with other overrides of the broker, or with `is_default` of all."""
+        return replace(self, default=overrides) if is_default else replace(self, own=overrides)
+
     def synonyms(self, name: str) -> Iterator[Synonym]:
         """Yield every place that sets broker config `name`, in order of precedence.
 
@@ -96,11 +102,22 @@ class BrokerConfigView:
         return dropwhile(lambda synonym: synonym.name != name, found)
 
     def effective(self) -> BrokerConfig:
-        """Return the configs with all valid overrides applied."""
-        if not self.own and not self.default:
-            return self.static
+        """Return the configs with all valid overrides applied; without those of the broker, and
+        then without any, if they contradict each other."""
+        return self.effective_and_complaint()[0]
+
+    def effective_and_complaint(self) -> tuple[BrokerConfig, str | None]:
+        """Return the configs, and the reason why overrides are left out, if some are."""
+        complaint = None
         default = valid_overrides(self.default, is_default=True)
-        return BrokerConfig({**self.static.given, **default, **valid_overrides(self.own)})
+        for overrides in ({**default, **valid_overrides(self.own)}, default):
+            if not overrides:
+                break
+            try:
+                return BrokerConfig({**self.static.given, **overrides}), complaint
+            except UsageError as error:
+                complaint = str(error)
+        return self.static, complaint
 
 
 # Configs that one broker may override, but not the defaults of all brokers.
@@ -115,6 +132,12 @@ PER_LISTENER_CONFIGS = frozenset(
     name
     for name in PER_BROKER_CONFIGS
     if name.startswith(("ssl.keystore.", "ssl.truststore.")) or name == "ssl.key.password"
+)
+# The store holds their values encrypted, also under the prefix of a listener.
+_PASSWORD_CONFIGS = tuple(
+    name
+    for name, key in BrokerConfig.KEYS.items()
+    if key.is_dynamic and key.type is ConfigType.PASSWORD
 )
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _CLUSTER_LISTENER_CONFIGS = ("max.connections", "max.connection.creation.rate")
@@ -135,6 +158,11 @@ def base_name(name: str) -> str | None:
         return None
     base = of_listener[1]
     return next((it for it in _MECHANISM_CONFIGS if base.endswith(it)), base)
+
+
+def is_password(name: str) -> bool:
+    """Return whether broker config `name` is a password that can be changed at run time."""
+    return name.endswith(_PASSWORD_CONFIGS)
 
 
 def is_per_broker(name: str) -> bool:

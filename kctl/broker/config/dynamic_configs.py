@@ -12,6 +12,7 @@ DynamicBrokerConfig; KIP-226.
 from collections.abc import Callable, Mapping, Sequence
 
 from kctl.broker.announced_changes import AnnouncedChanges, OverlappingReads
+from kctl.broker.config.stored_passwords import StoredPasswords
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import BROKER_CONFIGS, CONFIG_CHANGES, TOPIC_CONFIGS, USER_CONFIGS
@@ -25,7 +26,14 @@ ChangeListener = Callable[[str, str], object]
 class DynamicConfigs:
     """The overrides of topics and brokers, as text; listeners are called on every change."""
 
-    def __init__(self, runtime: Runtime, cluster_store: ClusterStore) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster_store: ClusterStore,
+        passwords: StoredPasswords,
+    ) -> None:
+        """Create it; `passwords` decodes those of this broker's overrides."""
+        self.passwords = passwords
         self._store = cluster_store
         self._changes = AnnouncedChanges(
             runtime, cluster_store, "configs", [CONFIG_CHANGES], self._read_changes
@@ -77,6 +85,9 @@ class DynamicConfigs:
         known = self._overrides[entity_type]
         with self._reads.read() as is_latest:
             found = await self._store.get_entity_configs(entity_type, names)
+            own = self.passwords.entity_name
+            if entity_type == BROKER_CONFIGS and own in found:
+                found[own] = await self.passwords.decoded(found[own])
             for name, config in found.items():
                 if not is_latest((entity_type, name)):
                     continue

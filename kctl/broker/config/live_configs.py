@@ -16,6 +16,7 @@ from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
+from kctl.runtime.trace import Trace
 from kctl.store import znodes
 
 BrokerListener = Callable[[BrokerConfig], object]
@@ -27,13 +28,16 @@ class LiveConfigs:
     """The configs of one broker and of its topics, kept up to date."""
 
     def __init__(
-        self, static: BrokerConfig, broker_id: int, dynamic_configs: DynamicConfigs
+        self, static: BrokerConfig, broker_id: int, dynamic_configs: DynamicConfigs, trace: Trace
     ) -> None:
+        self._trace = trace
         self._static = static
         self._broker_id = broker_id
         self._dynamic_configs = dynamic_configs
         self._broker_listeners: list[BrokerListener] = []
         self._topic_listeners: list[TopicListener] = []
+        # Why some overrides are ignored; logged when it changes.
+        self._complaint: str | None = None
         self._broker = self._effective()
         dynamic_configs.on_change(self._overrides_changed)
 
@@ -61,11 +65,18 @@ class LiveConfigs:
         self._topic_listeners.append(listener)
 
     def _effective(self) -> BrokerConfig:
-        return BrokerConfigView(
+        config, complaint = BrokerConfigView(
             self._static,
             self._dynamic_configs.overrides(znodes.BROKER_CONFIGS, str(self._broker_id)),
             self._dynamic_configs.overrides(znodes.BROKER_CONFIGS, znodes.DEFAULT_ENTITY),
-        ).effective()
+        ).effective_and_complaint()
+        if complaint != self._complaint:
+            self._complaint = complaint
+            if complaint is not None:
+                self._trace.warning(
+                    f"The overrides of broker {self._broker_id} cannot be applied: {complaint}"
+                )
+        return config
 
     def _overrides_changed(self, entity_type: str, entity_name: str) -> None:
         if entity_type == znodes.TOPIC_CONFIGS:

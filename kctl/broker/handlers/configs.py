@@ -222,29 +222,13 @@ async def _alter_one(
         ConfigChange(c.name, c.config_operation if is_incremental else AlterOperation.SET, c.value)
         for c in resource.configs
     ]
-    entity_type, entity_name = await _entity(services, kind, name)
-    is_topic = kind == TOPIC_RESOURCE
-
-    def updated(before: Mapping[str, str]) -> dict[str, str]:
-        if not is_incremental:
-            after = replaced(changes)
-        elif is_topic:
-            after = incremented(before, topic_keys(), changes)
-        else:
-            valid = valid_overrides(before, is_default=name == "")
-            after = incremented(valid, BrokerConfig.KEYS, changes)
-        if is_topic:
-            check_topic_config(after)
-        else:
-            check_broker_config(after, _broker_view(services), is_default=name == "")
-        return after
-
-    store = services.cluster_store
+    await _check_resource(services, kind, name)
     try:
-        if validate_only:
-            updated(await store.get_entity_config(entity_type, entity_name))
+        if kind == TOPIC_RESOURCE:
+            await _alter_topic(services, name, changes, is_incremental, validate_only)
         else:
-            await store.update_entity_config(entity_type, entity_name, updated)
+            entity_name = str(int(name)) if name else DEFAULT_ENTITY
+            await _alter_broker(services, entity_name, changes, is_incremental, validate_only)
     except UsageError as error:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -253,9 +237,71 @@ async def _alter_one(
         ) from None
 
 
-async def _entity(services: Services, resource_type: int, name: str) -> tuple[str, str]:
-    """Return the type and name of the resource in the store; raise ApiError if it cannot be
-    altered.
+async def _alter_topic(
+    services: Services,
+    topic: str,
+    changes: Sequence[ConfigChange],
+    is_incremental: bool,
+    validate_only: bool,
+) -> None:
+    def updated(before: Mapping[str, str]) -> dict[str, str]:
+        after = incremented(before, topic_keys(), changes) if is_incremental else replaced(changes)
+        check_topic_config(after)
+        return after
+
+    store = services.cluster_store
+    if validate_only:
+        updated(await store.get_entity_config(TOPIC_CONFIGS, topic))
+    else:
+        await store.update_entity_config(TOPIC_CONFIGS, topic, updated)
+
+
+async def _alter_broker(
+    services: Services,
+    entity_name: str,
+    changes: Sequence[ConfigChange],
+    is_incremental: bool,
+    validate_only: bool,
+) -> None:
+    """Change the overrides of this broker or of all; their passwords are stored encrypted."""
+    store, passwords = services.cluster_store, services.dynamic_configs.passwords
+    is_default = entity_name == DEFAULT_ENTITY
+    view = _broker_view(services)
+
+    def updated(before: Mapping[str, str]) -> dict[str, str]:
+        if is_incremental:
+            valid = valid_overrides(before, is_default=is_default)
+            after = incremented(valid, BrokerConfig.KEYS, changes)
+        else:
+            after = replaced(changes)
+        check_broker_config(after, view, is_default=is_default)
+        return after
+
+    before = await passwords.decoded(await store.get_entity_config(BROKER_CONFIGS, entity_name))
+    after = updated(before)
+    effective = view.with_overrides(after, is_default=is_default).effective()
+    if not is_default:
+        await services.listeners.check(effective)
+    named = {change.name for change in changes}
+    encoded = await passwords.encoded({name: after[name] for name in named & after.keys()})
+    if validate_only:
+        return
+
+    def changed(stored: Mapping[str, str]) -> dict[str, str]:
+        known = passwords.decoded_now(stored)
+        return {
+            name: stored[name] if known.get(name) == text else encoded.get(name, text)
+            for name, text in updated(known).items()
+        }
+
+    await store.update_entity_config(BROKER_CONFIGS, entity_name, changed)
+    if not is_default:
+        # Also reads files again that have changed under the same name.
+        services.listeners.apply(effective)
+
+
+async def _check_resource(services: Services, resource_type: int, name: str) -> None:
+    """Raise ApiError if the resource cannot be altered.
 
     The store is also checked for the topic: an override of a topic that was just deleted would
     apply to a later topic of the same name.
@@ -267,13 +313,10 @@ async def _entity(services: Services, resource_type: int, name: str) -> tuple[st
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
-        return TOPIC_CONFIGS, name
-    if resource_type == BROKER_RESOURCE:
-        if name == "":
-            return BROKER_CONFIGS, DEFAULT_ENTITY
+    elif resource_type != BROKER_RESOURCE:
+        raise _unsupported(resource_type)
+    elif name:
         _check_broker_id(services, name, f"{services.broker_id},")
-        return BROKER_CONFIGS, str(int(name))
-    raise _unsupported(resource_type)
 
 
 def _check_broker_id(services: Services, name: str, expected: str) -> None:

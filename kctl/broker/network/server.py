@@ -16,6 +16,7 @@ Kafka 2.7: kafka.network.SocketServer, ConnectionQuotas; KIP-402, KIP-72
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kctl.broker.complaints import Complaints
@@ -39,6 +40,7 @@ from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.errors import StoppingError
 from kctl.tls.certificate import Certificate
+from kctl.tls.settings import TlsSettings
 
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
@@ -126,6 +128,36 @@ class SocketServer:
         self._acceptors.apply_limits(limits)
         self._close_excess()
         self.memory.bytes_max = limits.queued_request_bytes_max
+
+    @property
+    def tls_listeners(self) -> list[str]:
+        """Return the names of the listeners with TLS."""
+        return list(self._tls)
+
+    async def replace_tls(
+        self,
+        listener_name: str,
+        wanted: Mapping[str, TlsListener],
+        *,
+        validate_only: bool = False,
+    ) -> TlsSettings | None:
+        """Use the stores that `wanted` has for a listener, if they or their files have changed.
+
+        Return the listener's settings if so, else None. Raise UsageError, without a change, if the
+        listener cannot use them.
+        """
+        current, after = self._tls.get(listener_name), wanted.get(listener_name)
+        if current is None or after is None:
+            return None
+        # Its other settings change with a restart only.
+        settings = current.settings.with_stores_of(after.settings)
+        listener = self._acceptors.listener(listener_name)
+        is_changed = await listener.replace_tls(settings, validate_only=validate_only)
+        if not is_changed:
+            return None
+        if not validate_only and self._tls.get(listener_name) is current:
+            self._tls[listener_name] = replace(current, settings=settings)
+        return settings
 
     def reload_tls(self) -> None:
         """Read all key and trust stores again, for new connections. Those of a listener that are

@@ -72,6 +72,14 @@ class RealListener:
         if self._tls is not None:
             self._tls.change(tls)
 
+    def replace_tls(self, tls: TlsSettings, *, validate_only: bool = False) -> Future[bool]:
+        """Use `tls` for new connections if it has changed and is compatible; see `Listener`."""
+        if self._tls is None:
+            done: Future[bool] = self._scheduler.future()
+            done.set_result(False)
+            return done
+        return self._tls.replace(tls, validate_only=validate_only)
+
     def close(self) -> None:
         """Stop listening; connections in the backlog are reset."""
         if not self._is_closed:
@@ -303,6 +311,10 @@ class RealNetwork:
             lookup = self._scheduler.run_aside(lambda: _addresses_of(host, port), "name look-up")
             lookup.add_done_callback(lambda done: _looked_up(connector, done))
         return connector.future
+
+    def substitute_tls(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+        """Connect with `used` wherever `given` is asked for; see `Network`."""
+        return self._tls_stack().substitute(given, used)
 
     def reload_tls(self) -> None:
         """Read the files of all settings that connections were made with again; raise UsageError,

@@ -32,9 +32,9 @@ _VERIFY_MODES = {
 _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context of a listener; raise UsageError naming the file and the reason."""
-    stores = read_stores(settings)
+def server_context(settings: TlsSettings, stores: LoadedStores) -> ssl.SSLContext:
+    """Return the context of a listener whose stores are loaded; raise UsageError naming the
+    reason."""
     if stores.key is None:
         raise UsageError(
             "A listener with TLS needs a key and a certificate",
@@ -51,9 +51,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def client_context(settings: TlsSettings) -> ssl.SSLContext:
+def client_context(settings: TlsSettings, stores: LoadedStores) -> ssl.SSLContext:
     """Return the context of connections to brokers; raise UsageError."""
-    stores = read_stores(settings)
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, stores)
     context.check_hostname = settings.verifies_host and settings.verifies_broker
     if not settings.verifies_broker:
@@ -68,6 +67,8 @@ class ClientContexts:
 
     def __init__(self) -> None:
         self._contexts: dict[TlsSettings, ssl.SSLContext] = {}
+        # Settings whose stores were changed: as given -> as used now.
+        self._substitutes: dict[TlsSettings, TlsSettings] = {}
 
     def get(self, settings: TlsSettings) -> ssl.SSLContext:
         """Return the context for `settings`; raise UsageError."""
@@ -75,12 +76,21 @@ class ClientContexts:
         if context is None:
             while len(self._contexts) >= CLIENT_CONTEXTS_MAX:
                 del self._contexts[next(iter(self._contexts))]
-            context = self._contexts[settings] = client_context(settings)
+            context = self._contexts[settings] = self._loaded(settings)
         return context
+
+    def substitute(self, given: TlsSettings, used: TlsSettings, context: ssl.SSLContext) -> None:
+        """Use `context`, which was made of `used`, for connections with the settings `given`."""
+        self._substitutes[given] = used
+        self._contexts[given] = context
 
     def reload(self) -> None:
         """Read all files again; raise UsageError, and keep every context, if one is unusable."""
-        self._contexts = {settings: client_context(settings) for settings in self._contexts}
+        self._contexts = {settings: self._loaded(settings) for settings in self._contexts}
+
+    def _loaded(self, settings: TlsSettings) -> ssl.SSLContext:
+        used = self._substitutes.get(settings, settings)
+        return client_context(used, read_stores(used))
 
 
 def read_stores(settings: TlsSettings) -> LoadedStores:

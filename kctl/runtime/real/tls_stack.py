@@ -5,11 +5,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from kctl.runtime.future import Future
 from kctl.runtime.network import Receiver, Transport
 from kctl.runtime.real.handshakes import Handshakes
 from kctl.runtime.real.loop import RealScheduler
-from kctl.runtime.real.tls_context import ClientContexts, read_stores, server_context
+from kctl.runtime.real.tls_context import ClientContexts, client_context, read_stores
 from kctl.runtime.real.tls_failures import client_error, server_error
+from kctl.runtime.real.tls_listening import LoadedTls
 from kctl.runtime.real.tls_transport import TlsTransport
 from kctl.runtime.real.transport import RealTransport
 from kctl.runtime.trace import Trace
@@ -38,6 +40,22 @@ class TlsStack:
         """Return the TLS of a connection to `host`, for errors `name`; raise UsageError."""
         return TlsConnector(self, self._clients.get(tls), host, name)
 
+    def substitute(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+        """Connect with `used` wherever `given` is asked for; UsageError through the Future."""
+        changed: Future[None] = self.scheduler.future()
+
+        def finished(loading: Future[ssl.SSLContext]) -> None:
+            error = loading.error()
+            if error is not None:
+                changed.set_error(error)
+                return
+            self._clients.substitute(given, used, loading.result())
+            changed.set_result(None)
+
+        loading = self.scheduler.compute(lambda: client_context(used, read_stores(used)))
+        loading.add_done_callback(finished)
+        return changed
+
     def reload_clients(self) -> None:
         """Read the files of clients again; raise UsageError, and keep all, if one is unusable."""
         self._clients.reload()
@@ -48,11 +66,34 @@ class TlsAcceptor:
 
     def __init__(self, stack: TlsStack, tls: TlsSettings) -> None:
         self._stack = stack
-        self._context = self._loaded(tls)
+        self._loaded = LoadedTls.of(tls)
+        self._warn_of_expiry()
 
     def change(self, tls: TlsSettings) -> None:
         """Use `tls` for new connections; raise UsageError, without a change."""
-        self._context = self._loaded(tls)
+        self._loaded = LoadedTls.of(tls)
+        self._warn_of_expiry()
+
+    def replace(self, tls: TlsSettings, *, validate_only: bool) -> Future[bool]:
+        """Use `tls` for new connections if it differs and is compatible; UsageError through the
+        Future. What blocks or computes runs on another thread."""
+        before = self._loaded
+        replaced: Future[bool] = self._stack.scheduler.future()
+
+        def finished(loading: Future[LoadedTls]) -> None:
+            error = loading.error()
+            if error is not None:
+                replaced.set_error(error)
+                return
+            after = loading.result()
+            if after is not before and not validate_only:
+                self._loaded = after
+                self._warn_of_expiry()
+            replaced.set_result(after is not before)
+
+        loading = self._stack.scheduler.compute(lambda: before.replaced_by(tls))
+        loading.add_done_callback(finished)
+        return replaced
 
     def accepted(
         self, lower: RealTransport, on_connection: Callable[[Transport], Receiver | None]
@@ -60,7 +101,7 @@ class TlsAcceptor:
         """Offer a connection to its owner, and begin the handshake."""
         stack = self._stack
         transport = TlsTransport(
-            stack.scheduler, lower, self._context, stack.handshakes, server_error
+            stack.scheduler, lower, self._loaded.context, stack.handshakes, server_error
         )
         receiver = on_connection(transport)
         if receiver is None:
@@ -68,16 +109,15 @@ class TlsAcceptor:
         else:
             transport.attach(receiver)
 
-    def _loaded(self, tls: TlsSettings) -> ssl.SSLContext:
-        context = server_context(tls)
-        key = read_stores(tls).key
-        if key is not None:
-            ends = key.certificate.not_after
-            if ends < datetime.now(UTC) + EXPIRY_WARNING:
-                self._stack.trace.warning(
-                    f"The certificate of {key.certificate.subject} expires at {ends:%Y-%m-%d %H:%M}"
-                )
-        return context
+    def _warn_of_expiry(self) -> None:
+        key = self._loaded.stores.key
+        if key is None:
+            return
+        ends = key.certificate.not_after
+        if ends < datetime.now(UTC) + EXPIRY_WARNING:
+            self._stack.trace.warning(
+                f"The certificate of {key.certificate.subject} expires at {ends:%Y-%m-%d %H:%M}"
+            )
 
 
 class TlsConnector:

@@ -1,0 +1,128 @@
+"""BrokerListeners: a broker's listeners, and their changes while it runs.
+
+The overrides in the store may ask for other key and trust stores, limits and listeners.
+
+A change is checked when a client asks for it, and again when it is applied, since tools may write
+to the store directly and files may change meanwhile. Changes are applied one after another, the
+last state of the configs wins, and one that fails is logged and changes nothing.
+
+Kafka 2.7: kafka.server.{DynamicBrokerConfig, DynamicListenerConfig},
+org.apache.kafka.common.network.SslChannelBuilder; KIP-226
+"""
+
+from collections.abc import Callable, Mapping
+
+from kctl.broker.config.live_configs import LiveConfigs
+from kctl.broker.credentials import Credentials
+from kctl.broker.network.connection_host import FastPath
+from kctl.broker.network.limits import NetworkLimits
+from kctl.broker.network.server import SocketServer
+from kctl.broker.request import Request
+from kctl.broker.services import Services
+from kctl.configs.broker_config import BrokerConfig
+from kctl.errors import UsageError
+from kctl.runtime.runtime import Runtime
+from kctl.tls.settings import TlsSettings
+
+
+class BrokerListeners:
+    """The listeners of a broker and the configs that they follow."""
+
+    def __init__(self, runtime: Runtime, config: BrokerConfig) -> None:
+        """Take the configs that the broker starts with."""
+        self._runtime = runtime
+        # Connections to other brokers are made with its TLS settings (see `substitute_tls`).
+        self._static = config
+        self._server: SocketServer | None = None
+        self._credentials: Credentials | None = None
+        self._wanted: BrokerConfig | None = None
+        self._is_applying = False
+
+    async def start(
+        self,
+        services: Services,
+        live_configs: LiveConfigs,
+        on_request: Callable[[Request], object],
+        fast_paths: Mapping[bytes, FastPath],
+    ) -> SocketServer:
+        """Listen; return the server, or raise KctlError."""
+        config, tokens = live_configs.broker, services.delegation_tokens
+        await self._use_stores_between_brokers(config.inter_broker_tls)
+        credentials = self._credentials = Credentials(
+            self._runtime, services.dynamic_configs, tokens, config.sasl_listeners.values()
+        )
+        await credentials.start(lambda: services.controller.is_active)
+        server = SocketServer(
+            self._runtime,
+            config.listener_list,
+            {int(key): versions for key, versions in services.served.items()},
+            on_request,
+            NetworkLimits.of(config),
+            fast_paths,
+            config.sasl_listeners,
+            credentials,
+            config.tls_listeners,
+        )
+        server.start()
+        self._server = server
+        live_configs.on_broker_change(self._configs_changed)
+        return server
+
+    async def close(self) -> None:
+        """Close the listeners and all connections."""
+        if self._server is not None:
+            await self._server.close()
+        if self._credentials is not None:
+            self._credentials.close()
+
+    async def check(self, after: BrokerConfig) -> None:
+        """Raise UsageError if the listeners cannot follow `after`."""
+        if self._server is None:
+            return
+        for name in self._server.tls_listeners:
+            try:
+                await self._server.replace_tls(name, after.tls_listeners, validate_only=True)
+            except UsageError as error:
+                raise UsageError(
+                    f"Invalid dynamic configuration: listener {name}: {error}"
+                ) from None
+
+    def apply(self, after: BrokerConfig) -> None:
+        """Begin to follow `after`; also reads stores again whose files have changed."""
+        self._wanted = after
+        if not self._is_applying and self._server is not None:
+            self._runtime.scheduler.spawn(self._apply(self._server), "listener-changes")
+
+    def _configs_changed(self, now: BrokerConfig) -> None:
+        if self._server is not None:
+            self._server.apply_limits(NetworkLimits.of(now))
+        self.apply(now)
+
+    async def _use_stores_between_brokers(self, settings: TlsSettings | None) -> None:
+        """Connect to other brokers with the stores of `settings`; raise UsageError."""
+        given = self._static.inter_broker_tls
+        if given is not None and settings is not None:
+            await self._runtime.network.substitute_tls(given, settings)
+
+    async def _apply(self, server: SocketServer) -> None:
+        self._is_applying = True
+        try:
+            while self._wanted is not None:
+                after, self._wanted = self._wanted, None
+                for name in server.tls_listeners:
+                    await self._replace_stores(server, name, after)
+        finally:
+            self._is_applying = False
+
+    async def _replace_stores(self, server: SocketServer, name: str, after: BrokerConfig) -> None:
+        trace = self._runtime.trace
+        try:
+            settings = await server.replace_tls(name, after.tls_listeners)
+            if settings is None:
+                return
+            if name == self._static.inter_broker_listener:
+                await self._use_stores_between_brokers(settings)
+        except UsageError as error:
+            trace.warning(f"The stores of listener {name} cannot be replaced: {error}")
+        else:
+            trace.info(f"Listener {name} uses its changed key and trust stores")
