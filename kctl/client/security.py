@@ -91,6 +91,13 @@ def security_between_brokers(config: BrokerConfig) -> ClientSecurity:
     )
 
 
+def security_of_control_plane(config: BrokerConfig) -> ClientSecurity:
+    """Return how a controller with `config` connects to control.plane.listener.name of others."""
+    return ClientSecurity(
+        config.control_plane_protocol, config.control_plane_login, tls=config.control_plane_tls
+    )
+
+
 def _without_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
     given = dict(properties)
     for synonym, name in _SYNONYMS.items():

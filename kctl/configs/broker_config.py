@@ -42,6 +42,10 @@ class BrokerConfig(BrokerSettings):
     inter_broker_listener: str
     # The one that controllers use for their requests to this broker; None: the inter-broker one.
     control_plane_listener: str | None
+    # How this broker's controller speaks to that listener of others.
+    control_plane_protocol: SecurityProtocol
+    control_plane_tls: TlsSettings | None
+    control_plane_login: SaslLogin | None
     # What the inter-broker listener speaks.
     inter_broker_protocol: SecurityProtocol
     # Listeners with TLS: name -> how they speak it.
@@ -171,23 +175,35 @@ class BrokerConfig(BrokerSettings):
         self.sasl_listeners = {}
         self.inter_broker_protocol = SecurityProtocol.PLAINTEXT
         self.inter_broker_login = None
+        self.control_plane_protocol = SecurityProtocol.PLAINTEXT
+        self.control_plane_tls = None
+        self.control_plane_login = None
         for endpoint in self.listener_list:
             name, protocol = endpoint.listener_name, endpoint.security_protocol
             if name == self.inter_broker_listener:
                 self.inter_broker_protocol = protocol
             config = ListenerConfig(self.given, name)
+            is_control_plane = name == self.control_plane_listener
+            if is_control_plane:
+                self.control_plane_protocol = protocol
             if protocol.uses_tls:
                 self.tls_listeners[name] = config.tls(protocol)
                 if name == self.inter_broker_listener:
                     listener = self.tls_listeners[name].between_brokers()
                     self.tls_listeners[name] = listener
                     self.inter_broker_tls = listener.settings
+                elif is_control_plane:
+                    self.control_plane_tls = self.tls_listeners[name].settings
             if protocol.uses_sasl:
                 self.sasl_listeners[name] = config.sasl()
                 if name == self.inter_broker_listener:
                     mechanism = self.sasl_mechanism_inter_broker_protocol
                     self._check_inter_broker(name, mechanism)
                     self.inter_broker_login = config.login(mechanism)
+                elif is_control_plane:
+                    self.control_plane_login = config.login(
+                        self.sasl_mechanism_inter_broker_protocol
+                    )
 
     def _check_inter_broker(self, listener_name: str, mechanism: str) -> None:
         offered = self.sasl_listeners[listener_name].mechanisms

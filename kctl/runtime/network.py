@@ -181,11 +181,13 @@ class Network(Protocol):
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
         tls: TlsSettings | None = None,
+        is_urgent: bool = False,
     ) -> Listener:
         """Accept connections; `on_connection` returns their Receiver, or None to reject them.
 
         The system buffers about `send_buffer_bytes` of unread data per connection. With `tls` the
-        peers must speak TLS. Raises KctlError naming host and port if they cannot be bound, and
+        peers must speak TLS. Connections that are urgent are served first in a turn. Raises
+        KctlError naming host and port if they cannot be bound, and
         UsageError if the files of `tls` cannot be used.
         """
         ...

@@ -487,9 +487,10 @@ class HostNetwork:
         *,
         send_buffer_bytes: int = -1,
         tls: TlsSettings | None = None,
+        is_urgent: bool = False,
     ) -> SimListener:
         """Accept connections to this host, whatever address is given; nothing is encrypted."""
-        del host, send_buffer_bytes
+        del host, send_buffer_bytes, is_urgent
         listener = SimListener(self.host, port, self._scheduler, on_connection)
         if tls is not None:
             listener.read_certificate = self._read_certificate

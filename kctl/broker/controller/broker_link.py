@@ -1,10 +1,17 @@
 """ChannelLink: the controller's connection to another broker, opened on demand and after failures.
 
-Kafka 2.7: kafka.controller.RequestSendThread (`brokerReady`).
+Kafka 2.7: kafka.controller.RequestSendThread (`brokerReady`), ControllerChannelManager
+(`addNewBroker`); KIP-291.
 """
 
 from kctl.client.broker_channel import BrokerChannel
-from kctl.client.security import NO_SECURITY, ClientSecurity
+from kctl.client.security import (
+    NO_SECURITY,
+    ClientSecurity,
+    security_between_brokers,
+    security_of_control_plane,
+)
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo
 from kctl.protocol.schema import Message
@@ -69,3 +76,25 @@ class ChannelLink:
             f"broker {self._broker.broker_id} has no listener {self._listener} "
             "(inter.broker.listener.name)"
         )
+
+
+def controller_link(
+    runtime: Runtime, config: BrokerConfig, broker: BrokerInfo, controller_id: int
+) -> ChannelLink:
+    """Return the controller's link to `broker`, by its control-plane listener if it has that.
+
+    While the brokers of a cluster are given a control plane, some do not have it yet: they are
+    reached by the listener between brokers.
+    """
+    listener, security = config.inter_broker_listener, security_between_brokers(config)
+    control = config.control_plane_listener
+    if control is not None and control in {it.listener_name for it in broker.endpoints}:
+        listener, security = control, security_of_control_plane(config)
+    return ChannelLink(
+        runtime,
+        broker,
+        listener,
+        controller_id=controller_id,
+        timeout_ms=config.controller_socket_timeout_ms,
+        security=security,
+    )

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kctl.broker.controller import events, preferred_balance
-from kctl.broker.controller.broker_link import ChannelLink
+from kctl.broker.controller.broker_link import ChannelLink, controller_link
 from kctl.broker.controller.channel_manager import (
     ControllerChannelManager,
     DeliverLocal,
@@ -35,7 +35,6 @@ from kctl.broker.controller.events import ControllerEvent
 from kctl.broker.controller.leader_election_algorithms import ElectionStrategy
 from kctl.broker.controller.procedures import Procedures
 from kctl.broker.controller.znode_events import ZnodeEvents, event_of
-from kctl.client.security import security_between_brokers
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.model import BrokerInfo, TopicPartition
@@ -300,14 +299,7 @@ class Controller:
             self._channels.send(request)
 
     def _open_link(self, broker: BrokerInfo) -> ChannelLink:
-        return ChannelLink(
-            self._runtime,
-            broker,
-            self._config.inter_broker_listener,
-            controller_id=self._broker_id,
-            timeout_ms=self._config.controller_socket_timeout_ms,
-            security=security_between_brokers(self._config),
-        )
+        return controller_link(self._runtime, self._config, broker, self._broker_id)
 
     def _soon(self) -> Awaitable[None]:
         future = self._runtime.scheduler.future()

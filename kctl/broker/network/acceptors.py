@@ -118,6 +118,7 @@ class Acceptors:
             accept,
             send_buffer_bytes=self.quotas.limits.send_buffer_bytes,
             tls=tls,
+            is_urgent=endpoint.listener_name == self.quotas.limits.control_plane,
         )
         name = endpoint.listener_name
         bound = Endpoint(endpoint.host, listener.port, name, endpoint.security_protocol)

@@ -49,6 +49,8 @@ class NetworkLimits:
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     # Listeners of other brokers and of controllers: exempt from the broker's maximum and rate.
     protected: frozenset[str] = frozenset()
+    # control.plane.listener.name: its requests are served first in a turn.
+    control_plane: str | None = None
 
     def of_listener(self, listener_name: str) -> ListenerLimits:
         """Return the limits of one listener."""
@@ -79,6 +81,7 @@ class NetworkLimits:
                 for it in config.listener_list
             },
             protected=frozenset(config.listeners_between_brokers),
+            control_plane=config.control_plane_listener,
         )
         if config.queued_max_request_bytes > 0:
             limits = replace(limits, queued_request_bytes_max=config.queued_max_request_bytes)

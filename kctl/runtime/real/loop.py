@@ -104,6 +104,8 @@ class RealScheduler:
         self._trace = trace or NullTrace()
         self._poller = poller or make_poller()
         self._handlers: dict[int, Callable[[int], object]] = {}
+        # Descriptors that are served before the others of a turn.
+        self._urgent: set[int] = set()
         self._ready: deque[tuple[Callback, tuple[object, ...]]] = deque()
         self._from_threads: deque[tuple[Callback, tuple[object, ...]]] = deque()
         self._bulk: deque[Callable[[], object]] = deque()
@@ -230,8 +232,13 @@ class RealScheduler:
         """Change the events that `fd` is watched for."""
         self._poller.modify(fd, mask)
 
+    def prioritize(self, fd: int) -> None:
+        """Serve `fd` before the others of a turn, until it is unwatched."""
+        self._urgent.add(fd)
+
     def unwatch(self, fd: int) -> None:
         """Stop serving `fd`; call it before closing the descriptor."""
+        self._urgent.discard(fd)
         if self._handlers.pop(fd, None) is not None:
             self._poller.unregister(fd)
             if self._unserved:
@@ -354,6 +361,8 @@ class RealScheduler:
     def _serve_descriptors(self, events: list[tuple[int, int]], began: float) -> None:
         handlers, now = self._handlers, self._now
         last, deadline = began, began + _PHASE_SECONDS
+        if self._urgent and len(events) > 1:
+            events = sorted(events, key=lambda event: event[0] not in self._urgent)
         waiting = iter(events)
         for fd, mask in waiting:
             handler = handlers.get(fd)

@@ -44,8 +44,11 @@ class RealListener:
         on_connection: OnAccept,
         trace: Trace,
         tls: "TlsAcceptor | None" = None,
+        *,
+        is_urgent: bool = False,
     ) -> None:
         self.host, self.port = sock.getsockname()[:2]
+        self._is_urgent = is_urgent
         self._tls = tls
         self._scheduler = scheduler
         self._socket = sock
@@ -102,6 +105,8 @@ class RealListener:
 
     def _accepted(self, sock: socket.socket, peer: Address) -> None:
         _tune(sock)
+        if self._is_urgent:
+            self._scheduler.prioritize(sock.fileno())
         transport = RealTransport(self._scheduler, sock, peer)
         if self._tls is not None:
             self._tls.accepted(transport, self._on_connection)
@@ -261,6 +266,7 @@ class RealNetwork:
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
         tls: TlsSettings | None = None,
+        is_urgent: bool = False,
     ) -> RealListener:
         """Accept connections at `host` ("" or "0.0.0.0": all addresses) and `port` (0: any)."""
         name = name_of(host, port)
@@ -284,7 +290,9 @@ class RealNetwork:
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             hint = "another process uses the port; choose another one" if is_taken else None
             raise KctlError(f"cannot listen on {name}: {reason}", hint=hint) from error
-        return RealListener(self._scheduler, sock, on_connection, self._trace, acceptor)
+        return RealListener(
+            self._scheduler, sock, on_connection, self._trace, acceptor, is_urgent=is_urgent
+        )
 
     def connect(
         self,

@@ -2,9 +2,10 @@
 
 import pytest
 
-from kctl.broker.controller.broker_link import ChannelLink
+from kctl.broker.controller.broker_link import ChannelLink, controller_link
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import UnreachableError
 from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
@@ -103,3 +104,35 @@ def test_a_closed_link_sends_nothing(cluster, other_broker):
     with pytest.raises(UnreachableError):
         cluster.run(link.send(UpdateMetadataRequest()))
     assert heard == []
+
+
+@pytest.mark.parametrize("listeners", [["INTERNAL"], ["INTERNAL", "CONTROLLER"]])
+def test_a_control_plane_is_used_where_a_broker_has_it(cluster, listeners):
+    used = []
+
+    def handle(request):
+        if request.api_key == ApiKey.API_VERSIONS:
+            keys = [
+                ApiVersionsResponseKey(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in SERVED.items()
+            ]
+            request.reply(ApiVersionsResponse(api_keys=keys))
+        else:
+            used.append(request.context.listener_name)
+            request.reply(UpdateMetadataResponse())
+
+    endpoints = [Endpoint("127.0.0.1", 0, name) for name in listeners]
+    server = SocketServer(cluster.runtime, endpoints, SERVED, handle)
+    config = BrokerConfig(
+        {
+            "listeners": "INTERNAL://:9092,CONTROLLER://:9093",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "control.plane.listener.name": "CONTROLLER",
+        }
+    )
+    link = controller_link(cluster.runtime, config, BrokerInfo(2, tuple(server.start())), 1)
+    cluster.run(link.send(UpdateMetadataRequest(controller_epoch=1)))
+    assert used == listeners[-1:]
+    link.close()
+    server.close()

@@ -274,3 +274,22 @@ def test_connections_beyond_the_rate_wait(loop):
         assert it.is_served(peer)
     assert it.server.counters.accepting_throttled >= 2
     assert it.is_served(it.connect("INTERNAL"))
+
+
+def test_requests_of_the_control_plane_are_served_first(loop):
+    it = Server(loop, control_plane="INTERNAL")
+    order = []
+    reply = it.server.on_request
+
+    def handle(request):
+        order.append(request.context.listener_name)
+        reply(request)
+
+    it.server.on_request = handle
+    peers = [*(it.connect() for _ in range(5)), it.connect("INTERNAL")]
+    # All wait in their sockets before the loop looks at any.
+    for peer in peers:
+        heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+        peer.socket.sendall(it.writer.frame(heartbeat, 1))
+    loop.until(lambda: len(order) == len(peers))
+    assert order == ["INTERNAL", *["PLAINTEXT"] * 5]
