@@ -13,6 +13,7 @@ from kctl.model import BrokerInfo
 from kctl.store import znodes
 from kctl.store.errors import (
     ControllerMovedError,
+    LostDataError,
     MultiError,
     NodeExistsError,
     NoNodeError,
@@ -52,8 +53,14 @@ class BrokerRegistry(ZnodeClient):
         return proposed
 
     async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """Reserve the next 1,000 producer ids for this broker; raise KctlError when ids run out."""
+        """Reserve the next 1,000 producer ids for this broker; raise KctlError when ids run out.
+
+        Raise LostDataError if the store has no /cluster/id: an emptied store would begin with ids
+        that producers have, and the sequence numbers of two producers would be taken for those of
+        one.
+        """
         while True:
+            await self._check_has_data()
             found = await self.get(znodes.PRODUCER_ID_BLOCK)
             if found is None:
                 await self.make_path(znodes.PRODUCER_ID_BLOCK)
@@ -70,7 +77,13 @@ class BrokerRegistry(ZnodeClient):
                 again = await self.get(znodes.PRODUCER_ID_BLOCK)
                 if again is None or again[0] != encoded:
                     continue
+            # It may have lost its data just before the block was written.
+            await self._check_has_data()
             return block
+
+    async def _check_has_data(self) -> None:
+        if await self.get_cluster_id() is None:
+            raise LostDataError(znodes.CLUSTER_ID)
 
     async def generate_broker_sequence_id(self) -> int:
         """Return 1, then 2, and so on; reserved.broker.max.id plus this is a new broker's id."""

@@ -72,6 +72,12 @@ class StoppingError(StoreError):
     text = "the broker stops without a connection to the metadata store"
 
 
+class LostDataError(StoreError):
+    """The store has no cluster: it has lost its data, and what it would hand out is in use."""
+
+    text = "the metadata store has lost its data"
+
+
 class AuthFailedError(StoreError):
     """The store rejects this client (bad credentials or a znode's ACL); a retry cannot succeed."""
 

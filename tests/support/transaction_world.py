@@ -102,6 +102,9 @@ class TransactionWorld:
         self.cache = MetadataCache(0)
         self.brokers = {number: MarkerBroker(self.scheduler) for number in (0, 1)}
         self.store = ClusterStore(EmbeddedStore.in_memory(self.runtime))
+        creation = self.store.create_or_get_cluster_id("JzQLOi4JQkytO-cNup0VUQ")
+        self.scheduler.spawn(creation)
+        self.scheduler.settle()
         self.learn({STATE: 0, T0: 0, T1: 0, T2: 1})
         self.service = TransactionCoordinatorService(
             self.runtime,
