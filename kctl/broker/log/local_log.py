@@ -349,9 +349,9 @@ class LocalLog:
         self._announced.append(offset)
 
     @property
-    def has_announced(self) -> bool:
-        """Return whether a file announces something that the next checkpoint contains."""
-        return bool(self._announced)
+    def announced(self) -> Sequence[int]:
+        """Return the offsets that files announce, which the next checkpoint contains."""
+        return self._announced
 
     def withdraw(self) -> None:
         """Remove the announcements, because a checkpoint made after the last truncation is on

@@ -232,7 +232,9 @@ class LogManager:
             self._trace.warning(f"{tp} is not served: {error}")
             self._trace.event("log_damaged", partition=tp, message=str(error))
             return
-        log.update_high_watermark(directory.high_watermarks.get(tp, 0))
+        # The checkpoint may be of records that were truncated, or of a deleted log.
+        mark = directory.high_watermarks.get(tp, 0)
+        log.update_high_watermark(min([mark, *log.local.announced]))
         twin = self._logs.get(tp)
         if twin is None:
             self._register(log)

@@ -545,7 +545,7 @@ class UnifiedLog:
 
     def recovery_point_saved(self, truncations: int) -> None:
         """Remove the files that a checkpoint, made after so many truncations, replaces."""
-        if truncations == self._local.truncations and self._local.has_announced:
+        if truncations == self._local.truncations and self._local.announced:
             self._local.withdraw()
         # No recovery needs snapshots before this.
         self._producers.delete_snapshots_before(self._local.oldest_recovery_start)

@@ -106,6 +106,17 @@ def test_truncation_is_announced_until_a_checkpoint_includes_it(world):
     assert announcements(log) == []
 
 
+def test_a_log_does_not_get_the_high_watermark_of_a_deleted_one(world):
+    """Simulation: seed 200844 of 22 November 2026; in 2.7.2 it gets it after a crash."""
+    append(world.log(), b"a", b"b", b"c")
+    world.manager.checkpoint()
+    world.runtime.scheduler.settle()
+    world.manager.delete_log(TP)
+    world.log().append_as_leader(batch(b"d", b"e"), 0, now_ms=BASE_MS)
+    again = world.restart()
+    assert (again.log_end_offset, again.high_watermark) == (2, 0)
+
+
 def test_truncation_is_announced_while_an_older_checkpoint_is_being_written(world):
     log = world.log()
     fill(log)
