@@ -13,6 +13,11 @@ from kctl.configs.authorizer_settings import (
     authorizer_settings,
 )
 from kctl.configs.broker_configs import BrokerSettings
+from kctl.configs.listener_checks import (
+    check_connection_limits,
+    check_listeners,
+    check_names_between_brokers,
+)
 from kctl.configs.listener_config import (
     LISTENER_PREFIX,
     ListenerConfig,
@@ -214,17 +219,21 @@ class BrokerConfig(BrokerSettings):
             )
 
     def _check_together(self) -> None:
-        names = [listener.listener_name for listener in self.listener_list]
-        if len(set(names)) != len(names):
-            raise UsageError("Each listener must have a different name")
         if not self.log_dir_list:
             raise UsageError("At least one log directory must be defined via log.dirs or log.dir.")
-        for advertised in self.advertised_listener_list:
-            if advertised.host == "0.0.0.0":
-                raise UsageError(
-                    "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0",
-                    hint="set advertised.listeners to an address that clients can reach",
-                )
+        check_listeners(self.listener_list, self.advertised_listener_list)
+        check_names_between_brokers(
+            self.given,
+            self.inter_broker_listener,
+            self.control_plane_listener,
+            self.advertised_listener_list,
+        )
+        check_connection_limits(
+            self.max_connections_per_ip,
+            self.max_connections_per_ip_overrides,
+            self.connection_failed_authentication_delay_ms,
+            self.connections_max_idle_ms,
+        )
 
     def is_at_least(self, api_version: str) -> bool:
         """Return whether inter.broker.protocol.version is `api_version` (e.g. "2.7-IV2") or

@@ -65,6 +65,7 @@ def test_listeners_with_names_hosts_and_brackets():
         {
             "listeners": "INSIDE://:9092,OUTSIDE://[::1]:9093",
             "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
         }
     )
     inside, outside = config.listener_list
