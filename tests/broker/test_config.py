@@ -236,7 +236,7 @@ def test_only_dynamic_settings_of_a_broker_change_while_it_runs():
 
 
 def test_some_settings_belong_to_one_broker_or_one_listener():
-    of_one_broker = {"advertised.listeners": "PLAINTEXT://h:1"}
+    of_one_broker = {"sasl.enabled.mechanisms": "PLAIN"}
     check_broker_config(of_one_broker, view(), is_default=False)
     with pytest.raises(UsageError, match="default cluster level"):
         check_broker_config(of_one_broker, view(), is_default=True)
@@ -246,6 +246,18 @@ def test_some_settings_belong_to_one_broker_or_one_listener():
     check_broker_config({"max.connections": "9"}, view(), is_default=True)
     with pytest.raises(UsageError, match="only per-listener"):
         check_broker_config({"ssl.keystore.type": "PEM"}, view(), is_default=False)
+
+
+def test_listeners_are_those_of_the_start():
+    for name, value in {
+        "listeners": "PLAINTEXT://:1",
+        "advertised.listeners": "PLAINTEXT://h:1",
+        "listener.security.protocol.map": "PLAINTEXT:SSL",
+    }.items():
+        with pytest.raises(UsageError, match=rf"restart the broker: Set\({name}\)"):
+            check_broker_config({name: value}, view(), is_default=False)
+        # Another release, or Apache Kafka, may have stored it.
+        assert view(own={name: value}).effective().given == {}
 
 
 def test_numbers_of_threads_at_most_double_or_halve():

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kctl.broker.config.config_entries import (
+    FIXED_LISTENER_CONFIGS,
     PER_LISTENER_CONFIGS,
     BrokerConfigView,
     base_name,
@@ -207,6 +208,7 @@ def check_broker_config(
             [name for name in overrides if is_per_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
+    _check_listeners(overrides, broker.static)
     after = broker.with_overrides(overrides, is_default=is_default)
     # `effective` would ignore invalid values: this reports them.
     BrokerConfig({**broker.static.given, **overrides})
@@ -218,6 +220,18 @@ def _reject(names: Iterable[str], why: str) -> None:
     listed = ", ".join(sorted(names))
     if listed:
         raise UsageError(f"{why}: Set({listed})")
+
+
+def _check_listeners(overrides: Mapping[str, str], static: BrokerConfig) -> None:
+    changed = [
+        name
+        for name in FIXED_LISTENER_CONFIGS.intersection(overrides)
+        if overrides[name] != static.given.get(name)
+    ]
+    _reject(
+        changed,
+        "kctl opens listeners when it starts: change its settings and restart the broker",
+    )
 
 
 def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
