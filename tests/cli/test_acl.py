@@ -21,10 +21,13 @@ def acl(kctl, locked):
     def run(*arguments, **options):
         return kctl("acl", *arguments, "-b", locked.bootstrap_servers, **options)
 
+    async def no_entries(_):
+        return ()
+
     yield run
     cache = locked._broker.services.acl_cache
     for pattern in cache.index.patterns():
-        locked._call(cache.change, pattern, lambda _: ())
+        locked._call(cache.change, pattern, no_entries)
 
 
 def rows(ran):

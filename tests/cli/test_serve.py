@@ -70,6 +70,7 @@ def test_a_listener_at_all_addresses_is_advertised_with_the_name_of_the_machine(
     flags = {
         "listeners": listener,
         "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": listener.partition(":")[0],
     }
 
     config, _ = make_config(flags, None, str(tmp_path), [listener])
