@@ -125,7 +125,8 @@ class SimTransport:
         # Chunks that arrived while reading is paused; None: the peer's end.
         self._unread: deque[bytes | None] = deque()
         self._is_reading = True
-        self._is_closing = False
+        # The connection breaks after this turn; nothing that is sent from now on arrives.
+        self.is_broken = False
         # No chunk arrives before the one sent before it.
         self._last_arrival_us = 0
         # Chunks held back until a cut ends.
@@ -141,7 +142,7 @@ class SimTransport:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Send `parts`: they are copied at once, as by a kernel that has room."""
-        if self.is_lost or self._is_closing:
+        if self.is_lost or self.is_broken:
             return
         try:
             data = b"".join(map(part_bytes, parts))
@@ -166,7 +167,8 @@ class SimTransport:
         """Send the end of the stream after what was sent."""
         if self.is_lost:
             return
-        self._network.transmit(self, None)
+        if not self.is_broken:
+            self._network.transmit(self, None)
         self._end(None)
 
     def abort(self) -> None:
@@ -405,6 +407,7 @@ class SimNetwork:
         assert other is not None
         if chunk is not None and entropy.random_below(1000) < weather.reset_chance:
             self.counters.resets += 1
+            end.is_broken = True
             end.scheduler.call_soon(end.lose, ConnectionResetError("Connection reset by peer"))
             return
         pieces = [chunk]
