@@ -12,6 +12,7 @@ import pytest
 from kctl.records.memory_records import batches
 from tests.support import apache_kafka
 from tests.support.local_cluster import LocalCluster
+from tests.support.waiting import wait_for
 from tests.support.zookeeper import running_zookeeper
 
 TOPIC = "orders"
@@ -64,6 +65,11 @@ def replicas(cluster, kctl, tmp_path):
             "-c", "segment.bytes=20000", "-c", "min.insync.replicas=2",
         )  # fmt: skip
         assert made.status == 0, made.err
+        # The controller has created it; broker 1 may not know yet.
+        wait_for(
+            lambda: kctl("topic", "describe", TOPIC, "-b", addresses[1]).status == 0,
+            lambda: f"broker 1 does not know {TOPIC}",
+        )
         for number in range(6):
             path = tmp_path / "lines"
             path.write_text("".join(f"{number} {n} {'x' * 60}\n" for n in range(200)))
