@@ -10,24 +10,17 @@ memory during the attack. Rows beyond a goal are marked: p99 of 100 ms, memory o
 """
 
 import argparse
-import multiprocessing
-import socket
-import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from ctypes import c_int
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from benchmarks.attack_cases import ATTACKS, Attack, Target
+from benchmarks.innocent_producer import TOPIC, InnocentProducer, percentile
 from benchmarks.servers import ApacheKafka, Kctl, Server, zookeeper
-from tests.serve import bad_frames
-from tests.support.heavy_requests import produced
 from tests.support.pinger import Memory
 
 P99_MS_MAX, RESIDENT_MIB_MAX = 100.0, 256.0
@@ -35,11 +28,7 @@ P99_MS_MAX, RESIDENT_MIB_MAX = 100.0, 256.0
 SAMPLES_MIN, QUICK_SAMPLES_MIN = 1_000, 200
 # An attack that takes no time is not repeated forever.
 REPETITIONS_MAX = 200
-PAUSE_S = 0.001
-TIMEOUT_S = 120
 MIB = 1024 * 1024
-# Reported by a producer that cannot go on: the attack is not repeated.
-ENOUGH = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class Row:
 
     @property
     def p99_ms(self) -> float:
-        return self.waits_ms[len(self.waits_ms) * 99 // 100]
+        return percentile(self.waits_ms, 99)
 
     @property
     def misses_goal(self) -> bool:
@@ -110,32 +99,24 @@ def _table(
 
 
 def _row(server: Server, attack: Attack, is_quick: bool) -> Row:
-    server.create_topic(bad_frames.TOPIC)
+    server.create_topic(TOPIC)
     target = Target(server, 0.1 if is_quick else 1.0)
     attack.prepare(target)
-    samples: Synchronized[int] = multiprocessing.Value(c_int, 0)
-    ours, theirs = multiprocessing.Pipe()
-    producer = multiprocessing.Process(
-        target=_produce, args=(server.port, theirs, samples), daemon=True
-    )
-    producer.start()
-    ours.recv()
+    producer = InnocentProducer(server.port)
     memory, cpu_s = Memory(server.pid), server.cpu_s()
-    failure = _repeat(attack, target, samples, QUICK_SAMPLES_MIN if is_quick else SAMPLES_MIN)
+    failure = _repeat(attack, target, producer, QUICK_SAMPLES_MIN if is_quick else SAMPLES_MIN)
     cpu_s = server.cpu_s() - cpu_s
     peak_mib = memory.peak() / MIB
-    ours.send(None)
-    waits, lost = ours.recv()
-    producer.join()
-    return Row(sorted(waits), cpu_s, peak_mib, failure or lost)
+    waits, lost = producer.stop()
+    return Row(waits, cpu_s, peak_mib, failure or lost)
 
 
-def _repeat(attack: Attack, target: Target, samples: "Synchronized[int]", enough: int) -> str:
+def _repeat(attack: Attack, target: Target, producer: InnocentProducer, enough: int) -> str:
     """Run the attack until the producer has `enough` samples; return what went wrong."""
     try:
         for _ in range(REPETITIONS_MAX):
             attack.run(target)
-            if samples.value >= enough:
+            if producer.samples >= enough:
                 break
     except (OSError, RuntimeError) as error:
         # The samples still count.
@@ -144,32 +125,5 @@ def _repeat(attack: Attack, target: Target, samples: "Synchronized[int]", enough
     return ""
 
 
-def _produce(port: int, control: Connection, samples: "Synchronized[int]") -> None:
-    """Produce single records until asked to stop, then send the milliseconds that each one took and
-    why it ended earlier, if it did."""
-    frame = produced(bytes(bad_frames.batch()))
-    waits: list[float] = []
-    failure = ""
-    try:
-        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as peer:
-            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while not control.poll():
-                begin = time.perf_counter()
-                peer.sendall(frame)
-                bad_frames.receive(peer, struct.unpack(">i", bad_frames.receive(peer, 4))[0])
-                waits.append(1000 * (time.perf_counter() - begin))
-                samples.value = len(waits)
-                if len(waits) == 1:
-                    control.send(None)
-                time.sleep(PAUSE_S)
-    except OSError as error:
-        failure = f"the producer lost its connection: {error}"
-        samples.value = ENOUGH
-    control.recv()
-    control.send((waits, failure))
-
-
 if __name__ == "__main__":
-    # The producer is forked: its modules are loaded, its start does not disturb the measurement.
-    multiprocessing.set_start_method("fork")
     sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ first run. All that it starts is stopped at its end.
 """
 
 import argparse
+import math
 import os
 import platform
 import statistics
@@ -161,15 +162,17 @@ def evaluate(row: Row, kctl: Sequence[Figures], kafka: Sequence[Figures]) -> Fou
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Three digits that count; nothing for NaN."""
+    if math.isnan(value):
+        return ""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def table(found: Sequence[Found]) -> str:
+def table(found: Sequence[Found], beside: str = "Apache Kafka") -> str:
     """Markdown."""
-    lines = ["| | | kctl | Apache Kafka | ratio | goal | |", "|---|---|--:|--:|--:|--:|---|"]
+    lines = [f"| | | kctl | {beside} | ratio | goal | |", "|---|---|--:|--:|--:|--:|---|"]
     for it in found:
         row = it.row
         mark = {None: "", True: "yes", False: "**no**"}[it.is_reached]

@@ -15,7 +15,8 @@
  * Options: --connections 1, --depth 1 (requests under way per connection), --seconds 5,
  * --warmup 1, --topic load, --partitions 1 (connection i takes partition i modulo that),
  * --record-bytes 100, --batch-bytes 0, --batch-file, --fetch-bytes 1048576, --wait-ms 500,
- * --acks 1, --pause-us 0 (latency: before each record).
+ * --acks 1, --pause-us 0 (latency: before each record), --fds N,N,... (file descriptors that it
+ * inherits: one open connection each, which may have logged in, instead of new ones).
  *
  * The topic must exist and be led by the broker at HOST:PORT. It prints one line of JSON;
  * "megabytes" are record bytes sent or received, 10^6 each. Exit 1 if the broker answered with
@@ -66,7 +67,7 @@ struct connection {
 };
 
 static struct {
-    const char *host, *port, *topic, *batch_file;
+    const char *host, *port, *topic, *batch_file, *fds;
     enum mode mode;
     int connections, depth, partitions, acks, wait_ms, pause_us;
     double seconds, warmup;
@@ -309,6 +310,15 @@ static int open_socket(void) {
     return fd;
 }
 
+/* The next of --fds. */
+static int inherited_socket(void) {
+    char *rest;
+    long fd = strtol(options.fds, &rest, 10);
+    if (rest == options.fds || fcntl((int)fd, F_GETFL) < 0) die("--fds");
+    options.fds = *rest == ',' ? rest + 1 : rest;
+    return (int)fd;
+}
+
 /* The end of a partition's log. */
 static int64_t log_end(int partition) {
     struct bytes request = {0};
@@ -352,7 +362,7 @@ static void make_request(struct connection *it) {
 }
 
 static void open_connection(struct connection *it) {
-    it->fd = open_socket();
+    it->fd = options.fds ? inherited_socket() : open_socket();
     fcntl(it->fd, F_SETFL, fcntl(it->fd, F_GETFL) | O_NONBLOCK);
     it->response_capacity = 1 << 14;
     it->response = malloc(it->response_capacity);
@@ -417,6 +427,7 @@ static void parse_option(const char *name, const char *value) {
     else if (!strcmp(name, "--batch-bytes")) options.batch_bytes = (size_t)atol(value);
     else if (!strcmp(name, "--batch-file")) options.batch_file = value;
     else if (!strcmp(name, "--fetch-bytes")) options.fetch_bytes = (size_t)atol(value);
+    else if (!strcmp(name, "--fds")) options.fds = value;
     else if (!strcmp(name, "--wait-ms")) options.wait_ms = atoi(value);
     else if (!strcmp(name, "--pause-us")) options.pause_us = atoi(value);
     else misuse(name);

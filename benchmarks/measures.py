@@ -9,15 +9,13 @@ import json
 import random  # noqa: TID251 - only ever seeded
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.servers import (
-    ApacheKafka,
     Client,
-    Kctl,
     Server,
     create_topic,
     java_tool,
@@ -50,6 +48,8 @@ class Bench:
     records: int = 2_000_000
     # Topics, and partitions, that are created.
     many: int = 1_000
+    touched_mb: int = TOUCHED_MB
+    hot_mb: int = HOT_MB
     _names: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
 
     def new_number(self) -> int:
@@ -58,8 +58,7 @@ class Bench:
 
     def fresh(self, like: Server) -> Server:
         """Another broker of the same kind, on an empty directory, not started yet."""
-        directory = self.directory / f"fresh-{self.new_number()}"
-        return Kctl(directory) if isinstance(like, Kctl) else ApacheKafka(directory, self.zookeeper)
+        return like.fresh(self.directory / f"fresh-{self.new_number()}")
 
     @contextmanager
     def topic(self, server: Server, partitions: int = 1) -> Iterator[str]:
@@ -80,7 +79,7 @@ class Bench:
         path = self.directory / "touched"
         chunk = bytes(1 << 20)
         with path.open("wb", buffering=0) as file:
-            for _ in range(TOUCHED_MB):
+            for _ in range(self.touched_mb):
                 file.write(chunk)
         path.unlink()
 
@@ -96,8 +95,11 @@ class Bench:
 
     def run_load(self, server: Server, mode: str, topic: str, **options: object) -> Figures:
         """Run it to its end; its figures."""
-        command = self.load_command(server, mode, topic, **options)
-        figures: Figures = json.loads(_run(command))
+        with server.connections(int(str(options.get("connections", 1)))) as fds:
+            if fds:
+                options["fds"] = ",".join(map(str, fds))
+            command = self.load_command(server, mode, topic, **options)
+            figures: Figures = json.loads(_run(command, fds=fds))
         return figures
 
     def run_load_counting_cpu(
@@ -127,13 +129,13 @@ class Bench:
             process.kill()
             process.wait()
 
-    def fill(self, server: Server, topic: str, partitions: int) -> None:
-        """Have HOT_MB in `partitions`, just written."""
+    def fill(self, server: Server, topic: str, partitions: int, **options: object) -> None:
+        """Have `hot_mb` in `partitions`, just written."""
         filled = 0.0
-        while filled < HOT_MB:
+        while filled < self.hot_mb:
             found = self.run_load(
                 server, "produce", topic, connections=partitions, depth=2, partitions=partitions,
-                batch_bytes=262_144, warmup=0, seconds=0.3,
+                batch_bytes=262_144, warmup=0, seconds=0.3, **options,
             )  # fmt: skip
             filled += found["megabytes_per_second"] * found["seconds"]
 
@@ -326,9 +328,9 @@ def warm_up(bench: Bench, server: Server) -> None:
         bench.run_load(server, "parked", topic, connections=101, seconds=2)
 
 
-def _run(command: list[str], *, is_checked: bool = True) -> str:
+def _run(command: list[str], *, is_checked: bool = True, fds: Sequence[int] = ()) -> str:
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S
+        command, check=False, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, pass_fds=fds
     )
     if is_checked and done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")

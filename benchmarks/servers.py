@@ -12,10 +12,10 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kctl.protocol.connection import ClientConnection
 from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -64,6 +64,9 @@ class Client:
             self._connection.buffer_updated(count)
         return event.body
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def close(self) -> None:
         self._socket.close()
 
@@ -79,13 +82,20 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Server:
-    """A broker process; another one may follow in the same directory."""
+    """A broker process; another one may follow in the same directory.
+
+    `settings`, if any, include `listeners`, one of which is PLAINTEXT at `port`."""
 
     title = ""
+    # Where it is started; None: here.
+    working_directory: Path | None = None
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = port or free_port()
+        self.settings = settings or {}
         self.started_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -96,6 +106,17 @@ class Server:
     def command(self) -> list[str]:
         """What starts it."""
         raise NotImplementedError
+
+    def fresh(self, directory: Path) -> Self:
+        """Another broker of the same kind without settings, on an empty directory, not started
+        yet."""
+        return type(self)(directory)
+
+    @contextmanager
+    def connections(self, _count: int) -> Iterator[Sequence[int]]:
+        """File descriptors of connections that the load generator has to use; none: it opens its
+        own."""
+        yield ()
 
     def tool(self, name: str) -> list[str]:
         """The command line of `list` or `help` of topics."""
@@ -108,8 +129,9 @@ class Server:
         with (self.directory / "output").open("ab") as output:
             begin = time.perf_counter()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                cwd=self.working_directory,
+            )  # fmt: skip
         while not self._answers():
             self.started_s = time.perf_counter() - begin
             if self._process.poll() is not None or self.started_s > START_TIMEOUT_S:
@@ -117,6 +139,12 @@ class Server:
                 raise RuntimeError(f"{self.title} did not start:\n{words}")
             time.sleep(0.002)
         self.started_s = time.perf_counter() - begin
+
+    def write_properties(self, properties: Mapping[str, str]) -> Path:
+        """The file with settings."""
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
 
     def _answers(self) -> bool:
         try:
@@ -214,10 +242,34 @@ class Kctl(Server):
 
     title = "kctl"
 
+    def __init__(
+        self,
+        directory: Path,
+        checkout: Path | None = None,
+        *,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`checkout`: another one with an environment in `.venv`."""
+        super().__init__(directory, port=port, settings=settings)
+        self.working_directory = checkout
+
     def command(self) -> list[str]:
         settings = [argument for item in SETTINGS.items() for argument in ("-c", "=".join(item))]
+        where = ["--port", str(self.port)]
+        if self.settings:
+            where = ["--config", str(self.write_properties(self.settings))]
         data = str(self.directory / "data")
-        return [*_KCTL, "serve", "--data-dir", data, "--port", str(self.port), *settings]
+        return [*self._kctl(), "serve", "--data-dir", data, *where, *settings]
+
+    def fresh(self, directory: Path) -> Self:
+        return type(self)(directory, self.working_directory)
+
+    def _kctl(self) -> list[str]:
+        if self.working_directory is None:
+            return _KCTL
+        # Python finds the modules of its working directory first.
+        return [str(self.working_directory / ".venv" / "bin" / "python"), "-m", "kctl"]
 
     def tool(self, name: str) -> list[str]:
         return (
@@ -233,8 +285,15 @@ class ApacheKafka(Server):
 
     title = f"Apache Kafka {KAFKA_VERSION}"
 
-    def __init__(self, directory: Path, zookeeper: str) -> None:
-        super().__init__(directory)
+    def __init__(
+        self,
+        directory: Path,
+        zookeeper: str,
+        *,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, port=port, settings=settings)
         self._zookeeper = zookeeper
 
     def command(self) -> list[str]:
@@ -245,12 +304,15 @@ class ApacheKafka(Server):
             # Each broker is a cluster of its own.
             "zookeeper.connect": f"{self._zookeeper}/{self.directory.name}",
             **SETTINGS,
+            **self.settings,
         }
-        path = self.directory / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        path = self.write_properties(properties)
         flags = ("-Xms1G", *SERVER_FLAGS)
         command = java_command(KAFKA_VERSION, "kafka.Kafka", level="INFO", heap="1G", flags=flags)
         return [*command, str(path)]
+
+    def fresh(self, directory: Path) -> Self:
+        return type(self)(directory, self._zookeeper)
 
     def tool(self, name: str) -> list[str]:
         command = java_tool("kafka.admin.TopicCommand")
