@@ -130,6 +130,33 @@ def test_offsets_of_an_empty_group_are_deleted_and_the_group_with_the_last(world
     assert groups(world) == []
 
 
+@pytest.mark.parametrize("request_name", ["offsets", "group"])
+def test_a_member_id_that_has_not_joined_keeps_no_group(world, request_name):
+    """As in Kafka 2.7: the client joins again, without an id."""
+    world.commit({TP: 5})
+    member_id = world.new_member_id()
+    if request_name == "offsets":
+        assert world.delete_offsets(TP).response == (0, [0])
+    else:
+        assert world.delete_groups("g").response == {"g": 0}
+    assert groups(world) == []
+    assert live_records(world) == set()
+    joined = world.join(member_id=member_id)
+    assert joined.response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    _, entered = world.enter()
+    world.advance(5_000)
+    assert entered.response.generation_id == 1
+
+
+def test_a_formed_group_with_a_member_id_that_has_not_joined_is_deleted_with_its_record(world):
+    (one,), _ = world.form_group(1)
+    world.leave(one)
+    world.new_member_id()
+    assert world.delete_groups("g").response == {"g": 0}
+    assert groups(world) == []
+    assert live_records(world) == set()
+
+
 def test_a_group_whose_offsets_are_not_all_deleted_keeps_its_record(world):
     (one,), generation_id = world.form_group(1)
     world.commit({TP: 5, OTHER: 6}, member_id=one, generation_id=generation_id)

@@ -3,7 +3,7 @@
 Tombstones are written first. When they are in the log the offsets are removed, and a group that is
 Empty and has no offsets left is removed with its own tombstone. Nothing is marked in advance: a
 member that joins or an offset that is committed meanwhile comes later in the log and takes
-precedence.
+precedence. A member id that has not joined yet keeps no group: it is UNKNOWN_MEMBER_ID afterwards.
 
 Kafka 2.7: kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata; KIP-211, KIP-229,
 KIP-496.
@@ -183,7 +183,6 @@ class Cleanup:
         ]
         is_last = (
             group.state is GroupState.EMPTY
-            and not group.pending_members
             and (
                 len(held) == len(group.offsets.committed)
                 or all(tp in doomed for tp in group.offsets.committed)
@@ -214,7 +213,7 @@ class Cleanup:
 
 
 def _is_vacant(group: Group) -> bool:
-    return group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
+    return group.state is GroupState.EMPTY and group.offsets.is_empty
 
 
 def _is_subscribed(group: Group, topic: str) -> bool:
