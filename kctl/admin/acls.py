@@ -43,7 +43,8 @@ class AclAdmin:
     async def list_acls(self, *filters: AclFilter) -> list[AclBinding]:
         """Return the entries that match any filter, all without one, sorted by pattern; ApiError.
 
-        SECURITY_DISABLED: the brokers have no authorizer.
+        SECURITY_DISABLED: the brokers have no authorizer. What only later versions have is called
+        UNKNOWN with its number.
         """
         found = [it for wanted in filters or (AclFilter(),) for it in await self._matching(wanted)]
         return sorted(dict.fromkeys(found))
@@ -61,15 +62,15 @@ class AclAdmin:
         return [
             AclBinding(
                 AclPattern(
-                    ResourceType(resource.resource_type),
+                    ResourceType.of(resource.resource_type),
                     resource.resource_name,
-                    PatternType(resource.pattern_type),
+                    PatternType.of(resource.pattern_type),
                 ),
                 AclEntry(
                     acl.principal,
                     acl.host,
-                    AclOperation(acl.operation),
-                    PermissionType(acl.permission_type),
+                    AclOperation.of(acl.operation),
+                    PermissionType.of(acl.permission_type),
                 ),
             )
             for resource in response.resources

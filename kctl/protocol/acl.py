@@ -23,8 +23,32 @@ WILDCARD_PRINCIPAL = f"{USER_TYPE}:{WILDCARD}"
 ANY = 1
 
 
-class ResourceType(IntEnum):
-    """The kind of a resource; `text` is its name in znodes and log lines. Kafka 2.7 has no USER."""
+class AclCode(IntEnum):
+    """A number of the protocol; `text` is its name in znodes and log lines."""
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """Return the constant, or a stand-in called `UNKNOWN(number)` for one that later versions
+        have; it is equal to `number` and to no constant."""
+        if number in cls._value2member_map_:
+            return cls(number)
+        unknown = int.__new__(cls, number)
+        unknown._name_, unknown._value_ = f"UNKNOWN({number})", number
+        return unknown
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether this is a constant."""
+        return self._value_ in type(self)._value2member_map_
+
+    @cached_property
+    def text(self) -> str:
+        """Return the name as in `DescribeConfigs`, or `UNKNOWN(99)`."""
+        return camel_case(self.name) if self.is_known else self.name
+
+
+class ResourceType(AclCode):
+    """The kind of a resource. Kafka 2.7 has no USER."""
 
     TOPIC = 2
     GROUP = 3
@@ -33,13 +57,8 @@ class ResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @cached_property
-    def text(self) -> str:
-        """Return the name as in `TransactionalId`."""
-        return camel_case(self.name)
 
-
-class PatternType(IntEnum):
+class PatternType(AclCode):
     """How the name of a pattern relates to those of resources; MATCH is for filters only."""
 
     MATCH = 2
@@ -47,8 +66,9 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(IntEnum):
-    """What a principal does with a resource. The last two are of later versions (KIP-373)."""
+class AclOperation(AclCode):
+    """What a principal does with a resource. The last three are of later versions (KIP-373,
+    KIP-939)."""
 
     ALL = 2
     READ = 3
@@ -63,23 +83,14 @@ class AclOperation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
-
-    @cached_property
-    def text(self) -> str:
-        """Return the name as in `DescribeConfigs`."""
-        return camel_case(self.name)
+    TWO_PHASE_COMMIT = 15
 
 
-class PermissionType(IntEnum):
+class PermissionType(AclCode):
     """Whether an entry denies or allows."""
 
     DENY = 2
     ALLOW = 3
-
-    @cached_property
-    def text(self) -> str:
-        """Return `Deny` or `Allow`."""
-        return camel_case(self.name)
 
 
 def camel_case(name: str) -> str:

@@ -28,7 +28,10 @@ _OPERATIONS = {it.text.lower(): it for it in AclOperation}
 
 
 def type_text(kind: ResourceType) -> str:
-    """Return a type of resources as `parse_pattern` takes it: `transactional-id`."""
+    """Return a type of resources as `parse_pattern` takes it: `transactional-id`; if it is unknown,
+    its name."""
+    if not kind.is_known:
+        return kind.name
     return kind.name.lower().replace("_", "-")
 
 
@@ -77,12 +80,13 @@ def parse_pattern(text: str) -> AclPattern:
 
 
 def pattern_text(pattern: AclPattern) -> str:
-    """Return a pattern as `parse_pattern` takes it."""
+    """Return a pattern as `parse_pattern` takes it; an unknown pattern type follows the name."""
     kind = type_text(pattern.resource_type)
     if pattern.resource_type is ResourceType.CLUSTER:
         return kind
     star = WILDCARD if pattern.pattern_type is PatternType.PREFIXED else ""
-    return f"{kind}:{pattern.name}{star}"
+    unknown = "" if pattern.pattern_type.is_known else f" {pattern.pattern_type.name}"
+    return f"{kind}:{pattern.name}{star}{unknown}"
 
 
 def parse_host(text: str) -> str:
