@@ -33,7 +33,7 @@ from kctl.protocol.sasl.scram import (
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.cluster_store import ClusterStore
-from kctl.store.errors import StoreError
+from kctl.store.errors import NoNodeError, StoreError
 from kctl.store.security_znodes import TOKEN_CHANGES, TokenInformation
 
 _ID_BYTES = 16
@@ -134,7 +134,8 @@ class DelegationTokens:
         token = TokenInformation(
             token_id, owner, tuple(renewers), now_ms, expiry_ms, now_ms + lifetime_ms
         )
-        await self._set(token)
+        await self._store.set_token(token)
+        await self._learn(token)
         self._runtime.trace.info(f"created delegation token {token_id} of {owner}")
         return self.with_secret(token)
 
@@ -192,12 +193,15 @@ class DelegationTokens:
 
     async def _expire_in(self, token: TokenInformation, period_ms: int) -> int:
         expiry_ms = min(token.max_timestamp_ms, self._now_ms() + period_ms)
-        await self._set(token._replace(expiry_timestamp_ms=expiry_ms))
+        moved = token._replace(expiry_timestamp_ms=expiry_ms)
+        try:
+            await self._store.update_token(moved)
+        except NoNodeError:
+            # Deleted meanwhile, maybe by another broker: a renewal must not undo that.
+            self._forget(token.token_id)
+            raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND) from None
+        await self._learn(moved)
         return expiry_ms
-
-    async def _set(self, token: TokenInformation) -> None:
-        await self._store.set_token(token)
-        await self._learn(token)
 
     async def _delete(self, token: TokenInformation) -> None:
         await self._store.delete_token(token.token_id)

@@ -9,6 +9,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient (delegation_token); KIP-48.
 from collections.abc import Sequence
 
 from kctl.store import security_znodes
+from kctl.store.interface import Set
 from kctl.store.security_znodes import TokenInformation
 from kctl.store.znode_client import ZnodeClient
 
@@ -38,6 +39,12 @@ class TokenRegistry(ZnodeClient):
         """Create or replace a token and announce it."""
         path = security_znodes.delegation_token_path(token.token_id)
         await self.set_or_create(path, security_znodes.encode_delegation_token(token))
+        await self._announce_token(token.token_id)
+
+    async def update_token(self, token: TokenInformation) -> None:
+        """Replace a token and announce it; NoNodeError if it was deleted."""
+        path = security_znodes.delegation_token_path(token.token_id)
+        await self.write(Set(path, security_znodes.encode_delegation_token(token)))
         await self._announce_token(token.token_id)
 
     async def delete_token(self, token_id: str) -> None:

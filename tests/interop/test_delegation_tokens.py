@@ -14,6 +14,14 @@ from kctl.admin.admin_client import AdminClient
 from kctl.admin.tokens import DelegationToken
 from kctl.errors import AuthenticationError
 from kctl.model import SecurityProtocol
+from kctl.protocol.acl import (
+    AclBinding,
+    AclEntry,
+    AclOperation,
+    AclPattern,
+    PermissionType,
+    ResourceType,
+)
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.create_delegation_token import (
     CreatableRenewers,
@@ -23,12 +31,17 @@ from kctl.protocol.sasl.jaas import jaas_text
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from tests.support import apache_kafka
+from tests.support.identity_provider import now_s
 from tests.support.secured_brokers import USERS, SaslApache, SaslKctl
 from tests.support.zookeeper import running_zookeeper
 
 TIMEOUT_S = 120
 DAY_MS = 24 * 3600 * 1000
-SETTINGS = {"delegation_token_master_key": "the key of all brokers"}
+SETTINGS = {
+    "delegation_token_master_key": "the key of all brokers",
+    "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+    "super_users": "User:admin;User:ANONYMOUS",
+}
 ALICE = {"username": "alice", "password": USERS["alice"]}
 ADMIN = {"username": "admin", "password": USERS["admin"]}
 
@@ -147,6 +160,46 @@ def test_other_users_do_not_own_a_token(addresses):
         assert code_of(address, admin_user, question) == mismatch
     shared = asked(address, alice, lambda admin: admin.tokens.create_token(["admin"]))
     assert asked(address, admin_user, lambda admin: admin.tokens.renew_token(shared)) > 0
+
+
+def test_expired_token_cannot_be_moved(addresses):
+    """T39: DELEGATION_TOKEN_EXPIRED, but for others OWNER_MISMATCH; it is described until it is
+    swept."""
+    address, _ = addresses
+    alice, admin_user = properties_of(ALICE), properties_of(ADMIN)
+    token = created(address, alice, 1)
+    deadline = time.monotonic() + TIMEOUT_S
+    while now_s() * 1000 <= token.max_timestamp_ms + 1:
+        assert time.monotonic() < deadline
+    for question in (
+        lambda admin: admin.tokens.renew_token(token),
+        lambda admin: admin.tokens.expire_token(token, 60_000),
+        lambda admin: admin.tokens.expire_token(token),
+    ):
+        assert code_of(address, alice, question) == ErrorCode.DELEGATION_TOKEN_EXPIRED
+        mismatch = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        assert code_of(address, admin_user, question) == mismatch
+    assert token.token_id in tokens_of(address, alice)
+
+
+def test_acls_show_tokens_of_others(addresses):
+    """T39: a user sees its own tokens, and those that it may describe; who sees a token may not
+    therefore renew it."""
+    address, plain = addresses
+    alice, admin_user = properties_of(ALICE), properties_of(ADMIN)
+    first, second = created(address, admin_user, -1), created(address, admin_user, -1)
+    own = created(address, alice, -1)
+    seen = tokens_of(address, alice).keys() & {first.token_id, second.token_id, own.token_id}
+    assert seen == {own.token_id}
+    assert own.token_id in tokens_of(address, admin_user)
+    pattern = AclPattern(ResourceType.DELEGATION_TOKEN, first.token_id)
+    entry = AclEntry("User:alice", "*", AclOperation.DESCRIBE, PermissionType.ALLOW)
+    asked(plain, {}, lambda admin: admin.acls.create_acls([AclBinding(pattern, entry)]))
+    shown = tokens_of(address, alice)
+    assert shown[first.token_id] == first
+    assert second.token_id not in shown
+    code = code_of(address, alice, lambda admin: admin.tokens.renew_token(first))
+    assert code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
 
 
 def test_renewers_are_users(addresses):
