@@ -33,6 +33,7 @@ from tests.support.identity_provider import (
 )
 from tests.support.kctl_process import serve_to_end
 from tests.support.secured_brokers import SaslApache, SaslKctl, sasl_settings
+from tests.support.secured_clients import EXPECTED, PYTHON_STORIES, Login
 from tests.support.zookeeper import running_zookeeper
 
 TIMEOUT_S = 120
@@ -234,6 +235,17 @@ def test_aiokafka_logs_in(signed, provider, topic):
             return (await producer.send_and_wait(topic, b"x")).offset
 
     assert asyncio.run(asyncio.wait_for(story(), TIMEOUT_S)) == 0
+
+
+@pytest.mark.parametrize("client", PYTHON_STORIES)
+def test_clients_join_groups_and_transact(signed, provider, topic, client):
+    """As in the cells of test_secured_clients.py, which are marked `kafka`."""
+    login = Login(
+        name=client, bootstrap=signed.address, protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER",
+        user="alice", password="", token=token(provider.keys[0], claims_of("alice")),
+        ca_file="", client_file="", topic=topic,
+    )  # fmt: skip
+    assert PYTHON_STORIES[client](login) == EXPECTED
 
 
 # --- unsecured tokens, on demand only

@@ -96,11 +96,11 @@ def jwks(*keys):
 class IdentityProvider:
     """Serves `/jwks` and `/token`; `lifetime_s` is that of its tokens."""
 
-    def __init__(self, port):
+    def __init__(self, port, scheme="http"):
         self.keys = [RsaKey("first")]
         self.lifetime_s = 3600
         self.grants = []
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{scheme}://127.0.0.1:{port}"
 
     def grant(self, body, authorization):
         wanted = base64.b64decode(authorization.removeprefix("Basic ")).decode()
@@ -116,8 +116,8 @@ class IdentityProvider:
 
 
 @contextmanager
-def running_identity_provider():
-    """An IdentityProvider that is served by a thread."""
+def running_identity_provider(tls=None):
+    """An IdentityProvider that is served by a thread, over https with a server's SSLContext."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -136,7 +136,12 @@ def running_identity_provider():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    provider = IdentityProvider(server.server_port)
+    if tls is not None:
+        # The handshake is the handler's: one that fails must not end the server.
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    provider = IdentityProvider(server.server_port, "http" if tls is None else "https")
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
