@@ -338,6 +338,26 @@ def test_acls_become_what_a_file_declares(kctl, both, tmp_path):
 
 
 @pytest.mark.kafka
+def test_acls_have_the_operations_and_types_of_kafka_4(kctl, kafka4):
+    to = ("-o", "json", "-b", kafka4)
+    rules = [
+        ("two-phase-commit", "transactional-id:shop", "TwoPhaseCommit"),
+        ("create-tokens", "user:User:bob", "CreateTokens"),
+    ]
+
+    for operation, resource, name in rules:
+        assert kctl("acl", "add", "alice", operation, resource, *to).status == 0
+        (listed,) = kctl("acl", "list", resource, *to).documents
+        assert (listed["resource"], listed["operation"]) == (resource, name)
+        (checked,) = kctl("acl", "check", "alice", operation, resource, *to).documents
+        assert checked["allowed"]
+    assert len(kctl("acl", "list", "--principal", "alice", *to).documents) >= 2
+    for operation, resource, _ in rules:
+        assert kctl("acl", "remove", "alice", operation, resource, "--yes", *to).status == 0
+        assert kctl("acl", "list", resource, *to).documents == []
+
+
+@pytest.mark.kafka
 def test_raw_requests_of_later_versions_are_answered(kctl, both, new_topic):
     topic = new_topic(both)
 
