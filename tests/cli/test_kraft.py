@@ -165,8 +165,9 @@ def test_a_group_of_the_consumer_protocol_is_listed_described_and_deleted(kctl, 
     with member(kafka4, topic, "modern"):
         (listed,) = kctl("group", "list", "--type", "consumer", "-o", "json", *to).documents
         assert (listed["group"], listed["type"]) == ("modern", "consumer")
-        assert kctl("group", "list", "--type", "classic", "-o", "name", *to).lines == []
-        assert kctl("group", "list", "--state", "stable", "-o", "name", *to).lines == ["modern"]
+        assert "modern" not in kctl("group", "list", "--type", "classic", "-o", "name", *to).lines
+        # Another test may have left a group of its own.
+        assert "modern" in kctl("group", "list", "--state", "stable", "-o", "name", *to).lines
 
         (group,) = kctl("group", "describe", "modern", "-o", "json", *to).documents
         assert (group["type"], group["state"], group["total_lag"]) == ("consumer", "Stable", 0)
