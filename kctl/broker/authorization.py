@@ -205,9 +205,16 @@ def without(
     if not left and not elements.is_handled_empty:
         merge.send(_class_of_response(request)())
         return None
-    part = copy(request)
+    part = _answering(request, merge.send)
     part.body = _with(request.body, elements.field, left)
-    part.send = merge.send
+    return part
+
+
+def _answering(request: Request, send: Callable[[Any], None]) -> Request:
+    """Return `request` for a handler whose response `send` takes; if the handler fails, `request`
+    does."""
+    part = copy(request)
+    part.send = send
     part.whole = request if request.whole is None else request.whole
     part.failed = lambda _part, error: request.fail(error)
     return part
@@ -358,8 +365,7 @@ def guard_create_topics(_services: Services, request: Request) -> Request | None
     refused = [it for it in topics if it.name not in allowed and counts[it.name] == 1]
     elements = Elements("topics", "topics", message="Authorization failed.")
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    marked = copy(request)
-    marked.send = partial(_reply_without_configs, request)
+    marked = _answering(request, partial(_reply_without_configs, request))
     return without(marked, elements, {code: refused})
 
 

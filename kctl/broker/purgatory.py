@@ -138,7 +138,9 @@ class Purgatory:
                 return completed
         else:
             walk, completed = _Walk(watchers), 0
-        self._walks[key] = walk
+        # A completion may have changed the key again: that walk has all that is left of this one,
+        # and what this one examined before.
+        self._walks.setdefault(key, walk)
         self._postponed()
         return completed
 

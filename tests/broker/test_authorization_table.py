@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from kctl.admin.topics import NewTopic
-from kctl.broker.authorization import GUARDS
+from kctl.broker.authorization import GUARDS, authorized
 from kctl.broker.handlers import HANDLERS
+from kctl.broker.request import Request, RequestContext
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode, RefusedCode
 from kctl.protocol.permissions import PERMISSIONS, explain_refusals
 from kctl.protocol.schema import Struct
+from kctl.store.errors import StoppingError
 from tests.support.acl_world import (
     AUTHORIZATION_ERRORS,
     CLOSED,
+    HOST,
     AclWorld,
     allow,
     codes_in,
@@ -338,6 +341,25 @@ def test_a_topic_that_is_named_twice_is_invalid_whether_allowed_or_not(world):
     # Nor may it see what the configs would be.
     assert [it.topic_config_error_code for it in answer.topics] == [29, 29, 29]
     assert answer.topics[1].error_message == "Found multiple entries for this topic."
+
+
+@pytest.mark.parametrize("others", [[], [{"name": "refused"}]])
+def test_a_creation_that_fails_in_a_later_turn_fails_the_request_of_its_client(world, others):
+    """Otherwise its connection would wait for a response that never arrives."""
+    world.set_acls(allow(CREATE, ResourceType.TOPIC, "mine", "p"))
+    failures = []
+    body = message(ApiKey.CREATE_TOPICS.request_class, topics=[{"name": "mine"}, *others])
+    request = Request(
+        ApiKey.CREATE_TOPICS, 5, 1, "app", body,
+        RequestContext("c", HOST, "PLAINTEXT", principal="User:p"), 0,
+        failures.append, failures.append,
+        failed=lambda failed, error: failures.append((failed, error)),
+    )  # fmt: skip
+    part = authorized(world.broker.services, request)
+    assert [topic.name for topic in part.body.topics] == ["mine"]
+    error = StoppingError("stopped")
+    part.fail(error)
+    assert failures == [(request, error)]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,28 @@ def test_a_key_that_changes_again_during_its_walk_is_walked_again(log):
     assert not purgatory._walks
 
 
+def test_a_key_that_a_completion_changes_again_is_walked_again(log):
+    purgatory = Purgatory()
+    operations = [Waits(number, 10, log) for number in range(MANY)]
+
+    class Changes(Waits):
+        __slots__ = ()
+
+        def on_complete(self):
+            super().on_complete()
+            operations[0].ready = True
+            purgatory._units_left = 0
+            purgatory.check("k")
+
+    for operation in (operations[0], changing := Changes("changes", 10, log), *operations[1:]):
+        purgatory.watch(operation, ["k"])
+    changing.ready = True
+    purgatory.check("k")
+    for _ in range(5):
+        purgatory.next_turn(now_ms=0)
+    assert log == ["changes", 0]
+
+
 def test_a_change_behind_a_long_walk_is_not_missed(log):
     purgatory = Purgatory()
     for number in range(MANY):
