@@ -24,7 +24,7 @@ from typing import Any
 from kctl.admin.acl_rules import AclRule
 from kctl.admin.client_quotas import QuotaEntity
 from kctl.errors import UsageError, close_name
-from kctl.protocol.acl import WILDCARD, AclBinding, AclPattern, ResourceType
+from kctl.protocol.acl import WILDCARD, AclBinding, AclOperation, AclPattern, ResourceType
 
 # The key of `brokers` for the cluster-wide default.
 DEFAULT_BROKER = "default"
@@ -58,11 +58,18 @@ class DesiredState:
 
     def acl_patterns(self) -> set[AclPattern]:
         """Return the resources whose ACLs the file lists in full: those of its rules and, if it has
-        rules at all, its topics."""
+        rules at all, its topics.
+
+        IdempotentWrite is an operation on the cluster only. A rule that needs nothing else of the
+        cluster does not declare that brokers may do nothing there.
+        """
         if self.acls is None:
             return set()
         topics = (AclPattern(ResourceType.TOPIC, name) for name in self.topics)
-        return {*topics, *(it.pattern for it in self.acls)}
+        rules = (
+            it.pattern for it in self.acls if it.entry.operation != AclOperation.IDEMPOTENT_WRITE
+        )
+        return {*topics, *rules}
 
 
 def parse_desired_state(text: str, name: str) -> DesiredState:

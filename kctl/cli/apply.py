@@ -162,6 +162,8 @@ def _summary(changes: "Sequence[Change]") -> str:
 
 
 def _rows(changes: "Sequence[Change]", is_planned: bool, is_refused: bool) -> list[dict[str, Any]]:
+    from kctl.cli.profile.secrets import shown_value
+
     words = {"create": "created", "delete": "deleted", "reset": "reset"}
     rows = []
     for it in changes:
@@ -175,7 +177,7 @@ def _rows(changes: "Sequence[Change]", is_planned: bool, is_refused: bool) -> li
                 "action": str(it.action),
                 "name": it.name or None,
                 "old": it.old,
-                "new": it.new,
+                "new": shown_value(it.name, it.new),
                 **row("change", full, status, it.error),
             }
         )

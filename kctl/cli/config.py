@@ -163,6 +163,7 @@ def config_rows(
 ) -> list[dict[str, Any]]:
     """Return a row per changed setting."""
     from kctl.admin.config_plan import explain_invalid
+    from kctl.cli.profile.secrets import shown_value
     from kctl.protocol.error_codes import ErrorCode
 
     if outcome.configs is None:
@@ -174,7 +175,10 @@ def config_rows(
         )
     status = "would alter" if session.dry_run else "altered"
     return [
-        row("setting", name, status, error, operation=what.name.lower(), value=value)
+        row(
+            "setting", name, status, error,
+            operation=what.name.lower(), value=shown_value(name, value),
+        )
         for name, what, value in changes.operations()
     ]
 

@@ -6,7 +6,7 @@ from kctl.admin.apply_execution import apply_changes, plan_apply
 from kctl.admin.apply_plan import Action, Kind, Prune
 from kctl.admin.desired_state import parse_desired_state
 from kctl.errors import UsageError
-from kctl.protocol.acl import AclOperation, PermissionType
+from kctl.protocol.acl import AclOperation, PermissionType, ResourceType
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
@@ -150,6 +150,17 @@ acls: [{principal: alice, operations: write, resources: "topic:audit"}]
     sent = [(it.resource_name_filter, it.principal_filter) for it in request.body.filters]
     assert sent == [("orders", "User:carol"), ("audit", "User:carol"), ("orders", "User:bob")]
     assert [it.target.name for it in changes if it.error] == ["topic:audit"]
+
+
+IDEMPOTENT = "{principal: a, producer: true, idempotent: true, resources: 'topic:t'}"
+ALTER = "{principal: a, operations: alter, resources: cluster}"
+
+
+@pytest.mark.parametrize(("rules", "is_concerned"), [(IDEMPOTENT, False), (ALTER, True)])
+def test_the_brokers_keep_their_permission_beside_an_idempotent_producer(rules, is_concerned):
+    desired = parse_desired_state(f"acls: [{rules}]", "f")
+    kinds = {it.resource_type for it in desired.acl_patterns()}
+    assert (ResourceType.CLUSTER in kinds) is is_concerned
 
 
 def test_brokers_without_an_authorizer_stop_the_plan(broker, admin_of, run):

@@ -15,20 +15,26 @@ from kctl.errors import UsageError
 SASL_PASSWORD = "sasl.password"
 _FORMS = ("file", "command", "env", "keyring")
 HIDDEN = "(hidden)"
-# Other settings that have passwords or private keys in them, Java's and librdkafka's.
-_SECRETS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem")
+# Ends of the names of settings that have passwords or private keys in them, Java's and librdkafka's;
+# those of a broker have a listener before them.
+_SECRETS = ("password", ".secret", ".token", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem")
 # Bits of the mode with which the group or others could read or write the file.
 _SHARED_BITS = 0o077
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of the setting `key` must not be shown."""
-    return key.endswith(("password", ".secret", ".token")) or key in _SECRETS
+    return key.endswith(_SECRETS)
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the settings without their secrets; references are no secrets."""
     return {key: HIDDEN if is_secret(key) else value for key, value in properties.items()}
+
+
+def shown_value(key: str, value: str | None) -> str | None:
+    """Return the value of one setting, unless it is a secret."""
+    return HIDDEN if value is not None and is_secret(key) else value
 
 
 def reference(key: str) -> tuple[str, str] | None:
