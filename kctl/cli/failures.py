@@ -62,6 +62,12 @@ _OS_HINTS = {
     errno.EACCES: "check the owner and mode of that path",
     errno.EMFILE: "raise the limit of open files: ulimit -n",
 }
+# By the name of the error code.
+_CODE_HINTS = {
+    "DELEGATION_TOKEN_AUTH_DISABLED": "the brokers need delegation.token.master.key",
+    "SECURITY_DISABLED": "the brokers need authorizer.class.name; for development: kctl serve --acl",
+    "UNSUPPORTED_VERSION": "the broker's version of Apache Kafka does not support this",
+}
 
 
 def exit_status(error: BaseException) -> ExitStatus:
@@ -86,9 +92,7 @@ def describe(error: BaseException) -> tuple[str, str | None]:
     """Return the message for the user, and a hint or None."""
     if isinstance(error, KctlError):
         code = getattr(error, "code", None)
-        if error.hint is None and getattr(code, "name", "") == "UNSUPPORTED_VERSION":
-            return str(error), "the broker's version of Apache Kafka does not support this"
-        return str(error), error.hint
+        return str(error), error.hint or _CODE_HINTS.get(getattr(code, "name", ""))
     if isinstance(error, OSError):
         text = error.strerror or str(error)
         if error.filename is not None:

@@ -2,15 +2,18 @@
 
 import pytest
 
+from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.broker.config.dynamic_configs import DynamicConfigs
-from kctl.broker.config.stored_passwords import StoredPasswords
+from kctl.broker.config.stored_passwords import PASSWORDS_MAX, StoredPasswords
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.password_encoder import IV_BYTES, SALT_BYTES, EncoderSettings, PasswordEncoder
 from kctl.errors import CorruptDataError, UsageError
+from kctl.protocol.error_codes import ErrorCode
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.znodes import BROKER_CONFIGS
+from tests.support.broker_cluster import running_brokers
 from tests.support.real_loop import real_loop
 
 pytest.importorskip("cryptography")
@@ -156,6 +159,24 @@ def test_a_password_without_a_secret_is_refused(loop):
     with pytest.raises(UsageError, match="Password encoder secret not configured"):
         loop.run(world.passwords.encoded({NAME: "x"}))
     assert loop.run(world.passwords.encoded({"max.connections": "9"})) == {}
+
+
+def test_a_broker_has_a_limited_number_of_passwords(tmp_path):
+    """Each takes milliseconds to decode: many would hold the broker up at each change."""
+    with running_brokers(tmp_path) as cluster:
+        cluster.start(1, password_encoder_secret=SECRET)
+        admin, broker = cluster.admin(), ConfigResource(ResourceType.BROKER, "1")
+
+        def refusal(listeners):
+            passwords = {f"listener.name.l{it}.ssl.key.password": "x" for it in listeners}
+            changes = {broker: ConfigChanges(passwords)}
+            (result,) = cluster.run(admin.configs.alter(changes))
+            return result.error
+
+        assert refusal(range(PASSWORDS_MAX)) is None
+        error = refusal([PASSWORDS_MAX])
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert f"A broker may have {PASSWORDS_MAX} passwords" in str(error)
 
 
 def test_a_changed_secret_encodes_the_stored_passwords_again(loop):

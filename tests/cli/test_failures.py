@@ -59,6 +59,18 @@ def test_a_broker_that_lacks_an_api_has_a_hint(capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "setting"),
+    [
+        (ErrorCode.SECURITY_DISABLED, "authorizer.class.name"),
+        (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.master.key"),
+    ],
+)
+def test_what_is_switched_off_names_the_setting_that_switches_it_on(capsys, code, setting):
+    failures.report(ApiError(code))
+    assert f"hint: the brokers need {setting}" in capsys.readouterr().err
+
+
 def test_a_full_disk_names_the_file_and_a_remedy(capsys):
     failures.report(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
 

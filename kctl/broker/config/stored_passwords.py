@@ -24,8 +24,16 @@ from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import BROKER_CONFIGS
 
-# Decoded passwords that are remembered.
-REMEMBERED_MAX = 1_000
+# Passwords that the overrides of a broker may have: each takes milliseconds to decode.
+PASSWORDS_MAX = 100
+# Decoded passwords that are remembered: those in the store, and earlier ones.
+REMEMBERED_MAX = 10 * PASSWORDS_MAX
+
+
+def check_password_count(overrides: Mapping[str, str]) -> None:
+    """Raise UsageError if `overrides` have more than PASSWORDS_MAX passwords."""
+    if sum(map(is_password, overrides)) > PASSWORDS_MAX:
+        raise UsageError(f"A broker may have {PASSWORDS_MAX} passwords among its overrides")
 
 
 class StoredPasswords:

@@ -40,6 +40,7 @@ from kctl.broker.config.config_entries import (
     topic_entries,
     valid_overrides,
 )
+from kctl.broker.config.stored_passwords import check_password_count
 from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
@@ -275,6 +276,7 @@ async def _alter_broker(
         else:
             after = replaced(changes)
         check_broker_config(after, view, is_default=is_default)
+        check_password_count(after)
         return after
 
     before = await passwords.decoded(await store.get_entity_config(BROKER_CONFIGS, entity_name))
