@@ -176,8 +176,12 @@ def config_rows(
     status = "would alter" if session.dry_run else "altered"
     return [
         row(
-            "setting", name, status, error,
-            operation=what.name.lower(), value=shown_value(name, value),
+            "setting",
+            name,
+            status,
+            error,
+            operation=what.name.lower(),
+            value=shown_value(name, value),
         )
         for name, what, value in changes.operations()
     ]

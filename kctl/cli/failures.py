@@ -65,7 +65,7 @@ _OS_HINTS = {
 # By the name of the error code.
 _CODE_HINTS = {
     "DELEGATION_TOKEN_AUTH_DISABLED": "the brokers need delegation.token.master.key",
-    "SECURITY_DISABLED": "the brokers need authorizer.class.name; for development: kctl serve --acl",
+    "SECURITY_DISABLED": "the brokers need authorizer.class.name, as of kctl serve --acl",
     "UNSUPPORTED_VERSION": "the broker's version of Apache Kafka does not support this",
 }
 

@@ -15,8 +15,8 @@ from kctl.errors import UsageError
 SASL_PASSWORD = "sasl.password"
 _FORMS = ("file", "command", "env", "keyring")
 HIDDEN = "(hidden)"
-# Ends of the names of settings that have passwords or private keys in them, Java's and librdkafka's;
-# those of a broker have a listener before them.
+# How the names of settings with passwords or private keys end, Java's and librdkafka's; a broker's
+# may have a listener before that.
 _SECRETS = ("password", ".secret", ".token", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem")
 # Bits of the mode with which the group or others could read or write the file.
 _SHARED_BITS = 0o077
