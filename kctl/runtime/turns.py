@@ -51,9 +51,13 @@ def _is_done(work: Work[T], on_done: Callable[[T], object]) -> bool:
     try:
         next(work)
     except StopIteration as stop:
-        on_done(stop.value)
-        return True
-    return False
+        result: T = stop.value
+    else:
+        return False
+    # Outside the `except`: a traceback of what `on_done` raises would otherwise begin with `stop`,
+    # that is with all of the result (a request, and the passwords in it).
+    on_done(result)
+    return True
 
 
 def fail_loudly(error: Exception) -> None:

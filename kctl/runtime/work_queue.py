@@ -111,11 +111,11 @@ class WorkQueue:
         try:
             claim = next(entry.work)
         except StopIteration as stop:
-            self._release(entry)
-            entry.on_done(stop.value)
+            result = stop.value
         except Exception as error:  # noqa: BLE001 - the requester decides what its error means
             self._release(entry)
             entry.on_error(error)
+            return
         else:
             if claim is EXCLUSIVE and self._holder is not None and self._holder is not entry:
                 self._suspended.append(entry)
@@ -123,6 +123,10 @@ class WorkQueue:
             if claim is EXCLUSIVE:
                 self._holder = entry
             self._active.append(entry)
+            return
+        # Outside the `except`, as in kctl.runtime.turns.
+        self._release(entry)
+        entry.on_done(result)
 
     def _release(self, entry: _Entry) -> None:
         """Let the next piece of work hold much, if `entry` did."""

@@ -51,12 +51,14 @@ def test_an_error_of_a_later_part_is_reported():
     assert [type(error) for error in errors] == [LookupError]
 
 
-def test_an_error_of_a_late_result_is_reported():
+def test_an_error_of_a_late_result_is_reported_without_the_result():
     scheduler = virtual_runtime().scheduler
     errors = []
     in_turns(scheduler, work([], 2), [].index, errors.append)
     scheduler.settle()
     assert [type(error) for error in errors] == [ValueError]
+    # A traceback would show it.
+    assert errors[0].__context__ is None
 
 
 def test_a_coroutine_waits_for_the_result():

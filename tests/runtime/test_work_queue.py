@@ -27,6 +27,12 @@ def test_short_work_is_done_at_once(scheduler):
     assert log == ["a0", "a!"]
 
 
+def test_an_error_of_what_takes_the_result_is_raised_without_the_result(scheduler):
+    with pytest.raises(ValueError, match="list") as caught:
+        WorkQueue(scheduler).start(work([], "a", 1), [].index, print)
+    assert caught.value.__context__ is None
+
+
 def test_one_step_of_all_work_is_done_in_a_turn(scheduler):
     log = []
     queue = WorkQueue(scheduler)

@@ -323,13 +323,15 @@ class ShardHost(Generic[S]):
 
         Return True when all are done, or False if the shard was closed before.
         """
+        is_last = False
         while self.state is HostState.ACTIVE:
             try:
                 outcome = next(steps)
             except StopIteration as stop:
-                self.run(stop.value)
-                return True
+                outcome, is_last = stop.value, True
             self.run(outcome)
+            if is_last:
+                return True
             yield
         return False
 

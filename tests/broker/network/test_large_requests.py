@@ -82,6 +82,22 @@ def test_a_connection_that_is_lost_ends_the_decoding_of_its_request(loop, parts)
     assert [request.api_key for request in broker.seen] == [ApiKey.HEARTBEAT]
 
 
+def test_the_log_does_not_have_the_request_that_its_handler_fails_on(loop, parts):
+    """It is large, and may have passwords in it."""
+
+    def fail(_request):
+        raise LookupError("handler's bug")
+
+    broker = Broker(loop, fail)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(REQUEST, VERSION))
+    peer.wait_for_close()
+    (warning,) = loop.trace.warnings
+    assert len(parts) > 1
+    assert "handler's bug" in warning
+    assert "FetchPartition" not in warning
+
+
 @pytest.mark.parametrize("cut_bytes", [10, 300_000])
 def test_a_large_request_that_ends_too_early_closes_its_connection(loop, cut_bytes):
     broker = Broker(loop, handle)
