@@ -44,6 +44,7 @@ from kctl.runtime.polling import poll_until
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
+from kctl.store.errors import StoppingError
 from kctl.store.interface import MetadataStore, SessionState
 
 CLUSTER_ID_BYTES = 16
@@ -303,7 +304,8 @@ class Broker:
             # The sender retries, as after a closed connection.
             if not answer.done:
                 answer.set_error(UnreachableError(f"the request was not handled: {error!r}"))
-            raise error
+            if not isinstance(error, StoppingError):
+                raise error
 
         key = message.api
         assert isinstance(key, ApiKey)
