@@ -24,6 +24,7 @@ from kctl.records.record import Record
 from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.real.disk import RealDisk
 from tests.support.kctl_process import KctlBroker
+from tests.support.waiting import wait_for
 
 RECORDED = Path(__file__).parent / "tables"
 WIDTHS = (80, 200)
@@ -179,6 +180,9 @@ def _prepared(root: Path, address: str) -> dict[str, str]:
     for line in lines:
         status, _, errors = _run(line, names)
         assert status == 0, f"{line}: {errors}"
+        if line.startswith("topic create"):
+            # The controller has created it; the other brokers may not know yet.
+            wait_for(lambda: _run(f"topic describe {TOPIC}", names)[0] == 0, lambda: TOPIC)
     return names
 
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kctl.errors import UsageError
-from kctl.runtime.real.tls_context import client_context, server_context
+from kctl.runtime.real.tls_context import client_context, read_stores, server_context
 from kctl.tls.settings import TlsSettings
 from tests.support import apache_kafka
 from tests.support.certificates import trustme
@@ -180,7 +180,8 @@ def by_kctl(settings):
     """ "loaded", or why not."""
     context_of = client_context if "ssl.truststore.type" in settings else server_context
     try:
-        context_of(TlsSettings.of(settings))
+        parsed = TlsSettings.of(settings)
+        context_of(parsed, read_stores(parsed))
     except UsageError as error:
         return f"refused: {error}"
     return "loaded"

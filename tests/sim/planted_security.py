@@ -1,6 +1,7 @@
 """Known ways around authentication and ACLs, each planted in the real code; see `resurrection`."""
 
 from kctl.broker import authorization
+from kctl.broker.announced_changes import AnnouncedChanges
 from kctl.broker.handlers import plain_commits, plain_produce
 from kctl.broker.network import sasl_exchange
 from kctl.broker.network.authentication import Authentication, AuthenticationState
@@ -65,7 +66,7 @@ def changes_are_acknowledged_before_they_are_in_force(patch):
 @planted("watches end with their session", 2, is_secured=True)
 def entries_are_not_read_after_a_reconnection(patch):
     """What changed while the store could not be reached stays unknown."""
-    patch(AclCache, "_session_changed", lambda *_: None)
+    patch(AnnouncedChanges, "_session_changed", lambda *_: None)
 
 
 @planted("requests before authentication", 0, is_secured=True)
