@@ -35,6 +35,8 @@ T0_MS = 1_600_000_000_000
 
 # Command lines whose tables are recorded; {dir}, {log}, {plan}, {csv} and {yaml} are paths.
 CASES = (
+    # Before a reassignment begins, beside which partitions cannot be added.
+    "apply {yaml} -n",
     "broker describe",
     "verify-log --replicas {topic}",
     "reassign plan move {topic} 1 3",
@@ -79,7 +81,6 @@ CASES = (
     "verify-log {log} --explain",
     "repair-log {log}",
     "repair-log --extract {dir}/salvage {log}",
-    "apply {yaml} -n",
     "api --list",
     "profile list",
     "profile show {profile}",
