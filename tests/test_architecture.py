@@ -23,6 +23,7 @@ LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 PLANTED = [
     ("Layers", "kctl/records/varint.py", "import kctl.storage.layout"),
     ("Inside the broker", "kctl/broker/log/retention.py", "import kctl.broker.services"),
+    ("0.7 stands alone", "kctl/broker07/__init__.py", "import kctl.broker.log.retention"),
     (
         "Inside the coordinators",
         "kctl/broker/coordinator/shard_host.py",
