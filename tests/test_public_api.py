@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("admin", "records", "dump", "export", "testing")
+PACKAGES = ("admin", "records", "dump", "export", "testing", "kafka")
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

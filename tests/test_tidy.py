@@ -55,6 +55,7 @@ REACHED_BY_NAME = (
     "kctl.__main__",
     "kctl.testing.",
     "kctl.simulation.",
+    "kctl.kafka.",
 )
 
 # Modules that nothing of the product imports, and why they are here all the same.

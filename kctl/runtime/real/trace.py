@@ -1,4 +1,5 @@
-"""LineTrace: one line per message to a stream, prefixed with the time and the severity."""
+"""LineTrace writes a line per message to a stream, with the time and the severity; LoggerTrace logs
+to a logger of Python."""
 
 import time
 from typing import IO
@@ -36,3 +37,24 @@ class LineTrace:
             self._stream.flush()
         except (OSError, ValueError):
             self._stream = None
+
+
+class LoggerTrace:
+    """Logs to a logger of the standard library, for libraries; events are for tests and dropped."""
+
+    def __init__(self, name: str) -> None:
+        # Local: a broker has no use for it.
+        import logging
+
+        self._logger = logging.getLogger(name)
+
+    def event(self, name: str, /, **fields: object) -> None:
+        """Drop the event."""
+
+    def info(self, message: str) -> None:
+        """Log at level INFO."""
+        self._logger.info(message)
+
+    def warning(self, message: str) -> None:
+        """Log at level WARNING."""
+        self._logger.warning(message)

@@ -1,0 +1,25 @@
+"""The clients of `kctl.kafka` under the same names, with coroutines for asyncio.
+
+    from kctl.kafka import KeyedMessage
+    from kctl.kafka.aio import Producer
+
+    async with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
+        await producer.send(KeyedMessage("orders", b"tea"))
+
+Names are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__all__: list[str] = []
+
+# Name -> the module and the name there.
+_HOMES: dict[str, tuple[str, str]] = {}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, original = _HOMES[name]
+    return getattr(import_module(module), original)
