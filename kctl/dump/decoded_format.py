@@ -10,8 +10,9 @@ from typing import Any
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.decoders import CommittedOffset, Decoded, StoredGroup, StoredTransaction
 from kctl.dump.later_records import LaterRecord
-from kctl.dump.scala_order import in_hash_order, string_hash, topic_partition_hash
+from kctl.dump.scala_order import in_hash_order, topic_partition_hash
 from kctl.errors import CorruptDataError
+from kctl.java_hash import unsigned_java_hash
 from kctl.protocol.internal.consumer_offsets import GroupMetadataValue, MemberMetadata
 from kctl.protocol.internal.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -56,7 +57,7 @@ def decoded_texts(decoded: Decoded) -> tuple[str | None, str | None]:
 
 
 def _group(group: GroupMetadataValue) -> str:
-    members = in_hash_order(group.members, lambda member: string_hash(member.member_id))
+    members = in_hash_order(group.members, lambda member: unsigned_java_hash(member.member_id))
     assignment = ",".join([_member(member, group.protocol_type) for member in members])
     document = {
         "protocolType": group.protocol_type,

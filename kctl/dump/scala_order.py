@@ -11,6 +11,8 @@ kafka.coordinator.transaction.TransactionMetadata.topicPartitions
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from kctl.java_hash import unsigned_java_hash
+
 T = TypeVar("T")
 
 _SMALLEST_TABLE = 16
@@ -32,15 +34,6 @@ def in_hash_order(elements: Iterable[T], hash_code: Callable[[T], int]) -> list[
     return sorted(items, key=place)
 
 
-def string_hash(text: str) -> int:
-    """Return Java's String.hashCode, as an unsigned number."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for i in range(0, len(units), 2):
-        value = value * 31 + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
-    return value
-
-
 def topic_partition_hash(topic: str, partition: int) -> int:
     """Return TopicPartition.hashCode, as an unsigned number."""
-    return (31 * (31 + partition) + string_hash(topic)) & 0xFFFFFFFF
+    return (31 * (31 + partition) + unsigned_java_hash(topic)) & 0xFFFFFFFF

@@ -7,6 +7,8 @@ Only byte-by-byte comparison depends on it: with it, kctl writes what Apache Kaf
 from collections.abc import Collection
 from functools import lru_cache
 
+from kctl.java_hash import unsigned_java_hash
+
 _LOAD_FACTOR = 0.75
 _FIRST_TABLE_SIZE = 16
 
@@ -56,7 +58,5 @@ def _table_size(keys: Collection[object]) -> int:
 
 def _spread_hash(key: str) -> int:
     """Return `String.hashCode` with its upper half mixed into the lower, as an unsigned number."""
-    value = 0
-    for unit in memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (value * 31 + unit) & 0xFFFFFFFF
+    value = unsigned_java_hash(key)
     return value ^ (value >> 16)

@@ -221,6 +221,9 @@ def test_where_a_group_is_held(kctl, tmp_path):
     ran = kctl("dump-log", "--where", "--group", "abc", tmp_path)
     # What Java makes of it is 96354.
     assert ran.lines == [f"__consumer_offsets-2  abc  {tmp_path}/__consumer_offsets-2"]
+    # Of a negative hash (-109829509), the coordinator takes the absolute value.
+    ran = kctl("dump-log", "--where", "--group", "billing", tmp_path)
+    assert ran.lines == [f"__consumer_offsets-1  billing  {tmp_path}/__consumer_offsets-1"]
 
 
 def test_a_sanity_check_prints_the_entries_of_a_transaction_index(kctl, log):

@@ -216,14 +216,6 @@ def test_producer_id_block_is_read():
     assert znodes.decode_producer_id_block(data) == ProducerIdBlock(2, 8000, 8999)
 
 
-def test_old_consumers_registry_is_read():
-    data = b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1600000000000"}'
-    path = consumer_znodes.consumer_id_path("g", "c")
-    subscription = consumer_znodes.decode_subscription(path, data)
-    assert subscription == ({"t": 2}, "static", 1_600_000_000_000)
-    assert consumer_znodes.encode_subscription(subscription) == data
-
-
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"17", b"\xff", b"{}", b'{"version":[]}'])
 @pytest.mark.parametrize(
     "decode",
@@ -244,7 +236,6 @@ def test_old_consumers_registry_is_read():
         lambda data: security_znodes.decode_acls("/kafka-acl/Topic/t", data or b"0"),
         security_znodes.decode_acl_change,
         lambda data: security_znodes.decode_delegation_token("id", data),
-        lambda data: consumer_znodes.decode_subscription("/consumers/g/ids/c", data),
     ],
 )
 def test_nonsense_is_corrupt_data_and_nothing_else(decode, data):

@@ -18,10 +18,10 @@ from kctl.broker.coordinator.group.membership import JoinAttempt
 from kctl.broker.coordinator.group.offset_commits import FetchedOffset, OffsetCommit, PlainCommit
 from kctl.broker.coordinator.group.rebalance import join_error
 from kctl.broker.coordinator.group.settings import GroupSettings
-from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.broker.coordinator.runtime import CoordinatorOptions, CoordinatorRuntime
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, ShardHost
 from kctl.configs.broker_config import BrokerConfig
+from kctl.java_hash import abs_java_hash
 from kctl.model import TopicPartition
 from kctl.protocol.constants import GROUP_METADATA_TOPIC, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kctl.broker.coordinator.connection_order import ConnectionOrder
-from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.broker.coordinator.marker_sender import MarkerLink, MarkerSender
 from kctl.broker.coordinator.runtime import CoordinatorOptions, CoordinatorRuntime
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, ShardHost
@@ -25,6 +24,7 @@ from kctl.broker.coordinator.transaction.transaction_coordinator import (
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.configs.broker_config import BrokerConfig
+from kctl.java_hash import abs_java_hash
 from kctl.model import TopicPartition
 from kctl.protocol.constants import TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ErrorCode

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE
 from kctl.errors import UsageError
+from kctl.java_hash import abs_java_hash
 
 if TYPE_CHECKING:
     from kctl.cli.output import Output
@@ -36,7 +37,7 @@ def show_holders(
     for topic, name in wanted:
         numbers = _partitions_below(RealDisk(), paths, topic)
         count, is_guess = _partition_count(numbers)
-        partition = _java_hash(name) % count
+        partition = abs_java_hash(name) % count
         place = numbers.get(partition, "not in these directories")
         guess = f"  (if it has {count} partitions)" if is_guess else ""
         output.write(f"{topic}-{partition}  {name}  {place}{guess}\n")
@@ -61,10 +62,3 @@ def _partitions_below(disk: "Disk", paths: list[str], topic: str) -> dict[int, s
             if parsed is not None and parsed.topic_partition.topic == topic:
                 found[parsed.topic_partition.partition] = f"{path}/{name}"
     return found
-
-
-def _java_hash(text: str) -> int:
-    """Return String.hashCode without its sign, as the coordinators use it."""
-    from kctl.dump.scala_order import string_hash
-
-    return string_hash(text) & 0x7FFFFFFF

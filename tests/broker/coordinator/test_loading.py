@@ -2,7 +2,6 @@
 
 import pytest
 
-from kctl.broker.coordinator.java_hash import abs_java_hash
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest
 from kctl.protocol.messages.sync_group import SyncGroupRequest
@@ -339,21 +338,6 @@ def test_values_have_the_version_that_all_brokers_can_read(ibp, offset_version, 
     world.commit({TP: 5}, member_id=one, generation_id=generation_id)
     versions = [int.from_bytes(value[:2]) for _, value in world.log.records(TOPIC)]
     assert versions == [group_version, offset_version]
-
-
-@pytest.mark.parametrize(
-    ("group_id", "hash_code"),
-    [
-        ("", 0),
-        ("g-coop", 1301546765),
-        ("tx-group", 815736310),
-        ("ключ", 33309882),
-        ("𝄞", 1772394),
-        ("polygenelubricants", 0),  # Java's hash is -2**31, which has no absolute value
-    ],
-)
-def test_groups_hash_as_java_strings_do(group_id, hash_code):
-    assert abs_java_hash(group_id) == hash_code
 
 
 def test_a_group_is_where_kafka_put_it():
