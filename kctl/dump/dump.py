@@ -24,6 +24,7 @@ from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.file_records import FileRecords
 from kctl.storage.log_directory import log_directory_hint
+from kctl.storage.segments07 import is_old_partition, parse_segment_name
 
 if TYPE_CHECKING:
     from kctl.dump.decoders import Decode
@@ -75,8 +76,11 @@ def _partitions_without_log(files: list[str]) -> Iterator[DumpDamage]:
     for file in files:
         directory, _, name = file.rpartition("/")
         found = classify(file)
-        if found is not None and layout.parse_file_name(name) is not None:
-            is_log = found[0] in (FileKind.LOG, FileKind.OLD_LOG)
+        if found is None:
+            continue
+        is_old_log = found[0] is FileKind.OLD_LOG
+        if is_old_log or layout.parse_file_name(name) is not None:
+            is_log = is_old_log or found[0] is FileKind.LOG
             has_log[directory] = has_log.get(directory, False) or is_log
     for directory, is_there in has_log.items():
         if not is_there:
@@ -112,7 +116,7 @@ def _files_in(disk: Disk, directory: str) -> list[str]:
     for name in disk.list(directory):
         path = f"{directory.rstrip('/')}/{name}"
         if disk.is_directory(path):
-            if layout.parse_directory_name(name) is not None:
+            if layout.parse_directory_name(name) is not None or is_old_partition(disk, path):
                 partitions.append(path)
         elif (found := classify(path)) is not None:
             kind, base_offset = found
@@ -125,6 +129,9 @@ def _files_in(disk: Disk, directory: str) -> list[str]:
 def classify(path: str) -> tuple[FileKind, int | None] | None:
     """Return the kind of file, and its base offset; None if it cannot be dumped."""
     name = _name(path)
+    old_start = parse_segment_name(name)
+    if old_start is not None:
+        return FileKind.OLD_LOG, old_start
     if name in _BY_NAME:
         return _BY_NAME[name], None
     snapshot = layout.parse_metadata_snapshot_name(name)

@@ -39,3 +39,8 @@ crc32c: Callable[[Buffer], int] = _load_crc32c()
 
 # CRC-32 of a buffer.
 crc32: Callable[[Buffer], int] = zlib.crc32
+
+
+def continue_crc32(data: Buffer, crc: int) -> int:
+    """Return the CRC-32 of bytes that have `crc`, followed by `data`."""
+    return zlib.crc32(data, crc)

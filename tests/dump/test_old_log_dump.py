@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from kctl.dump.documents import document
-from kctl.dump.dump import dump_file
+from kctl.dump.dump import dump, dump_file
 from kctl.dump.text_format import text_lines
 from kctl.dump.values import DumpDamage, DumpedOldMessage, DumpOptions
 from kctl.records.compression import GZIP, SNAPPY, compress
@@ -31,12 +31,12 @@ def wrapped(codec, *messages):
 
 @pytest.fixture
 def dumped(tmp_path):
-    def dump(data):
+    def dump_data(data):
         path = tmp_path / f"{BASE:020d}.kafka"
         path.write_bytes(data)
         return list(dump_file(RealDisk(), str(path), DumpOptions()))[1:]
 
-    return dump
+    return dump_data
 
 
 def messages(items):
@@ -82,3 +82,19 @@ def test_it_is_shown_as_text_and_as_documents(dumped):
     found = dumped(v1(b"hello"))
     assert "hello" in "".join(text_lines(found, with_data=True))
     assert document(found[0], with_data=True)["payload"] == "hello"
+
+
+def test_a_directory_with_an_underscore_and_short_names_of_files_is_dumped(tmp_path):
+    directory = tmp_path / "my_topic_1"
+    directory.mkdir()
+    (directory / "00000000000.kafka").write_bytes(v0(b"one"))
+    (directory / "12.kafka").write_bytes(v0(b"two"))
+    for path in (directory, tmp_path):
+        found = list(dump(RealDisk(), [str(path)], DumpOptions()))
+        assert messages(found) == [(0, 0, b"one"), (12, 0, b"two")]
+
+
+def test_messages_inside_a_damaged_one_are_not_dumped(dumped):
+    found = dumped(wrapped(GZIP, v1(b"fine"), v1(b"wrong")[:-1] + b"x", v1(b"after")))
+    assert [payload for _, depth, payload in messages(found) if depth] == [b"fine", b"wronx"]
+    assert "checksum" in str(found[-1])
