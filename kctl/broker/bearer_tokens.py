@@ -26,24 +26,34 @@ UNKNOWN_KEY_INTERVAL_MS = 60_000
 class BearerTokens:
     """The tokens that the listeners of one broker accept."""
 
-    def __init__(self, runtime: Runtime, configs: Iterable[BearerConfig]) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        configs = list(configs)
-        self._accepts_unsecured = any(config.jwks_url is None for config in configs)
-        self._sources = {
-            config.jwks_url: _KeySource(runtime, config.jwks_url, config.jwks_refresh_ms)
-            for config in configs
-            if config.jwks_url is not None
-        }
+        self._accepts_unsecured = False
+        self._sources: dict[str, _KeySource] = {}
 
-    async def start(self) -> None:
-        """Fetch all keys; raise UsageError if a set cannot be fetched or is not valid."""
-        if self._accepts_unsecured:
+    async def accept(self, configs: Iterable[BearerConfig]) -> None:
+        """Accept the tokens of `configs` from now on, and fetch the keys that they need; raise
+        UsageError, without a change, if a set cannot be fetched or is not valid."""
+        configs = list(configs)
+        added: dict[str, _KeySource] = {}
+        for config in configs:
+            url = config.jwks_url
+            if url is not None and url not in self._sources and url not in added:
+                added[url] = _KeySource(self._runtime, url, config.jwks_refresh_ms)
+        try:
+            for source in added.values():
+                await source.start()
+        except UsageError:
+            for source in added.values():
+                source.close()
+            raise
+        self._sources.update(added)
+        accepts_unsecured = any(config.jwks_url is None for config in configs)
+        if accepts_unsecured and not self._accepts_unsecured:
+            self._accepts_unsecured = True
             self._runtime.trace.warning(
                 "OAUTHBEARER accepts unsecured tokens: any client can log in as any user"
             )
-        for source in self._sources.values():
-            await source.start()
 
     def close(self) -> None:
         """Stop fetching."""

@@ -90,7 +90,6 @@ class Broker:
         self._interceptor = interceptor
         self.config = config
         self.services: Services | None = None
-        self.endpoints: list[Endpoint] = []
         # Requests received before the broker is registered: without its epoch it cannot recognize
         # those of a controller that still means its previous registration (KIP-380).
         self._early: list[Request] | None = []
@@ -255,7 +254,11 @@ class Broker:
             self._handle if is_direct else self._intercept,
             fast_paths(services) if is_direct else {},
         )
-        self.endpoints = self.server.endpoints
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Return the listening endpoints with the bound ports; none before the start."""
+        return [] if self.server is None else self.server.endpoints
 
     async def _until_ready(self, services: Services) -> None:
         """Wait for an UpdateMetadata with a controller and this broker, then for the topics, so
@@ -336,19 +339,7 @@ class Broker:
     def advertised_endpoints(self) -> list[Endpoint]:
         """Return the advertised listeners, with the bound port for 0 and this host for an empty
         host."""
-        bound = {endpoint.listener_name: endpoint for endpoint in self.endpoints}
-        advertised = []
-        for wanted in self.config.advertised_listener_list:
-            port = wanted.port or bound[wanted.listener_name].port
-            advertised.append(
-                Endpoint(
-                    wanted.host or self.runtime.network.local_host_name(),
-                    port,
-                    wanted.listener_name,
-                    wanted.security_protocol,
-                )
-            )
-        return advertised
+        return self._listeners.advertised()
 
     def _session_state_changed(self, state: SessionState) -> None:
         """Fail the broker when its client of the metadata store has failed."""

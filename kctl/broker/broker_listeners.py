@@ -1,6 +1,7 @@
 """BrokerListeners: a broker's listeners, and their changes while it runs.
 
-The overrides in the store may ask for other key and trust stores, limits and listeners.
+The overrides in the store may ask for other key and trust stores, limits and listeners. Listeners
+are added and removed by name: one that stays keeps its address and protocol until a restart.
 
 A change is checked when a client asks for it, and again when it is applied, since tools may write
 to the store directly and files may change meanwhile. Changes are applied one after another, the
@@ -10,8 +11,10 @@ Kafka 2.7: kafka.server.{DynamicBrokerConfig, DynamicListenerConfig},
 org.apache.kafka.common.network.SslChannelBuilder; KIP-226
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
+from kctl.broker.config.config_changes import is_other_listeners
 from kctl.broker.config.live_configs import LiveConfigs
 from kctl.broker.credentials import Credentials
 from kctl.broker.network.connection_host import FastPath
@@ -20,9 +23,14 @@ from kctl.broker.network.server import SocketServer
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
+from kctl.model import Endpoint
 from kctl.runtime.runtime import Runtime
+from kctl.store.errors import NoNodeError
 from kctl.tls.settings import TlsSettings
+
+# Writes the broker's registration again.
+Announce = Callable[[], Awaitable[None]]
 
 
 class BrokerListeners:
@@ -33,8 +41,11 @@ class BrokerListeners:
         self._runtime = runtime
         # Connections to other brokers are made with its TLS settings (see `substitute_tls`).
         self._static = config
+        # The configs whose listeners are open.
+        self._applied = config
         self._server: SocketServer | None = None
         self._credentials: Credentials | None = None
+        self._announce: Announce | None = None
         self._wanted: BrokerConfig | None = None
         self._is_applying = False
 
@@ -47,11 +58,15 @@ class BrokerListeners:
     ) -> SocketServer:
         """Listen; return the server, or raise KctlError."""
         config, tokens = live_configs.broker, services.delegation_tokens
+        if is_other_listeners(self._static, config):
+            self._runtime.trace.info(f"The store overrides listeners: {_names(config)}")
+        self._applied = config
+        self._announce = services.controller.update_registration
         await self._use_stores_between_brokers(config.inter_broker_tls)
-        credentials = self._credentials = Credentials(
-            self._runtime, services.dynamic_configs, tokens, config.sasl_listeners.values()
-        )
+        credentials = Credentials(self._runtime, services.dynamic_configs, tokens)
+        self._credentials = credentials
         await credentials.start(lambda: services.controller.is_active)
+        await credentials.serve(config.sasl_listeners.values())
         server = SocketServer(
             self._runtime,
             config.listener_list,
@@ -68,6 +83,20 @@ class BrokerListeners:
         live_configs.on_broker_change(self._configs_changed)
         return server
 
+    def advertised(self) -> list[Endpoint]:
+        """Return the advertised listeners, with the bound port for 0 and this host for an empty
+        host."""
+        assert self._server is not None
+        ports = {it.listener_name: it.port for it in self._server.endpoints}
+        return [
+            replace(
+                it,
+                host=it.host or self._runtime.network.local_host_name(),
+                port=it.port or ports[it.listener_name],
+            )
+            for it in self._applied.advertised_listener_list
+        ]
+
     async def close(self) -> None:
         """Close the listeners and all connections."""
         if self._server is not None:
@@ -79,13 +108,30 @@ class BrokerListeners:
         """Raise UsageError if the listeners cannot follow `after`."""
         if self._server is None:
             return
-        for name in self._server.tls_listeners:
+        tls_listeners = self._server.tls_listeners
+        for name in tls_listeners:
             try:
                 await self._server.replace_tls(name, after.tls_listeners, validate_only=True)
             except UsageError as error:
                 raise UsageError(
                     f"Invalid dynamic configuration: listener {name}: {error}"
                 ) from None
+        open_now = {it.listener_name for it in self._applied.listener_list}
+        for endpoint in after.listener_list:
+            if endpoint.listener_name not in open_now:
+                await self._check_new(endpoint, after)
+
+    async def _check_new(self, endpoint: Endpoint, after: BrokerConfig) -> None:
+        """Raise UsageError if a listener that is not open yet cannot be opened."""
+        network, name = self._runtime.network, endpoint.listener_name
+        ours = {it.port for it in self._applied.listener_list}
+        try:
+            if name in after.tls_listeners:
+                await network.load_tls(after.tls_listeners[name].settings)
+            if endpoint.port not in ours:
+                network.listen(endpoint.host, endpoint.port, lambda _transport: None).close()
+        except KctlError as error:
+            raise UsageError(f"Invalid dynamic configuration: listener {name}: {error}") from None
 
     def apply(self, after: BrokerConfig) -> None:
         """Begin to follow `after`; also reads stores again whose files have changed."""
@@ -109,10 +155,36 @@ class BrokerListeners:
         try:
             while self._wanted is not None:
                 after, self._wanted = self._wanted, None
+                await self._change_listeners(server, after)
                 for name in server.tls_listeners:
                     await self._replace_stores(server, name, after)
         finally:
             self._is_applying = False
+
+    async def _change_listeners(self, server: SocketServer, after: BrokerConfig) -> None:
+        """Open and close listeners, then advertise what `after` names."""
+        before, trace = self._applied, self._runtime.trace
+        if not is_other_listeners(before, after):
+            return
+        assert self._credentials is not None
+        assert self._announce is not None
+        try:
+            await self._credentials.serve(after.sasl_listeners.values())
+            await server.change_listeners(
+                after.listener_list, after.sasl_listeners, after.tls_listeners
+            )
+        except KctlError as error:
+            trace.warning(f"The listeners stay as they are, {_names(before)}: {error}")
+            return
+        self._applied = after
+        trace.info(f"The broker listens at {_names(after)}")
+        try:
+            await self._announce()
+        except NoNodeError:
+            # Its session has ended: the next registration has the new listeners.
+            pass
+        except KctlError as error:
+            trace.warning(f"The new listeners are not announced: {error}")
 
     async def _replace_stores(self, server: SocketServer, name: str, after: BrokerConfig) -> None:
         trace = self._runtime.trace
@@ -126,3 +198,7 @@ class BrokerListeners:
             trace.warning(f"The stores of listener {name} cannot be replaced: {error}")
         else:
             trace.info(f"Listener {name} uses its changed key and trust stores")
+
+
+def _names(config: BrokerConfig) -> str:
+    return ", ".join(f"{it.listener_name}://{it.host}:{it.port}" for it in config.listener_list)

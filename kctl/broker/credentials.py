@@ -69,23 +69,25 @@ class Credentials:
         runtime: Runtime,
         dynamic_configs: DynamicConfigs,
         delegation_tokens: DelegationTokens,
-        listeners: Iterable[SaslListener],
     ) -> None:
         self._entropy = runtime.entropy
         self._trace = runtime.trace
         self._configs = dynamic_configs
         self._delegation_tokens = delegation_tokens
-        self._bearer_tokens = BearerTokens(runtime, [it.bearer for it in listeners if it.bearer])
+        self._bearer_tokens = BearerTokens(runtime)
         self._secret = runtime.entropy.random_bytes(_SECRET_BYTES)
 
     async def start(self, is_controller: Callable[[], bool]) -> None:
-        """Load delegation tokens, and fetch the keys of bearer tokens; raise KctlError.
+        """Load delegation tokens; raise KctlError.
 
         Expired delegation tokens are deleted while `is_controller()`.
         """
         await self._delegation_tokens.start()
         self._delegation_tokens.sweep_while(is_controller)
-        await self._bearer_tokens.start()
+
+    async def serve(self, listeners: Iterable[SaslListener]) -> None:
+        """Fetch the keys that bearer tokens of `listeners` need; raise UsageError."""
+        await self._bearer_tokens.accept(it.bearer for it in listeners if it.bearer)
 
     def close(self) -> None:
         """Stop fetching keys and deleting tokens."""

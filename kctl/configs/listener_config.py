@@ -74,6 +74,10 @@ class ListenerConfig:
         self._name = listener_name
         self._prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
 
+    def given(self) -> dict[str, str]:
+        """Return the configs that are set for the listener alone, by full name."""
+        return {key: text for key, text in self._given.items() if key.startswith(self._prefix)}
+
     def settings(self, mechanism: str | None = None) -> BrokerSettings:
         """Return the values in force for the listener, or for one SASL mechanism of it; raise
         UsageError."""

@@ -192,6 +192,11 @@ class Network(Protocol):
         """
         ...
 
+    def load_tls(self, tls: TlsSettings) -> Future[None]:
+        """Read the files of `tls` off the loop, for the next `listen`. The Future fails with
+        UsageError if they cannot be used."""
+        ...
+
     def local_host_name(self) -> str:
         """Return this machine's name, which is advertised when a listener names no host."""
         ...

@@ -507,6 +507,18 @@ class HostNetwork:
             raise UsageError("the certificate cannot be read")
         return found
 
+    def load_tls(self, tls: TlsSettings) -> Future[None]:
+        """Read the certificate; the Future fails with UsageError if it is unusable."""
+        del tls
+        done: Future[None] = self._scheduler.future()
+        try:
+            self._read_certificate()
+        except UsageError as error:
+            done.set_error(error)
+        else:
+            done.set_result(None)
+        return done
+
     def local_host_name(self) -> str:
         """Return the host's name."""
         return self.host

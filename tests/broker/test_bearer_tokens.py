@@ -62,9 +62,9 @@ def server_context(certificates, *identities):
 def started(loop, url):
     """Return tokens whose keys come from `url`, and their config."""
     config = BearerConfig(TokenRules(), url)
-    tokens = BearerTokens(loop.runtime, [config])
+    tokens = BearerTokens(loop.runtime)
     try:
-        loop.run(tokens.start())
+        loop.run(tokens.accept([config]))
     finally:
         tokens.close()
     return tokens, config
@@ -152,8 +152,8 @@ class World:
         self.web = ScriptedWeb(runtime, jwks(*keys))
         self.runtime = replace(runtime, web=self.web)
         self.config = BearerConfig(TokenRules(), URL, REFRESH_MS)
-        self.tokens = BearerTokens(self.runtime, [self.config])
-        task = self.runtime.scheduler.spawn(self.tokens.start())
+        self.tokens = BearerTokens(self.runtime)
+        task = self.runtime.scheduler.spawn(self.tokens.accept([self.config]))
         self.runtime.scheduler.settle()
         task.result()
 

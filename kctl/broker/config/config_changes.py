@@ -9,7 +9,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kctl.broker.config.config_entries import (
-    FIXED_LISTENER_CONFIGS,
     PER_LISTENER_CONFIGS,
     BrokerConfigView,
     base_name,
@@ -208,11 +207,11 @@ def check_broker_config(
             [name for name in overrides if is_per_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    _check_listeners(overrides, broker.static)
     after = broker.with_overrides(overrides, is_default=is_default)
     # `effective` would ignore invalid values: this reports them.
     BrokerConfig({**broker.static.given, **overrides})
     _check_thread_counts(broker.effective(), after.effective())
+    _check_listeners(broker.effective(), after.effective())
     _check_listener_limits(broker.effective(), after.effective())
 
 
@@ -222,15 +221,39 @@ def _reject(names: Iterable[str], why: str) -> None:
         raise UsageError(f"{why}: Set({listed})")
 
 
-def _check_listeners(overrides: Mapping[str, str], static: BrokerConfig) -> None:
-    changed = [
-        name
-        for name in FIXED_LISTENER_CONFIGS.intersection(overrides)
-        if overrides[name] != static.given.get(name)
-    ]
-    _reject(
-        changed,
-        "kctl opens listeners when it starts: change its settings and restart the broker",
+def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise UsageError if listeners are added or removed, and one that stays changes as well.
+
+    Apache Kafka accepts another address of a listener that stays, and uses it after a restart; but
+    it advertises the address at once, where nothing listens.
+    """
+    old = {it.listener_name: it for it in before.listener_list}
+    if not is_other_listeners(before, after):
+        return
+    for endpoint in after.listener_list:
+        name = endpoint.listener_name
+        known = old.get(name)
+        if known is None:
+            continue
+        if ListenerConfig(before.given, name).given() != ListenerConfig(after.given, name).given():
+            raise UsageError(
+                f"Configs cannot be updated dynamically for existing listener {name}, restart"
+                " broker or create a new listener for update"
+            )
+        if endpoint.security_protocol is not known.security_protocol:
+            raise UsageError(f"Security protocol cannot be updated for existing listener {name}")
+        if endpoint != known:
+            raise UsageError(
+                f"The address of listener {name} cannot be updated dynamically: restart the broker,"
+                " or create a new listener"
+            )
+
+
+def is_other_listeners(before: BrokerConfig, after: BrokerConfig) -> bool:
+    """Return whether the broker has to open, close or advertise other listeners."""
+    return (
+        before.listener_list != after.listener_list
+        or before.advertised_listener_list != after.advertised_listener_list
     )
 
 

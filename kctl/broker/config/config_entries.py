@@ -127,11 +127,6 @@ PER_BROKER_CONFIGS = frozenset(
     if key.is_dynamic
     and name.startswith(("advertised.", "listener", "principal.builder.", "sasl.", "ssl."))
 )
-# Dynamic in Apache Kafka; kctl opens and closes listeners only when it starts, and takes these from
-# its own settings.
-FIXED_LISTENER_CONFIGS = frozenset(
-    {"listeners", "advertised.listeners", "listener.security.protocol.map"}
-)
 # Configs that change at run time only under `listener.name.<listener>.`.
 PER_LISTENER_CONFIGS = frozenset(
     name
@@ -200,7 +195,7 @@ def check_type(name: str, text: str) -> None:
 
 def _is_valid(name: str, text: str) -> bool:
     key = BrokerConfig.KEYS.get(name)
-    if name in PER_LISTENER_CONFIGS | FIXED_LISTENER_CONFIGS:
+    if name in PER_LISTENER_CONFIGS:
         return False
     if key is not None and not key.is_dynamic:
         return False

@@ -193,7 +193,7 @@ class Controller:
                 self.broker_epoch = await self._store.register_broker(
                     self._broker_info(),
                     timestamp_ms=self._runtime.clock.wall_ms(),
-                    version=5 if self._config.is_at_least("2.7-IV0") else 4,
+                    version=self._registration_version(),
                 )
             except NodeExistsError:
                 if self._runtime.clock.monotonic_ms() >= deadline_ms:
@@ -201,6 +201,20 @@ class Controller:
                 await self._sleep(REGISTRATION_RETRY_MS)
             else:
                 return self.broker_epoch
+
+    async def update_registration(self) -> None:
+        """Announce this broker's changed listeners.
+
+        Raise NoNodeError if its session has ended: the next registration has them.
+        """
+        await self._store.update_broker(
+            self._broker_info(),
+            timestamp_ms=self._runtime.clock.wall_ms(),
+            version=self._registration_version(),
+        )
+
+    def _registration_version(self) -> int:
+        return 5 if self._config.is_at_least("2.7-IV0") else 4
 
     def start(self) -> None:
         """Watch the election and stand for it; the broker must be registered."""

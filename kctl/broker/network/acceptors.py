@@ -78,6 +78,11 @@ class Acceptors:
         self._regulate()
 
     @property
+    def names(self) -> list[str]:
+        """Return the names of the listeners."""
+        return list(self._acceptors)
+
+    @property
     def endpoints(self) -> list[Endpoint]:
         """Return the listening endpoints with the bound ports."""
         return [acceptor.endpoint for acceptor in self._acceptors.values()]

@@ -62,15 +62,19 @@ class ConnectionQuotas:
         self.limits = limits
         self.total = 0
         self._listeners: dict[str, _Usage] = {}
+        # Those removed that still have connections.
+        self._removed: dict[str, _Usage] = {}
         self._rate = CreationRate()
 
     def add(self, listener_name: str) -> None:
-        """Begin to count the connections of a listener."""
-        self._listeners[listener_name] = _Usage()
+        """Begin to count the connections of a listener, or count them on if it was removed."""
+        self._listeners[listener_name] = self._removed.pop(listener_name, _Usage())
 
     def remove(self, listener_name: str) -> None:
         """Forget a listener; its open connections still count for the broker."""
-        del self._listeners[listener_name]
+        usage = self._listeners.pop(listener_name)
+        if usage.connections:
+            self._removed[listener_name] = usage
 
     def is_protected(self, listener_name: str) -> bool:
         """Return whether the broker's own limits do not apply to a listener."""
@@ -90,9 +94,10 @@ class ConnectionQuotas:
     def closed(self, listener_name: str) -> None:
         """Count the end of a connection."""
         self.total -= 1
-        usage = self._listeners.get(listener_name)
-        if usage is not None:
-            usage.connections -= 1
+        usage = self._listeners.get(listener_name) or self._removed[listener_name]
+        usage.connections -= 1
+        if not usage.connections:
+            self._removed.pop(listener_name, None)
 
     def has_room(self, listener_name: str) -> bool:
         """Return whether no maximum keeps a listener from accepting a connection."""

@@ -3,7 +3,8 @@
 It accepts, counts and closes connections; `ServerConnection` serves them. `Acceptors` holds the
 listeners back at max.connections. While there are more connections than that, because a protected
 listener took one or the limit was lowered, the least recently used ones of other listeners are
-closed. Beyond max.connections.per.ip a connection is closed at once; a connection without a request
+closed. So are the connections of a listener that is removed, once their requests are answered.
+Beyond max.connections.per.ip a connection is closed at once; a connection without a request
 for connections.max.idle.ms is closed by a sweep, which runs SWEEPS_PER_IDLE times in that time.
 RequestMemory bounds the memory of all requests; `in_slices` splits large ones.
 
@@ -31,7 +32,7 @@ from kctl.broker.network.sasl_exchange import CredentialSource
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
 from kctl.configs.listener_config import SaslListener, TlsListener
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
 from kctl.runtime.future import Future
@@ -45,8 +46,9 @@ from kctl.tls.settings import TlsSettings
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
 DRAIN_MS = 5_000
-# Connections closed in one turn because there are more than max.connections.
-EXCESS_PER_TURN = 64
+# Connections closed in one turn, because there are more than max.connections or because their
+# listener is removed.
+CLOSED_PER_TURN = 64
 
 
 class SocketServer:
@@ -68,7 +70,7 @@ class SocketServer:
         of the listeners with SASL, whose clients' credentials are in `credentials`, and `tls` those
         of the listeners with TLS."""
         self._tls = dict(tls or {})
-        self._sasl = sasl or {}
+        self._sasl = dict(sasl or {})
         self._credentials = credentials
         self.fast_paths = fast_paths or {}
         self._limits = limits or NetworkLimits()
@@ -95,6 +97,8 @@ class SocketServer:
         # Those closed because there are more than max.connections, until they are lost.
         self._excess: dict[ServerConnection, None] = {}
         self._is_excess_queued = False
+        # Those of removed listeners that are yet to be closed.
+        self._leaving: list[ServerConnection] = []
         self._least_recently_used = LeastRecentlyUsed()
         self._connection_count = 0
         self._complaints = Complaints()
@@ -105,8 +109,7 @@ class SocketServer:
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""
-        tls = {name: listener.settings for name, listener in self._tls.items()}
-        self._acceptors.open(self._wanted, tls)
+        self._acceptors.open(self._wanted, self._tls_settings())
         self._set_sweep_timer()
         return self.endpoints
 
@@ -132,7 +135,68 @@ class SocketServer:
     @property
     def tls_listeners(self) -> list[str]:
         """Return the names of the listeners with TLS."""
-        return list(self._tls)
+        return [name for name in self._acceptors.names if name in self._tls]
+
+    async def change_listeners(
+        self,
+        wanted: Sequence[Endpoint],
+        sasl: Mapping[str, SaslListener],
+        tls: Mapping[str, TlsListener],
+    ) -> None:
+        """Listen at `wanted`: open those whose names are new, and close the others.
+
+        Raise KctlError, and listen as before, if one cannot be opened. Clients of a closed listener
+        still get the answers to their requests.
+        """
+        before, after = set(self._acceptors.names), {it.listener_name for it in wanted}
+        removed = [it for it in self._wanted if it.listener_name not in after]
+        # A new listener may take the port of an old one.
+        for endpoint in removed:
+            self._acceptors.remove(endpoint.listener_name)
+        added: list[Endpoint] = []
+        try:
+            for endpoint in wanted:
+                if endpoint.listener_name not in before:
+                    await self._open(endpoint, sasl, tls)
+                    added.append(endpoint)
+        except KctlError:
+            for endpoint in added:
+                self._acceptors.remove(endpoint.listener_name)
+            if self._closed is None:
+                self._acceptors.open(removed, self._tls_settings())
+            raise
+        self._wanted = list(wanted)
+        gone = {endpoint.listener_name for endpoint in removed}
+        self._leaving += [it for it in self._connections if it.context.listener_name in gone]
+        self._close_leaving()
+
+    async def _open(
+        self,
+        endpoint: Endpoint,
+        sasl: Mapping[str, SaslListener],
+        tls: Mapping[str, TlsListener],
+    ) -> None:
+        name = endpoint.listener_name
+        if name in tls:
+            await self._runtime.network.load_tls(tls[name].settings)
+            self._tls[name] = tls[name]
+        if name in sasl:
+            self._sasl[name] = sasl[name]
+        if self._closed is None:
+            self._acceptors.open([endpoint], self._tls_settings())
+
+    def _tls_settings(self) -> dict[str, TlsSettings]:
+        return {name: listener.settings for name, listener in self._tls.items()}
+
+    def _close_leaving(self) -> None:
+        """Close connections of removed listeners, CLOSED_PER_TURN now and the others in later
+        turns."""
+        for connection in self._leaving[:CLOSED_PER_TURN]:
+            if connection in self._connections:
+                connection.close_when_answered()
+        del self._leaving[:CLOSED_PER_TURN]
+        if self._leaving and self._closed is None:
+            self._runtime.scheduler.call_soon(self._close_leaving)
 
     async def replace_tls(
         self,
@@ -162,9 +226,9 @@ class SocketServer:
     def reload_tls(self) -> None:
         """Read all key and trust stores again, for new connections. Those of a listener that are
         unusable are logged, and its old ones stay; the other listeners have their new ones."""
-        for name, tls in self._tls.items():
-            listener = self._acceptors.listener(name)
-            self._reload(f"of listener {name}", partial(listener.change_tls, tls.settings))
+        for name in self.tls_listeners:
+            listener, settings = self._acceptors.listener(name), self._tls[name].settings
+            self._reload(f"of listener {name}", partial(listener.change_tls, settings))
         self._reload("of connections to other brokers", self._runtime.network.reload_tls)
 
     def _reload(self, whose: str, read: Callable[[], None]) -> None:
@@ -321,9 +385,9 @@ class SocketServer:
 
     def _close_excess(self) -> None:
         """Close the least recently used connections of unprotected listeners beyond the maximum,
-        EXCESS_PER_TURN now and the others in later turns."""
+        CLOSED_PER_TURN now and the others in later turns."""
         quotas = self._acceptors.quotas
-        for _ in range(EXCESS_PER_TURN):
+        for _ in range(CLOSED_PER_TURN):
             if quotas.excess <= len(self._excess):
                 return
             connection = self._least_recently_used.take(

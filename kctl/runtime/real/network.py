@@ -254,6 +254,10 @@ class RealNetwork:
         # Loaded with the first settings of TLS: `ssl` takes 20 ms to import.
         self._tls: TlsStack | None = None
 
+    def load_tls(self, tls: TlsSettings) -> Future[None]:
+        """Read the files of `tls` on another thread, for the next `listen`; see `Network`."""
+        return self._tls_stack().load(tls)
+
     def local_host_name(self) -> str:
         """Return the canonical name from the resolver, as Java does."""
         return socket.getfqdn()

@@ -31,10 +31,32 @@ class TlsStack:
         self.trace = trace
         self.handshakes = Handshakes()
         self._clients = ClientContexts()
+        # What `load` has read for the next `acceptor`.
+        self._loaded: LoadedTls | None = None
+
+    def load(self, tls: TlsSettings) -> Future[None]:
+        """Read the files of `tls` on another thread, for the next `acceptor`; UsageError through
+        the Future."""
+        loaded: Future[None] = self.scheduler.future()
+
+        def finished(loading: Future[LoadedTls]) -> None:
+            error = loading.error()
+            if error is not None:
+                loaded.set_error(error)
+                return
+            self._loaded = loading.result()
+            loaded.set_result(None)
+
+        loading = self.scheduler.compute(lambda: LoadedTls.of(tls))
+        loading.add_done_callback(finished)
+        return loaded
 
     def acceptor(self, tls: TlsSettings) -> "TlsAcceptor":
         """Return the TLS of a listener; raise UsageError."""
-        return TlsAcceptor(self, tls)
+        loaded, self._loaded = self._loaded, None
+        if loaded is None or loaded.settings != tls:
+            loaded = LoadedTls.of(tls)
+        return TlsAcceptor(self, loaded)
 
     def connector(self, tls: TlsSettings, host: str, name: str) -> "TlsConnector":
         """Return the TLS of a connection to `host`, for errors `name`; raise UsageError."""
@@ -64,9 +86,9 @@ class TlsStack:
 class TlsAcceptor:
     """Secures the connections that a listener accepts."""
 
-    def __init__(self, stack: TlsStack, tls: TlsSettings) -> None:
+    def __init__(self, stack: TlsStack, loaded: LoadedTls) -> None:
         self._stack = stack
-        self._loaded = LoadedTls.of(tls)
+        self._loaded = loaded
         self._warn_of_expiry()
 
     def change(self, tls: TlsSettings) -> None:
