@@ -99,13 +99,24 @@ class TimeIndex(IndexFile):
         found, relative = unpack(raw, slot * 12 - 12)
         return TimestampOffset(found, self.base_offset + relative)
 
+    def last_below(self, offset: int) -> TimestampOffset:
+        """Return the last entry below `offset`, or (-1, base offset)."""
+        slot = self._slot_of(offset)
+        if slot == 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = _ENTRY.unpack_from(self.raw(), slot * 12 - 12)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or above `offset`."""
+        self._truncate_entries(self._slot_of(offset))
+
+    def _slot_of(self, offset: int) -> int:
+        """Return the number of entries below `offset`."""
         raw = self.raw()
         unpack = _ENTRY.unpack_from
         relative = offset - self.base_offset
-        slot = bisect_left(range(len(raw) // 12), relative, key=lambda i: unpack(raw, i * 12)[1])
-        self._truncate_entries(slot)
+        return bisect_left(range(len(raw) // 12), relative, key=lambda i: unpack(raw, i * 12)[1])
 
     def _check(self, data: bytearray) -> None:
         if not data:

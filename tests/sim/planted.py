@@ -435,7 +435,7 @@ def a_client_raises_its_epoch_whatever_may_be_stored(patch):
 @planted("KAFKA-12153", 25)
 def producers_are_not_reloaded_after_truncation(patch):
     """Records are truncated, but the state of their producers stays."""
-    patch(UnifiedLog, "_reload_producers", lambda *_: None)
+    patch(ProducerStateManager, "adopt", lambda *_: None)
 
 
 @planted("KAFKA-9144", 3)

@@ -172,15 +172,15 @@ def truncation_opens_what_has_ended(patch):
         if self.map_end_offset != cut_at.get(self):
             original(self, high_watermark)
 
-    def truncate_and_reload(self, start, end, now_ms):
-        cut_at[self] = end
-        reload_(self, start, end, now_ms)
+    def adopt(self, other, start):
+        cut_at[self] = other.map_end_offset
+        adopted(self, other, start)
 
     cut_at = {}
     original = ProducerStateManager.on_high_watermark
-    reload_ = ProducerStateManager.truncate_and_reload
+    adopted = ProducerStateManager.adopt
     patch(ProducerStateManager, "on_high_watermark", on_high_watermark)
-    patch(ProducerStateManager, "truncate_and_reload", truncate_and_reload)
+    patch(ProducerStateManager, "adopt", adopt)
 
 
 @planted("found here; Apache Kafka 2.7.2 does so", 999)

@@ -22,12 +22,14 @@ from dataclasses import replace
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_factory import LogFactory
+from kctl.broker.log.truncation import PreparedTruncation
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.configs.config_key import LONG_MAX
 from kctl.errors import CorruptDataError, StorageError
 from kctl.model import TopicPartition
 from kctl.runtime.runtime import Runtime
 from kctl.storage.layout import directory_name, future_directory_name
+from kctl.work import Work, while_wanted
 
 UUID_BYTES = 16
 
@@ -151,9 +153,25 @@ class FutureLogs:
         for tp in [tp for tp, log in self._logs.items() if log.log_directory == log_dir]:
             self._logs.pop(tp).abandon()
 
-    def current_truncated(self, tp: TopicPartition, offset: int) -> None:
+    def prepare_truncation(
+        self, tp: TopicPartition, offset: int
+    ) -> Work[PreparedTruncation | None]:
+        """Return what `current_truncated` needs in order to be short, if anything; in steps."""
+        log = self._logs.get(tp)
+        if log is None:
+            return None
+        try:
+            work = while_wanted(log.prepare_truncation(offset), lambda: self._logs.get(tp) is log)
+            return (yield from work)
+        except (StorageError, CorruptDataError):
+            # The truncation itself reports it.
+            return None
+
+    def current_truncated(
+        self, tp: TopicPartition, offset: int, prepared: PreparedTruncation | None = None
+    ) -> None:
         """Truncate the future log as the current log was, to `offset`."""
-        self._change(tp, lambda log: log.truncate_to(offset))
+        self._change(tp, lambda log: log.truncate_to(offset, prepared))
 
     def current_restarted(self, tp: TopicPartition, offset: int) -> None:
         """Empty the future log as the current log was; it continues at `offset`."""

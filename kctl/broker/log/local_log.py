@@ -30,6 +30,7 @@ from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.entropy import Entropy
 from kctl.storage.layout import SWAP_SUFFIX, TRUNCATION_SUFFIX, file_name
+from kctl.storage.time_index import TimestampOffset
 
 # Takes the paths of renamed files, and the delay in milliseconds before their removal.
 RemoveFiles = Callable[[Sequence[str], int], object]
@@ -283,8 +284,11 @@ class LocalLog:
 
     # --- truncation and deletion -------------------------------------------------------------
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Remove all records from `offset` on, durably; `offset` is not below the first segment."""
+    def truncate_to(
+        self, offset: int, now_ms: int, max_timestamp: TimestampOffset | None = None
+    ) -> None:
+        """Remove all records from `offset` on, durably; `offset` is not below the first segment.
+        `max_timestamp` is the largest that remains in the last segment, if it is known."""
         # Truncation in the middle of a batch removes the whole batch.
         first_gone = self.end_before(offset)
         # As in a checkpoint: segments whose indexes may still change are not skipped.
@@ -294,7 +298,7 @@ class LocalLog:
         gone = [segment for segment in self.segments.all if segment.base_offset > offset]
         self.segments.remove(gone)
         self._delete(gone)
-        self.segments.active.truncate_to(offset, now_ms)
+        self.segments.active.truncate_to(offset, now_ms, max_timestamp)
         self._truncated(offset)
         self.recovery_point = min(self.recovery_point, first_gone)
         self.cleaned_offset = min(self.cleaned_offset, first_gone)

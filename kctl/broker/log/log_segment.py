@@ -34,9 +34,9 @@ from kctl.storage.layout import (
     file_name,
 )
 from kctl.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from kctl.storage.time_index import TimeIndex
+from kctl.storage.time_index import TimeIndex, TimestampOffset
 from kctl.storage.transaction_index import TransactionIndex
-from kctl.work import Claim, ClaimingWork
+from kctl.work import Claim, ClaimingWork, Work, at_once
 
 # Batch headers that a search reads in one step.
 HEADERS_PER_STEP = 1_000
@@ -375,20 +375,27 @@ class LogSegment:
         return self._disk.modified_ms(self.path(LOG_SUFFIX))
 
     def set_max_timestamp(self, timestamp: int, offset: int) -> None:
-        """Set the largest timestamp that recovery found."""
+        """Set the largest timestamp that a search found."""
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
 
     def _load_max_timestamp(self) -> None:
         self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last()
 
-    def _scan_max_timestamp(self) -> None:
-        """Determine the largest timestamp from the last index entry and the batches after it."""
-        self._load_max_timestamp()
-        position = self.offset_index.lookup(self._offset_of_max_timestamp).position
-        for batch in self.records.headers(position):
-            if batch.max_timestamp > self._max_timestamp:
-                self._max_timestamp = batch.max_timestamp
-                self._offset_of_max_timestamp = batch.last_offset
+    def max_timestamp_before(self, end_offset: int) -> Work[TimestampOffset]:
+        """Return the largest timestamp of the batches below `end_offset`, from the last index entry
+        and the batches after it, in steps."""
+        latest = self.time_index.last_below(end_offset)
+        position = self.offset_index.lookup(latest.offset).position
+        # The file may be closed or removed between two steps; an open one stays readable.
+        records = self.records
+        for number, batch in enumerate(records.headers(position), 1):
+            if batch.last_offset >= end_offset:
+                break
+            if batch.max_timestamp > latest.timestamp:
+                latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            if number % HEADERS_PER_STEP == 0:
+                yield
+        return latest
 
     @property
     def first_timestamp(self) -> int:
@@ -427,8 +434,13 @@ class LogSegment:
 
     # --- changes of the files ----------------------------------------------------------------
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Remove the batch that holds `offset` and everything after it, durably."""
+    def truncate_to(
+        self, offset: int, now_ms: int, max_timestamp: TimestampOffset | None = None
+    ) -> None:
+        """Remove the batch that holds `offset` and everything after it, durably. `max_timestamp` is
+        the result of `max_timestamp_before(offset)`."""
+        if max_timestamp is None:
+            max_timestamp = at_once(self.max_timestamp_before(offset))
         found = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -444,7 +456,7 @@ class LogSegment:
             self.rolling_timestamp = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self.is_index_full = None
-        self._scan_max_timestamp()
+        self.set_max_timestamp(*max_timestamp)
 
     def cut(self, size: int) -> int:
         """Truncate the .log, but not the indexes, to `size` bytes; return how many bytes were

@@ -14,6 +14,13 @@ from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.records.control import ControlRecordType, EndTransactionMarker, read_marker
 from kctl.records.record_batch import RecordBatch
 from kctl.storage.transaction_index import AbortedTransaction
+from kctl.work import Work, at_once
+
+# The work of a step of a replay: a header is a unit, about 1.5 microseconds.
+UNITS_PER_STEP = 3_000
+UNITS_PER_BATCH = 5
+# A batch is read as a whole.
+BYTES_PER_UNIT = 8 * 1024
 
 OnAborted = Callable[[AbortedTransaction], object]
 
@@ -52,20 +59,42 @@ def replay_segments(
     segments: LogSegments, producers: ProducerStateManager, end_offset: int
 ) -> None:
     """Apply the batches below `end_offset` that are not yet in the producer state."""
+    at_once(replay_in_steps(segments, producers, end_offset))
+
+
+def replay_in_steps(
+    segments: LogSegments, producers: ProducerStateManager, end_offset: int
+) -> Work[None]:
+    """Apply the batches below `end_offset` that are not yet in the producer state, in steps.
+
+    Segments of `segments` may come and go between two steps.
+    """
     start = producers.map_end_offset
     if start >= end_offset or not len(segments):
         return
-    for segment in segments.since(start):
-        if segment.base_offset >= end_offset:
+    units = 0
+    number = max(0, segments.floor_index(start))
+    while number < len(segments.all):
+        segment = segments.all[number]
+        base_offset = segment.base_offset
+        if base_offset >= end_offset:
             break
         position = segment.offset_index.lookup(start).position
-        for header in segment.records.headers(position):
+        # An open file stays readable if it is closed or removed between two steps.
+        records = segment.records
+        for header in records.headers(position):
             if header.base_offset >= end_offset:
                 break
+            units += 1
             if header.producer_id >= 0 and header.base_offset >= start:
-                batch = segment.records.batch(header)
+                units += UNITS_PER_BATCH + header.size // BYTES_PER_UNIT
+                batch = records.batch(header)
                 if isinstance(batch, RecordBatch):
                     replay_batch(producers, batch)
+            if units >= UNITS_PER_STEP:
+                units = 0
+                yield
+        number = segments.floor_index(base_offset) + 1
     producers.map_end_offset = end_offset
 
 

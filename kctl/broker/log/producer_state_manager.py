@@ -39,12 +39,15 @@ from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.trace import Trace
 from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
 from kctl.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from kctl.work import Work, at_once, parts
 
 # Batches of an unknown producer that are rejected before one is accepted: the number that a client
 # may have in flight after its first.
 REFUSALS_MAX = BATCHES_KEPT - 1
 # Unknown producers whose batches were rejected; beyond it the table is cleared.
 REFUSED_PRODUCERS_MAX = 1_000
+# Producers of a snapshot that are loaded in one step.
+PRODUCERS_PER_STEP = 2_000
 # transactional.id.expiration.ms, which in 2.7 also governs producer ids.
 DEFAULT_EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
 
@@ -325,17 +328,35 @@ class ProducerStateManager:
         files += [self._disk.open(self._path(offset)) for offset in there]
         self._not_durable.clear()
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Restrict the state to the log's range [start, end) after truncation.
+    def loaded_until(
+        self, log_start_offset: int, log_end_offset: int, now_ms: int
+    ) -> Work["ProducerStateManager"]:
+        """Return another state, loaded from the best snapshot of the log's range [start, end).
 
-        Unless the state already ends there, it is loaded from the best snapshot; the caller then
-        brings it from `map_end_offset` to the end.
+        The caller brings it from `map_end_offset` to the end; it is given to `adopt`, and has no
+        other use. The snapshots are those of this state.
         """
-        self.delete_snapshots_outside(log_start_offset, log_end_offset)
-        if log_end_offset == self.map_end_offset:
-            self.truncate_head(log_start_offset)
-        else:
-            self.load_best_snapshot(log_start_offset, log_end_offset, now_ms)
+        other = ProducerStateManager(
+            self._disk, self._trace, self._topic_partition, self._directory,
+            expiration_ms=self._expiration_ms,
+        )  # fmt: skip
+        other.snapshots = self.snapshots
+        yield from other.load_in_steps(log_start_offset, log_end_offset, now_ms)
+        return other
+
+    def adopt(self, other: "ProducerStateManager", log_start_offset: int) -> None:
+        """Continue with the state `other` of the truncated log, which begins at
+        `log_start_offset`."""
+        self.delete_snapshots_outside(log_start_offset, other.map_end_offset)
+        self.producers = other.producers
+        self._ongoing, self._unreplicated = other.open_transactions
+        self._last_snapshot_offset = self.snapshots[-1] if self.snapshots else log_start_offset
+        self.map_end_offset = other.map_end_offset
+
+    @property
+    def open_transactions(self) -> tuple[dict[int, OpenTransaction], dict[int, OpenTransaction]]:
+        """Return the ongoing transactions, and those whose marker is not replicated."""
+        return self._ongoing, self._unreplicated
 
     def delete_snapshots_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Remove snapshots at offsets outside the log; those beyond its end would become wrong once
@@ -369,15 +390,21 @@ class ProducerStateManager:
 
     def load_best_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
         """Replace the state with that of the latest readable snapshot up to `end_offset`."""
+        at_once(self.load_in_steps(log_start_offset, end_offset, now_ms))
+
+    def load_in_steps(self, log_start_offset: int, end_offset: int, now_ms: int) -> Work[None]:
+        """Replace the state as `load_best_snapshot` does, in steps."""
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self._last_snapshot_offset = self.map_end_offset = min(log_start_offset, end_offset)
         for offset in reversed(self.snapshots[:]):
-            if log_start_offset <= offset <= end_offset and self._load_snapshot(offset, now_ms):
+            if log_start_offset <= offset <= end_offset and (
+                yield from self._load_snapshot(offset, now_ms)
+            ):
                 return
 
-    def _load_snapshot(self, offset: int, now_ms: int) -> bool:
+    def _load_snapshot(self, offset: int, now_ms: int) -> Work[bool]:
         path = self._path(offset)
         try:
             entries = decode_snapshot(self._disk.read_file(path), path)
@@ -386,12 +413,15 @@ class ProducerStateManager:
             self._delete_snapshot(offset)
             return False
         open_from: list[tuple[int, int]] = []
-        for entry in entries:
-            state = ProducerState.from_snapshot(entry)
-            if not self._is_expired(state, now_ms):
-                self.producers[state.producer_id] = state
-                if state.current_txn_first_offset is not None:
-                    open_from.append((state.current_txn_first_offset, state.producer_id))
+        for some in parts(entries, PRODUCERS_PER_STEP):
+            for entry in some:
+                state = ProducerState.from_snapshot(entry)
+                if not self._is_expired(state, now_ms):
+                    self.producers[state.producer_id] = state
+                    if state.current_txn_first_offset is not None:
+                        open_from.append((state.current_txn_first_offset, state.producer_id))
+            if len(entries) > PRODUCERS_PER_STEP:
+                yield
         for first, producer_id in sorted(open_from):
             self._ongoing[first] = OpenTransaction(producer_id, first)
         self._last_snapshot_offset = self.map_end_offset = offset

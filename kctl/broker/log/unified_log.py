@@ -32,8 +32,9 @@ from kctl.broker.log.log_loader import LoadedLog
 from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import CheckedRecords, validate_records
-from kctl.broker.log.producer_replay import apply_batch, marker_of, replay_segments
+from kctl.broker.log.producer_replay import apply_batch, marker_of
 from kctl.broker.log.producer_state import ProducerBatch, ProducerState, producer_batch_of
+from kctl.broker.log.truncation import PreparedTruncation, prepare_truncation
 from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -43,7 +44,7 @@ from kctl.records.memory_records import Batch
 from kctl.records.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from kctl.runtime.clock import Clock
 from kctl.runtime.disk import DiskFile
-from kctl.work import ClaimingWork
+from kctl.work import ClaimingWork, Work, at_once
 
 
 class UnifiedLog:
@@ -479,28 +480,47 @@ class UnifiedLog:
 
     # --- truncation --------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> bool:
+    def prepare_truncation(self, offset: int) -> Work[PreparedTruncation | None]:
+        """Return what `truncate_to` needs in order to be short, or None if it is short anyway; in
+        steps, which change nothing."""
+        if not 0 <= offset < self.log_end_offset or self._is_emptied_by(offset):
+            return None
+        return (yield from self._prepare(self._local.batch_start(offset)))
+
+    def _prepare(self, end: int) -> Work[PreparedTruncation]:
+        now_ms = self._clock.wall_ms()
+        return prepare_truncation(self._local, self._producers, self.log_start_offset, end, now_ms)
+
+    def _is_emptied_by(self, offset: int) -> bool:
+        """Return whether a truncation to `offset` leaves no record, or none that may be read."""
+        if offset < self._local.segments.all[0].base_offset:
+            return True
+        return self._local.batch_start(offset) < self.log_start_offset < offset
+
+    def truncate_to(self, offset: int, prepared: PreparedTruncation | None = None) -> bool:
         """Remove all records from `offset` on; return whether there were any. A batch that contains
         `offset` is removed whole, and the log ends where it began: records after a gap would look
-        lost."""
+        lost. `prepared` is the result of `prepare_truncation`; without it, or if the log has
+        changed since, this takes as long as the preparation."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
         if offset >= self.log_end_offset:
             # An epoch may have begun here without records; the new leader decides.
             self._epochs.truncate_from_end(offset)
             return False
-        end = self._local.batch_start(offset)
-        if offset < self._local.segments.all[0].base_offset or end < self.log_start_offset < offset:
-            # No record is left, or none that may be read.
+        if self._is_emptied_by(offset):
             self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
             return True
-        offset = end
+        offset = self._local.batch_start(offset)
+        if prepared is None or not prepared.is_valid(self._local, offset):
+            prepared = at_once(self._prepare(offset))
         if offset < self.log_start_offset:
             self._local.announce(offset)
-        self._local.truncate_to(offset, self._clock.wall_ms())
+        self._local.truncate_to(offset, self._clock.wall_ms(), prepared.max_timestamp)
         self._epochs.truncate_from_end(offset)
         self._truncated(min(offset, self.log_start_offset), offset)
-        self._reload_producers()
+        self._producers.adopt(prepared.producers, self.log_start_offset)
+        self._producers.on_high_watermark(self.high_watermark)
         self._refresh_first_unstable_offset()
         return True
 
@@ -518,19 +538,6 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = max(log_start_offset, min(self.high_watermark, log_end_offset))
-
-    def _reload_producers(self) -> None:
-        """Restore the producer state of the new log end offset."""
-        producers, end = self._producers, self.log_end_offset
-        # Every batch of a producer that has not expired is in the state.
-        has_none = not producers.producers
-        producers.truncate_and_reload(self.log_start_offset, end, self._clock.wall_ms())
-        if has_none:
-            # A replay would read all headers since the last snapshot, up to a whole segment.
-            producers.map_end_offset = end
-        else:
-            replay_segments(self._local.segments, producers, end)
-        producers.on_high_watermark(self.high_watermark)
 
     # --- end ---------------------------------------------------------------------------------
 

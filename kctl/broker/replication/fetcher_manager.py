@@ -8,7 +8,8 @@ once, even while a request is in flight: the fetcher drops responses that no lon
 Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.quotas import ReplicationQuota
@@ -32,10 +33,15 @@ from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import Future, Task
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import done_in_turns, pace_of
+from kctl.work import while_wanted
 
 # A leader responds to a fetch after its maximum wait at the latest; after this much more it is
 # considered dead.
 EXTRA_WAIT_MS = 30_000
+
+# Work of a truncation without what is prepared, in units of `Pace`.
+UNITS_OF_TRUNCATION = 100
 
 # Returns where a broker listens for brokers, or None while this is unknown.
 EndpointOf = Callable[[int], Endpoint | None]
@@ -146,6 +152,7 @@ class FetcherLoop:
         # Set while no request is due.
         self._sleeping: Future[None] | None = None
         self._warnings = RecurringWarnings(runtime)
+        self._pace = pace_of(runtime.scheduler)
         self._task: Task[None] | None = None
 
     def add(self, partition: Partition) -> None:
@@ -187,9 +194,11 @@ class FetcherLoop:
         # All partitions of one LeaderAndIsr go into the first request.
         await self._sleep_until(0)
         clock = self._runtime.clock
-        while not self._is_closed:
+        while self._is_open():
             request, actions = self.fetcher.next_request(clock.monotonic_ms())
-            self._apply(actions)
+            await self._apply(actions)
+            if not self._is_open():
+                break
             if request is None:
                 await self._sleep_until(self.fetcher.next_due_ms())
                 continue
@@ -201,7 +210,10 @@ class FetcherLoop:
                 continue
             self._warnings.clear()
             # Partitions released meanwhile are no longer in the fetcher.
-            self._apply(self.fetcher.on_response(response, clock.monotonic_ms()))
+            await self._apply(self.fetcher.on_response(response, clock.monotonic_ms()))
+
+    def _is_open(self) -> bool:
+        return not self._is_closed
 
     async def _sleep_until(self, due_ms: int | None) -> None:
         sleeping: Future[None] = self._runtime.scheduler.future()
@@ -241,26 +253,82 @@ class FetcherLoop:
 
     # --- actions -----------------------------------------------------------------------------
 
-    def _apply(self, actions: Sequence[Action]) -> None:
+    async def _apply(self, actions: Sequence[Action]) -> None:
+        """Carry out all actions, truncations last: these take turns of the loop."""
+        truncations = []
         for action in actions:
             tp = action.topic_partition
             partition = self._replicas.partitions.get(tp)
             if partition is None or partition.log is None:
                 self.fetcher.remove(tp)
-                continue
-            try:
-                self._carry_out(action, partition)
-            except StorageError as error:
-                self.fetcher.remove(tp)
-                self._replicas.handle_storage_failure(partition, error)
-            except (ApiError, CorruptDataError) as error:
-                self._runtime.trace.warning(f"Cannot append records fetched for {tp}: {error}")
-                self.fetcher.delay(tp, self._runtime.clock.monotonic_ms())
+            elif isinstance(action, Truncate):
+                epoch = self.fetcher.leader_epoch_of(tp)
+                truncations.append((action, partition, partition.log, epoch))
+            else:
+                with self._failures_of(partition):
+                    self._carry_out(action, partition, partition.log)
+        for truncation, partition, log, epoch in truncations:
+            tp = truncation.topic_partition
 
-    def _carry_out(self, action: Action, partition: Partition) -> None:
-        log, trace = partition.log, self._runtime.trace
-        futures = self._replicas.log_manager.futures
-        assert log is not None
+            def is_wanted(
+                partition: Partition = partition,
+                log: UnifiedLog = log,
+                epoch: int | None = epoch,
+            ) -> bool:
+                return self._is_current(partition, log, epoch)
+
+            with self._failures_of(partition):
+                await self._truncate(truncation, log, is_wanted)
+
+    @contextmanager
+    def _failures_of(self, partition: Partition) -> Iterator[None]:
+        """Handle the failures of an action on a partition's log."""
+        tp = partition.topic_partition
+        try:
+            yield
+        except StorageError as error:
+            self.fetcher.remove(tp)
+            self._replicas.handle_storage_failure(partition, error)
+        except (ApiError, CorruptDataError) as error:
+            self._runtime.trace.warning(f"Cannot append records fetched for {tp}: {error}")
+            self.fetcher.delay(tp, self._runtime.clock.monotonic_ms())
+
+    def _is_current(self, partition: Partition, log: UnifiedLog, leader_epoch: int | None) -> bool:
+        """Return whether the log is still the partition's, and follows in this leader epoch."""
+        tp = partition.topic_partition
+        return (
+            not self._is_closed
+            and self._replicas.partitions.get(tp) is partition
+            and partition.log is log
+            and not log.is_closed
+            and leader_epoch is not None
+            and self.fetcher.leader_epoch_of(tp) == leader_epoch
+        )
+
+    async def _truncate(
+        self, action: Truncate, log: UnifiedLog, is_wanted: Callable[[], bool]
+    ) -> None:
+        """Truncate a log, and the future log that copies it, unless their leader changes before
+        this is prepared."""
+        scheduler, futures = self._runtime.scheduler, self._replicas.log_manager.futures
+        tp, offset = action.topic_partition, action.offset
+        await self._pace.spend(UNITS_OF_TRUNCATION)
+        if not is_wanted():
+            return
+        in_future = await done_in_turns(
+            scheduler, while_wanted(futures.prepare_truncation(tp, offset), is_wanted)
+        )
+        if not is_wanted():
+            return
+        prepared = await done_in_turns(
+            scheduler, while_wanted(log.prepare_truncation(offset), is_wanted)
+        )
+        if is_wanted() and log.truncate_to(offset, prepared):
+            futures.current_truncated(tp, offset, in_future)
+            self._runtime.trace.info(f"{tp}: truncated to {offset} by leader {self._leader_id}")
+
+    def _carry_out(self, action: Action, partition: Partition, log: UnifiedLog) -> None:
+        trace = self._runtime.trace
         tp = action.topic_partition
         match action:
             case Append():
@@ -268,13 +336,9 @@ class FetcherLoop:
                     action.records, action.high_watermark, action.log_start_offset
                 ):
                     self._replicas.wake_fetches(tp)
-            case Truncate():
-                if log.truncate_to(action.offset):
-                    futures.current_truncated(tp, action.offset)
-                    trace.info(f"{tp}: truncated to {action.offset} by leader {self._leader_id}")
             case StartOver():
                 log.truncate_fully_and_start_at(action.offset)
-                futures.current_restarted(tp, action.offset)
+                self._replicas.log_manager.futures.current_restarted(tp, action.offset)
                 trace.info(f"{tp}: starts over at the leader's log start offset {action.offset}")
             case GiveUp():
                 trace.info(f"{tp}: no longer fetched from {self._leader_id}: {action.why}")

@@ -204,6 +204,11 @@ class ReplicaFetcher:
         if followed is not None:
             followed.log = log
 
+    def leader_epoch_of(self, tp: TopicPartition) -> int | None:
+        """Return the leader epoch in which the partition is followed, or None if it is not."""
+        followed = self._partitions.get(tp)
+        return None if followed is None else followed.leader_epoch
+
     def delay(self, tp: TopicPartition, now_ms: int) -> None:
         """Do not fetch the partition for replica.fetch.backoff.ms."""
         followed = self._partitions.get(tp)

@@ -1,12 +1,18 @@
 """Idempotent producers and transactions: duplicates, gaps, epochs, snapshots, expiry."""
 
+import dataclasses
+
 import pytest
 
 from kctl.broker.log.log_manager import LogManagerOptions
+from kctl.broker.log.log_segment import HEADERS_PER_STEP
+from kctl.broker.log.producer_replay import UNITS_PER_BATCH, UNITS_PER_STEP
+from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import AppendOrigin
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.record_batch import SEQUENCE_MAX
 from kctl.storage.producer_snapshot import decode_snapshot
+from kctl.work import at_once, while_wanted
 from tests.support.log_world import BASE_MS, append, end_transaction, values_of
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -220,6 +226,71 @@ def test_truncation_forgets_what_came_later(world, log):
     with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         send(log, 11)
     assert send(log, 10).first_offset == 10
+
+
+def test_a_truncation_is_prepared_in_steps_and_changes_nothing_before_it(world, monkeypatch):
+    """The batches since the last snapshot, up to a segment of them, are examined first."""
+    log = world.log()
+    log.config = dataclasses.replace(log.config, segment_bytes=10**6)
+    for number in range(3000):
+        send(log, number // 3, producer_id=number % 3)
+    examined = []
+    update = ProducerStateManager.update
+    monkeypatch.setattr(
+        ProducerStateManager, "update", lambda *it: examined.append(it) or update(*it)
+    )
+    expected = {id_: state.last_sequence for id_, state in log.producers.items()}
+
+    steps = []
+
+    def is_unchanged():
+        steps.append(len(examined))
+        examined.clear()
+        now = {id_: state.last_sequence for id_, state in log.producers.items()}
+        return (log.log_end_offset, now) == (3000, expected)
+
+    prepared = at_once(while_wanted(log.prepare_truncation(2990), is_unchanged))
+    assert prepared is not None
+    assert len(steps) > 4
+    assert max(steps) <= UNITS_PER_STEP // UNITS_PER_BATCH
+    examined.clear()
+
+    assert log.truncate_to(2990, prepared)
+    assert not examined
+    after = {id_: state.last_sequence for id_, state in log.producers.items()}
+    assert after == {0: 996, 1: 996, 2: 995}
+    assert send(log, 996, producer_id=2).first_offset == 2990
+
+
+def test_an_outdated_preparation_of_a_truncation_is_not_used(world, log):
+    for sequence in range(20):
+        send(log, sequence, bytes(50))
+    prepared = at_once(log.prepare_truncation(10))
+    log.truncate_to(5)
+    for sequence in range(7):
+        send(log, sequence, bytes(50), producer_id=8)
+
+    log.truncate_to(10, prepared)
+
+    assert log.producers[7].last_sequence == 4
+    assert send(log, 5, bytes(50), producer_id=8).first_offset == 10
+
+
+def test_the_largest_timestamp_of_a_truncated_log_is_found_in_steps(world):
+    """Batches of equal timestamps have one entry in the time index."""
+    log = world.log()
+    log.config = dataclasses.replace(log.config, segment_bytes=10**6)
+    for _ in range(2 * HEADERS_PER_STEP):
+        append(log, b"v", first_ms=BASE_MS)
+    append(log, b"later", first_ms=BASE_MS + 5)
+    append(log, b"latest", first_ms=BASE_MS + 9)
+
+    preparation = log.prepare_truncation(log.log_end_offset - 1)
+    steps = sum(1 for _ in preparation)
+    log.truncate_to(log.log_end_offset - 1, at_once(log.prepare_truncation(log.log_end_offset - 1)))
+
+    assert steps == 2
+    assert log.segments[-1].max_timestamp == BASE_MS + 5
 
 
 def test_truncation_takes_back_the_end_of_a_transaction(world, log):

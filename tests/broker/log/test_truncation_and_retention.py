@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.broker.log import unified_log
+from kctl.broker.log import truncation
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.storage.layout import file_name
 from tests.support.log_world import BASE_MS, TP, append, batch, bytes_of, values_of
@@ -293,9 +293,9 @@ def test_a_truncation_replays_batches_only_where_there_are_producers(
     for number in range(10):
         options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number}
         append(log, b"v", **(options if producer_id >= 0 else {}))
-    replayed, replay = [], unified_log.replay_segments
+    replayed, replay = [], truncation.replay_in_steps
     monkeypatch.setattr(
-        unified_log, "replay_segments", lambda *it: (replayed.append(it), replay(*it))
+        truncation, "replay_in_steps", lambda *it: replayed.append(it) or replay(*it)
     )
     log.truncate_to(5)
     assert bool(replayed) == (producer_id >= 0)
