@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 import pytest
 
-from kctl.broker.complaints import Complaints
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
@@ -16,6 +15,7 @@ from kctl.protocol.connection import BrokerConnection
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.server_phase import LEGAL_MOVES, ServerPhase, moved
+from kctl.runtime.complaints import Complaints
 from tests.support.raw_requests import RequestWriter
 
 READING, IN_FLIGHT, SENDING, DRAINING, OVER = ServerPhase

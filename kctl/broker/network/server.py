@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kctl.broker.complaints import Complaints
 from kctl.broker.network.acceptors import Acceptors
 from kctl.broker.network.authentication import Authentication
 from kctl.broker.network.connection_host import FastPath
@@ -35,6 +34,7 @@ from kctl.configs.listener_config import SaslListener, TlsListener
 from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
+from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime

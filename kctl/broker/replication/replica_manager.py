@@ -11,7 +11,6 @@ Kafka 2.7: kafka.server.ReplicaManager.
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from kctl.broker.complaints import Complaints
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.log.log_validator import CheckedRecords, ValidationInTurns
 from kctl.broker.log.unified_log import (
@@ -41,6 +40,7 @@ from kctl.errors import CorruptDataError, KctlError, StorageError
 from kctl.protocol.constants import ACKS_ALL, INTERNAL_TOPICS
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.turns import in_turns

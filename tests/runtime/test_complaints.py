@@ -2,7 +2,7 @@
 
 import pytest
 
-from kctl.broker.complaints import NAMES_MAX, Complaints
+from kctl.runtime.complaints import NAMES_MAX, Complaints
 
 
 def test_the_first_line_about_a_peer_is_logged():

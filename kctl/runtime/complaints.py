@@ -2,7 +2,7 @@
 
 A peer that continuously sends garbage must not fill the log. Suppressed lines are counted, and the
 next line about the same subject has the count. A subject is a peer's host, or a partition whose
-appends fail. Pure: the time is passed in.
+appends fail. The time is passed in.
 """
 
 from collections.abc import Callable
