@@ -3,9 +3,16 @@
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
+from functools import cache
+from itertools import product
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
+from kctl.kafka.offsets import OffsetsPolicy, OffsetsStorage, StoredOffset, start_offset
 from tests.support import apache_kafka, java_consumers
 from tests.support.java_consumers import JavaConsumer, java_assignments
 from tests.support.kctl_process import KctlBroker
@@ -14,6 +21,8 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
 RECORDS = 5
+# Offsets in either store, one combination a partition.
+COMBINATIONS = list(product((None, 3, 7), (None, 3, 7)))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,3 +81,94 @@ def test_the_assignors_answer_for_groups_of_either_strategy():
         "0": "g_h-1-a-0", "1": "g_h-1-a-0", "2": "g_h-1-a-1", "3": "g_h-1-a-1", "4": "g_h-2-b-0",
     }}  # fmt: skip
     assert sorted(turns["t"]) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("is_dual", [False, True])
+@pytest.mark.parametrize("storage", OffsetsStorage)
+def test_offsets_in_two_stores_are_read_and_written_as_by_java(cluster, storage, is_dual):
+    """D1: what a member begins at, and which stores have what it commits."""
+    address, zookeeper = cluster
+    group = f"d1-{storage}-{is_dual}"
+    topic = make_filled_topic(address)
+    policy = OffsetsPolicy(storage, is_dual, like_java=True)
+    commit_in_kafka(address, group, topic, [kafka for _, kafka in COMBINATIONS])
+    with kazoo(zookeeper) as store:
+        for number, (offset, _) in enumerate(COMBINATIONS):
+            if offset is not None:
+                path = f"/consumers/{group}/offsets/{topic}/{number}"
+                store.create(path, b"%d" % offset, makepath=True)
+        settings = {"offsets_storage": storage, "dual_commit_enabled": str(is_dual).lower()}
+        with JavaConsumer(zookeeper, group, {topic: 1}, **settings) as member:
+            member.wait_until_started()
+            wait_for(lambda: len(first_offsets(member)) == len(COMBINATIONS), lambda: "no message")
+            assert first_offsets(member) == {
+                number: start_offset(policy, stored(*offsets)) or 0
+                for number, offsets in enumerate(COMBINATIONS)
+            }
+            new = {number: 8 + number % 2 for number in range(len(COMBINATIONS))}
+            member.commit({topic: new})
+        root = f"/consumers/{group}/offsets/{topic}"
+        in_zookeeper = [store.exists(f"{root}/{it}") and store.get(f"{root}/{it}")[0] for it in new]
+    in_kafka = committed_in_kafka(address, group, topic)
+    before = [kafka for _, kafka in COMBINATIONS]
+    assert in_kafka == (list(new.values()) if OffsetsStorage.KAFKA in policy.stores else before)
+    before = [it if it is None else b"%d" % it for it, _ in COMBINATIONS]
+    written = [b"%d" % it for it in new.values()]
+    assert in_zookeeper == (written if OffsetsStorage.ZOOKEEPER in policy.stores else before)
+
+
+@contextmanager
+def kazoo(zookeeper):
+    client = KazooClient(zookeeper)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def first_offsets(member):
+    """The first offset that the member delivered of each partition."""
+    return {it["partition"]: it["offset"] for it in reversed(member.messages)}
+
+
+def stored(zookeeper, kafka):
+    offsets = {OffsetsStorage.ZOOKEEPER: zookeeper, OffsetsStorage.KAFKA: kafka}
+    return {store: it if it is None else StoredOffset(it) for store, it in offsets.items()}
+
+
+@cache
+def make_filled_topic(address):
+    """A topic with 10 records in each of as many partitions as there are combinations."""
+    admin = AdminClient({"bootstrap.servers": address})
+    (created,) = admin.create_topics([NewTopic("d1", len(COMBINATIONS))]).values()
+    created.result()
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(10 * len(COMBINATIONS)):
+        producer.produce("d1", b"v", partition=number // 10)
+    assert producer.flush(60) == 0
+    return "d1"
+
+
+def kafka_consumer(address, group):
+    return Consumer({"bootstrap.servers": address, "group.id": group})
+
+
+def commit_in_kafka(address, group, topic, offsets):
+    consumer = kafka_consumer(address, group)
+    partitions = [
+        TopicPartition(topic, number, offset)
+        for number, offset in enumerate(offsets)
+        if offset is not None
+    ]
+    consumer.commit(offsets=partitions, asynchronous=False)
+    consumer.close()
+
+
+def committed_in_kafka(address, group, topic):
+    consumer = kafka_consumer(address, group)
+    partitions = [TopicPartition(topic, number) for number in range(len(COMBINATIONS))]
+    committed = consumer.committed(partitions, 30)
+    consumer.close()
+    return [None if it.offset < 0 else it.offset for it in committed]
