@@ -15,7 +15,7 @@ from typing import BinaryIO, TextIO
 
 from kctl.cli.pipes import write_message
 from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
-from kctl.cli.terminal_text import bytes_for_terminal, for_terminal
+from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
 
 Document = Mapping[str, object]
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from typing import IO
 
-from kctl.cli.terminal_text import for_terminal
+from kctl.runtime.terminal_text import for_terminal
 
 
 class _Stderr:

@@ -14,8 +14,8 @@ class Trace(Protocol):
         """Write a log line."""
         ...
 
-    def warning(self, message: str) -> None:
-        """Write a warning."""
+    def warning(self, message: str, detail: str = "") -> None:
+        """Write a warning, a single line, and below it the lines of `detail`, e.g. a traceback."""
         ...
 
 
@@ -28,5 +28,5 @@ class NullTrace:
     def info(self, message: str) -> None:
         """Drop the line."""
 
-    def warning(self, message: str) -> None:
+    def warning(self, message: str, detail: str = "") -> None:
         """Drop the warning."""

@@ -70,9 +70,9 @@ class NodeTrace:
         """Trace a log line."""
         self._record_event(self._name, "info", message)
 
-    def warning(self, message: str) -> None:
+    def warning(self, message: str, detail: str = "") -> None:
         """Trace a warning."""
-        self._record_event(self._name, "warning", message)
+        self._record_event(self._name, "warning", f"{message}\n{detail}" if detail else message)
 
 
 def node_runtime(

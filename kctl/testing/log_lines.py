@@ -18,6 +18,7 @@ class LogLines:
         """Keep the line."""
         self.lines.append(f"INFO {message}")
 
-    def warning(self, message: str) -> None:
-        """Keep the line."""
+    def warning(self, message: str, detail: str = "") -> None:
+        """Keep the line, and those of `detail`."""
         self.lines.append(f"WARN {message}")
+        self.lines.extend(detail.splitlines())

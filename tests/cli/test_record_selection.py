@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from kctl.cli.output import Output, OutputFormat
-from kctl.cli.terminal_text import bytes_for_terminal, for_terminal
 from kctl.client.record_filter import json_at, parse_path
 from kctl.errors import UsageError
+from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
 
 RECORDS = r"""
 {"key": "a", "value": "{\"user\": {\"id\": 1}}", "partition": 0, "timestamp": 100}

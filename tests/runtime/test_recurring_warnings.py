@@ -19,7 +19,7 @@ class World(NullTrace):
     def monotonic_ms(self):
         return self.now_ms
 
-    def warning(self, message):
+    def warning(self, message, detail=""):
         self.lines.append(message)
 
 

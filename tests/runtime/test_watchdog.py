@@ -114,7 +114,7 @@ class Lines:
     def info(self, message):
         self.infos.append(message)
 
-    def warning(self, message):
+    def warning(self, message, detail=""):
         self.warnings.append(message)
 
 

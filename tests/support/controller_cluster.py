@@ -36,8 +36,8 @@ class RecordingTrace(NullTrace):
     def event(self, name, /, **fields):
         self.events.append((name, fields))
 
-    def warning(self, message):
-        self.warnings.append(message)
+    def warning(self, message, detail=""):
+        self.warnings.append(f"{message}\n{detail}" if detail else message)
 
 
 class StubBroker:

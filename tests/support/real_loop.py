@@ -30,8 +30,8 @@ class RecordingTrace:
     def info(self, message: str) -> None:
         self._add(self.infos, message)
 
-    def warning(self, message: str) -> None:
-        self._add(self.warnings, message)
+    def warning(self, message: str, detail: str = "") -> None:
+        self._add(self.warnings, f"{message}\n{detail}" if detail else message)
 
     def _add(self, lines: list[str], message: str) -> None:
         is_long_turn = message.startswith("The event loop was busy")

@@ -147,8 +147,8 @@ class RecordingTrace:
     def info(self, message):
         pass
 
-    def warning(self, message):
-        self.warnings.append(message)
+    def warning(self, message, detail=""):
+        self.warnings.append(f"{message}\n{detail}" if detail else message)
 
     def names(self):
         return [name for name, _ in self.events]

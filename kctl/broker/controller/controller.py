@@ -290,8 +290,8 @@ class Controller:
             self._batch.clear()
             self._trace.event("controller_bug", event=event, error=error)
             self._trace.warning(
-                f"Error processing controller event {_name(event)}: "
-                + "".join(traceback.format_exception(error))
+                f"Error processing controller event {_name(event)}: {error!r}",
+                "".join(traceback.format_exception(error)),
             )
 
     async def _handle(self, event: ControllerEvent) -> None:

@@ -285,7 +285,9 @@ class SocketServer:
 
     def complain(self, client_host: str, message: str) -> None:
         """Log a client's invalid request, one line per host and second."""
-        self._log(self._complaints, client_host, lambda: message)
+        line = self._complaints.line(client_host, lambda: message, self.now_ms())
+        if line is not None:
+            self._runtime.trace.warning(line)
 
     def principal_of(self, listener_name: str, certificate: bytes) -> str | None:
         """Return the principal of a client's certificate; None if no mapping rule applies. Raise
@@ -328,19 +330,17 @@ class SocketServer:
             return
         self.counters.handler_errors += 1
 
-        def text() -> str:
-            lines = "".join(traceback.format_exception(error)).rstrip()
-            return (
+        context = request.context
+        line = self._failures.line(
+            context.client_host,
+            lambda: (
                 f"Unexpected error in API {request.api_key} version {request.api_version}"
-                f" of {request.context.connection_id}\n{lines}"
-            )
-
-        self._log(self._failures, request.context.client_host, text)
-
-    def _log(self, complaints: Complaints, host: str, text: Callable[[], str]) -> None:
-        line = complaints.line(host, text, self.now_ms())
+                f" of {context.connection_id}"
+            ),
+            self.now_ms(),
+        )
         if line is not None:
-            self._runtime.trace.warning(line)
+            self._runtime.trace.warning(line, "".join(traceback.format_exception(error)))
 
     # Accepting
 

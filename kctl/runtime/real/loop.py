@@ -316,7 +316,7 @@ class RealScheduler:
 
     def report(self, what: str) -> None:
         """Log the exception being handled, with its traceback."""
-        self._trace.warning(f"Unexpected error in {what}\n{traceback.format_exc().rstrip()}")
+        self._trace.warning(f"Unexpected error in {what}", traceback.format_exc())
 
     def _run(self, is_over: Callable[[], bool]) -> None:
         if self._is_running:
@@ -481,8 +481,8 @@ class RealScheduler:
         setter(value)
 
     def _unseen_task_error(self, task: Task[Any], error: BaseException) -> None:
-        lines = "".join(traceback.format_exception(error)).rstrip()
-        self._trace.warning(f"Unexpected error in task {task.name or 'without a name'}\n{lines}")
+        lines = "".join(traceback.format_exception(error))
+        self._trace.warning(f"Unexpected error in task {task.name or 'without a name'}", lines)
 
 
 def _nothing(_future: Future[Any]) -> None:

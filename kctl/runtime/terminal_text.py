@@ -1,4 +1,4 @@
-"""Escapes text of other parties that is printed to a terminal.
+"""Escapes text of other parties that is printed to a terminal or written to a log.
 
 Record values, names of topics and messages of brokers may contain characters that move the cursor,
 change colors, retitle the window, or reverse the direction of writing.
@@ -24,6 +24,14 @@ def for_terminal(text: str) -> str:
 def bytes_for_terminal(data: bytes | memoryview) -> str:
     """Return `data` as text for a terminal; a byte that is not UTF-8 is \\xNN."""
     return for_terminal(bytes(data).decode("utf-8", "surrogateescape"))
+
+
+def for_log_line(text: str) -> str:
+    """Return `text` without line breaks and with unsafe characters as escapes: nothing that a
+    client sends can look like a line of the log."""
+    if text.isprintable():
+        return text
+    return for_terminal(text.replace("\n", "\\n"))
 
 
 def _escape(match: re.Match[str]) -> str:
