@@ -124,12 +124,12 @@ def test_a_weak_suite_beside_a_good_one_is_not_chosen(server):
     assert chosen in GOOD
 
 
-@pytest.mark.parametrize("version", [0x0300, 0x0301, 0x0302])
 def test_a_fallback_to_tls_1_2_is_refused(server):
     got = answer(server, hello(suites=[*GOOD, FALLBACK]))
     assert got == b"" or got[0] == ALERT
 
 
+@pytest.mark.parametrize("version", [0x0300, 0x0301, 0x0302])
 def test_versions_before_tls_1_2_are_refused(server, version):
     got = answer(server, hello(version))
     assert got == b"" or got[0] == ALERT
