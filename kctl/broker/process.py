@@ -44,10 +44,7 @@ def run_broker(
     StopSignals(runtime.scheduler, stop)
     _reload_on_hang_up(runtime, config, broker)
 
-    def is_anyone_connected() -> bool:
-        return broker.server is not None and broker.server.connection_count > 0
-
-    freezer = HeapFreezer(runtime.scheduler, is_anyone_connected)
+    freezer = HeapFreezer(runtime.scheduler)
 
     if attach is not None:
         attach(runtime, stop, broker)

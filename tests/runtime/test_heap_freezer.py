@@ -4,22 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.runtime.real import heap_freezer
-from kctl.runtime.real.heap_freezer import CHECK_MS, SEARCH_SECONDS_MAX, HeapFreezer
-from tests.support.virtual_runtime import virtual_runtime
+from kctl.runtime.real.clock import RealClock
+from kctl.runtime.real.heap_freezer import SEARCH_SECONDS_MAX, WORK_SECONDS_MAX, HeapFreezer
+from kctl.runtime.real.loop import RealScheduler
 
 
 class FakeCollector:
-    """Counts objects; `garbage` of the frozen ones are in cycles that nothing refers to."""
+    """Counts objects, and remembers the generations that were searched."""
 
     def __init__(self):
         self.callbacks = []
         self.frozen = 0
         self.young = 1_000
-        self.garbage = 0
+        self.counts = (0, 0, 0)
         self.searched = []
-        # Objects visited to count them.
-        self.counted = 0
 
     def set_threshold(self, *thresholds):
         self.thresholds = thresholds
@@ -28,30 +26,23 @@ class FakeCollector:
         self.frozen += self.young
         self.young = 0
 
-    def unfreeze(self):
-        self.young += self.frozen
-        self.frozen = 0
+    def get_count(self):
+        return self.counts
 
-    def get_freeze_count(self):
-        self.counted += self.frozen
-        return self.frozen
-
-    def collect(self):
-        self.searched.append(self.young)
-        self.young -= self.garbage
-        self.garbage = 0
+    def collect(self, generation):
+        self.searched.append(generation)
+        for phase in ("start", "stop"):
+            for callback in self.callbacks:
+                callback(phase, {"generation": generation})
 
 
 @pytest.fixture
 def world():
-    collector = FakeCollector()
-    runtime = virtual_runtime()
-    world = SimpleNamespace(gc=collector, scheduler=runtime.scheduler, clients=0, now=0.0)
-    world.freezer = HeapFreezer(
-        runtime.scheduler, lambda: world.clients > 0, collector, lambda: world.now
-    )
+    world = SimpleNamespace(gc=FakeCollector(), scheduler=RealScheduler(RealClock()), now=0.0)
+    world.freezer = HeapFreezer(world.scheduler, world.gc, lambda: world.now)
     world.freezer.start()
-    return world
+    yield world
+    world.scheduler.close()
 
 
 def search(world, generation, seconds):
@@ -75,41 +66,52 @@ def test_what_survives_a_long_search_is_frozen(world, generation, factor, is_fro
     assert (world.gc.young == 0) == is_frozen
 
 
-def grow(world, count, *, garbage=0):
-    world.gc.young, world.gc.garbage = count, garbage
-    world.gc.freeze()
-
-
-def test_frozen_objects_are_searched_when_they_have_grown_and_no_client_waits(world):
-    world.clients = 1
-    grow(world, heap_freezer.GROWTH_OBJECTS + 1_000, garbage=30_000)
-    world.scheduler.advance(10 * CHECK_MS)
-    assert world.gc.searched == []
-    world.clients = 0
-    world.scheduler.advance(10 * CHECK_MS)
-    assert world.gc.searched == [heap_freezer.GROWTH_OBJECTS + 2_000]
-    assert world.gc.frozen == heap_freezer.GROWTH_OBJECTS - 28_000
-
-
 def test_no_growth_of_the_heap_makes_a_client_wait_for_a_full_search(world):
-    world.clients = 1
-    counted = world.gc.counted
     for _ in range(50):
-        grow(world, 250_000)
-        world.scheduler.advance(CHECK_MS)
-    assert world.gc.searched == []
-    assert world.gc.counted == counted
-
-
-def test_a_heap_that_does_not_grow_is_not_searched(world):
-    grow(world, heap_freezer.GROWTH_OBJECTS)
-    world.scheduler.advance(10 * CHECK_MS)
+        world.gc.young = 250_000
+        search(world, 1, 2 * SEARCH_SECONDS_MAX)
+    assert world.gc.frozen == 1_000 + 50 * 250_000
     assert world.gc.searched == []
 
 
-def test_nothing_is_frozen_after_the_stop(world):
+def work_in_parts(world, seconds):
+    """Work that has parts, each of which takes so long."""
+
+    def part(left):
+        world.now += seconds
+        if left:
+            world.scheduler.call_later(0, part, left - 1)
+        else:
+            done.set_result(None)
+
+    done = world.scheduler.future()
+    world.scheduler.call_soon(part, 8)
+    world.scheduler.run_until(done)
+
+
+def test_long_work_in_parts_searches_what_is_new_as_it_goes(world):
+    """While much is freed, Python's own count of new objects does not rise."""
+    world.gc.counts = (1, 0, 0)
+    work_in_parts(world, WORK_SECONDS_MAX * 0.6)
+    assert world.gc.searched == [0] * 4
+
+
+def test_short_work_in_parts_leaves_the_searches_to_python(world):
+    work_in_parts(world, WORK_SECONDS_MAX * 0.1)
+    assert world.gc.searched == []
+
+
+@pytest.mark.parametrize(("counts", "generation"), [((9, 1, 9), 0), ((9, 2, 1), 1), ((9, 2, 2), 2)])
+def test_a_search_of_long_work_includes_older_objects_as_pythons_own_do(world, counts, generation):
+    world.gc.counts = counts
+    work_in_parts(world, WORK_SECONDS_MAX * 0.2)
+    assert world.gc.searched == [generation]
+
+
+def test_nothing_is_frozen_or_searched_after_the_stop(world):
     world.freezer.stop()
     world.gc.young = 40_000
     search(world, 2, 1)
-    world.scheduler.advance(10 * CHECK_MS)
+    work_in_parts(world, 1)
     assert world.gc.young == 40_000
+    assert world.gc.searched == []

@@ -305,7 +305,7 @@ def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
         fill(broker)
         recorders: list[TurnRecorder] = []
         # Searches for cycles are kept short as in `kctl serve`.
-        freezer = HeapFreezer(broker._services().runtime.scheduler, lambda: True)
+        freezer = HeapFreezer(broker._services().runtime.scheduler)
 
         def measure(services: Services) -> None:
             scheduler = services.runtime.scheduler

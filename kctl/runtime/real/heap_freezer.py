@@ -4,16 +4,17 @@ A search stops every thread and takes about 0.4 microseconds for each object tha
 ones, and in a full search all of them. Here, objects that survive a long search are frozen: later
 searches do not visit them, so each visits only what is new since the last freeze.
 
-A frozen object is still freed when its last reference goes, but a cycle among frozen objects is not
-found. What a broker holds for long therefore leaves no cycle when it goes, and only cycles that
-come from elsewhere stay. Those are found when all objects are thawed, searched, and frozen again.
-That takes 0.4 s for a million objects, so it happens only while no client is connected, and once
-the number of frozen objects has grown by half.
+A frozen object is still freed when its last reference goes, but a cycle among frozen objects is
+never found: Python can only thaw all objects at once, and to search them takes 0.4 s for a million.
+What a broker holds for long therefore leaves no cycle when it goes.
 
-Thresholds: the youngest objects are searched after NEW_OBJECTS_MAX have been made and not freed,
-and together with the survivors of earlier searches every other time.
+Python searches the youngest objects after NEW_OBJECTS_MAX have been made and not freed, and
+together with the survivors of earlier searches every other time. It counts what is freed, whatever
+its age: while much is deleted, the count hardly rises, and the next search visits tens of thousands
+of new objects. Much is only done in parts, so a search is also made after a part, if the loop has
+worked for long enough since the last one.
 
-CPython 3.11: Modules/gcmodule.c (gc.freeze, gc.callbacks)
+CPython 3.11: Modules/gcmodule.c (gc.freeze, gc.callbacks, PyObject_GC_Del)
 """
 
 import gc
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kctl.runtime.scheduler import Scheduler
+from kctl.runtime.real.loop import RealScheduler
 
 # Objects made and not freed between two searches: more of them take longer, fewer would have
 # requests that wait searched again and again.
@@ -31,10 +32,8 @@ NEW_OBJECTS_MAX = 5_000
 SEARCHES_PER_OLDER = 1
 # CPU time of a search of older objects after which they are frozen.
 SEARCH_SECONDS_MAX = 0.004
-# How often to look whether to thaw.
-CHECK_MS = 1_000
-# Growth since the last thaw, as a factor and a number of objects besides.
-GROWTH, GROWTH_OBJECTS = 1.5, 50_000
+# CPU time since the last search after which one follows a part of long work.
+WORK_SECONDS_MAX = 0.01
 
 
 class Collector(Protocol):
@@ -44,11 +43,9 @@ class Collector(Protocol):
 
     def freeze(self) -> None: ...
 
-    def unfreeze(self) -> None: ...
+    def collect(self, generation: int = 2, /) -> int: ...
 
-    def collect(self) -> int: ...
-
-    def get_freeze_count(self) -> int: ...
+    def get_count(self) -> tuple[int, int, int]: ...
 
     def set_threshold(self, threshold0: int, threshold1: int, threshold2: int, /) -> None: ...
 
@@ -58,55 +55,51 @@ class HeapFreezer:
 
     def __init__(
         self,
-        scheduler: Scheduler,
-        is_anyone_connected: Callable[[], bool],
+        scheduler: RealScheduler | Any,
         collector: Collector | Any = gc,
         now: Callable[[], float] = time.thread_time,
     ) -> None:
-        """Create a freezer; `is_anyone_connected` returns whether a client would notice a pause."""
         self._scheduler = scheduler
-        self._is_anyone_connected = is_anyone_connected
         self._gc = collector
         self._now = now
         self._began = 0.0
-        # Objects that were frozen after the last thaw.
-        self._thawed_count = 0
+        # When the last search ended.
+        self._searched = 0.0
 
     def start(self) -> None:
         """Freeze what there is, and keep searches short from now on."""
         self._gc.set_threshold(NEW_OBJECTS_MAX, SEARCHES_PER_OLDER, SEARCHES_PER_OLDER)
         self._gc.freeze()
-        self._thawed_count = self._gc.get_freeze_count()
         self._gc.callbacks.append(self._on_search)
-        self._scheduler.call_later(CHECK_MS, self._check)
+        self._scheduler.on_part = self._on_part
 
     def stop(self) -> None:
         """Freeze nothing more."""
         if self._on_search in self._gc.callbacks:
             self._gc.callbacks.remove(self._on_search)
+            self._scheduler.on_part = _nothing
 
     def _on_search(self, phase: str, info: Mapping[str, int]) -> None:
         # Called by whichever thread makes the object that is one too many.
-        if info["generation"] == 0:
-            return
+        now = self._now()
         if phase == "start":
-            self._began = self._now()
-        elif self._now() - self._began > SEARCH_SECONDS_MAX:
+            self._began = now
+            return
+        self._searched = now
+        if info["generation"] and now - self._began > SEARCH_SECONDS_MAX:
             self._gc.freeze()
 
-    def _check(self) -> None:
-        if self._on_search not in self._gc.callbacks:
-            return
-        # In this order: even to count the objects takes 20 ms for a million of them.
-        if not self._is_anyone_connected() and self._has_grown():
-            self._thaw()
-        self._scheduler.call_later(CHECK_MS, self._check)
+    def _on_part(self) -> None:
+        if self._now() - self._searched > WORK_SECONDS_MAX:
+            self._gc.collect(self._due_generation())
 
-    def _has_grown(self) -> bool:
-        return self._gc.get_freeze_count() > GROWTH * self._thawed_count + GROWTH_OBJECTS
+    def _due_generation(self) -> int:
+        """Return the oldest generation whose turn it is, as Python chooses it."""
+        _, young, older = self._gc.get_count()
+        if young <= SEARCHES_PER_OLDER:
+            return 0
+        return 1 if older <= SEARCHES_PER_OLDER else 2
 
-    def _thaw(self) -> None:
-        self._gc.unfreeze()
-        self._gc.collect()
-        self._gc.freeze()
-        self._thawed_count = self._gc.get_freeze_count()
+
+def _nothing() -> None:
+    """Do nothing after a part of work."""

@@ -127,6 +127,8 @@ class RealScheduler:
         self.watchdog = LoopWatchdog(clock, self._trace)
         # Monotonic seconds, for measuring turns.
         self._now = time.monotonic
+        # Called after each part of work that is done in parts: its next part is a timer of 0 ms.
+        self.on_part: Callable[[], object] = _nothing_left
         self._turn_began = 0.0
         # Callbacks of this turn that took long.
         self._noted: list[Noted] = []
@@ -161,6 +163,8 @@ class RealScheduler:
 
     def call_later(self, delay_ms: int, callback: Callback, *args: object) -> RealTimer:
         """Run `callback(*args)` in `delay_ms` milliseconds."""
+        if not delay_ms:
+            self.on_part()
         return self.call_at(self._clock.monotonic_ms() + delay_ms, callback, *args)
 
     def timer_cancelled(self) -> None:
@@ -483,6 +487,10 @@ class RealScheduler:
     def _unseen_task_error(self, task: Task[Any], error: BaseException) -> None:
         lines = "".join(traceback.format_exception(error))
         self._trace.warning(f"Unexpected error in task {task.name or 'without a name'}", lines)
+
+
+def _nothing_left() -> None:
+    """Do nothing after a part of work."""
 
 
 def _nothing(_future: Future[Any]) -> None:
