@@ -48,7 +48,7 @@ _kctl() {
         esac
     elif [[ "$cur" == -* ]]; then
         case "$path" in
-            "serve") offer="--acl --brokers --config --data-dir --durable --help --listener --port --racks --ready-file --seed-topic --set --tls --user --zookeeper --zookeeper-port";;
+            "serve") offer="--acl --brokers --config --data-dir --durable --help --kafka-0.7 --listener --no-zookeeper --port --racks --ready-file --seed-topic --set --tls --user --zookeeper --zookeeper-port";;
             "apply") offer="--bootstrap-server --check --command-config --dry-run --expect-cluster --help --output --profile --property --prune-acls --prune-configs --prune-topics --timeout --yes";;
             "produce") offer="--acks --bootstrap-server --command-config --compression --dry-run --expect-cluster --file --from-line --header --help --input --key --key-separator --message --null --output --partition --profile --property --registry --schema --subject --timeout --timestamp --transactional-id --value";;
             "consume") offer="--bootstrap-server --command-config --exit --expect-cluster --format --from-beginning --grep --group --header --help --isolation --jq --key --max-messages --message --offset --output --partition --profile --property --read-committed --registry --schema --show-key --subject --tail --timeout --value";;

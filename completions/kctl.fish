@@ -152,6 +152,8 @@ complete -c kctl -n '__kctl_at serve' -l durable -d 'Acknowledge records only on
 complete -c kctl -n '__kctl_at serve' -l user -r -f -d 'Have clients log in, by SASL PLAIN or SCRAM; may be repeated. For development: other users of this machine can read the command line.'
 complete -c kctl -n '__kctl_at serve' -l acl -r -f -d 'Let clients do only what ACLs allow, and add one, as in "alice: Read topic:orders"; may be repeated.'
 complete -c kctl -n '__kctl_at serve' -l tls -d 'Have clients speak TLS, with certificates for localhost that are made once, in DIR/tls. For development.'
+complete -c kctl -n '__kctl_at serve' -l kafka-0.7 -d 'Be a broker of Kafka 0.7: its protocol, its files in DIR, its ZooKeeper layout.'
+complete -c kctl -n '__kctl_at serve' -l no-zookeeper -d 'With --kafka-0.7: register nowhere.'
 complete -c kctl -n '__kctl_at serve' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at apply' -l check -d 'Change nothing; exit with 1 if the cluster differs.'
 complete -c kctl -n '__kctl_at apply' -l prune-configs -d 'Reset configs and quotas of the named resources that FILE does not list.'

@@ -1,7 +1,8 @@
 """kctl serve: runs a broker until it is stopped."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -135,6 +136,17 @@ AclOption = Annotated[
         " may be repeated.",
     ),
 ]
+Kafka07Option = Annotated[
+    bool,
+    Option(
+        "--kafka-0.7",
+        help="Be a broker of Kafka 0.7: its protocol, its files in DIR, its ZooKeeper layout.",
+    ),
+]
+NoZookeeperOption = Annotated[
+    bool,
+    Option("--no-zookeeper", help="With --kafka-0.7: register nowhere."),
+]
 DurableOption = Annotated[
     bool,
     Option("--durable", help="Acknowledge records only once they are on disk (fsync each time)."),
@@ -162,6 +174,8 @@ def serve(
     user: UserOption = None,
     acl: AclOption = None,
     tls: TlsOption = False,
+    kafka_07: Kafka07Option = False,
+    no_zookeeper: NoZookeeperOption = False,
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
 
@@ -169,6 +183,7 @@ def serve(
     is ready it prints one line with its address; its log goes to standard error.
     The first Ctrl-C or SIGTERM stops it cleanly, a second one half a second later at once.
     A cluster stores broker N's records in DIR/broker-N/logs; see also `kctl broker`.
+    With --kafka-0.7, DIR is the log directory itself; --set and --config take 0.7's settings.
 
     \b
     Examples:
@@ -182,7 +197,20 @@ def serve(
       kctl serve --user alice:secret --user bob:secret2
       kctl serve --user alice:secret --acl "alice: Read,Write topic:*" -c super.users=User:admin
       kctl serve --tls --user alice:secret
+      kctl serve --kafka-0.7 --data-dir old/ --zookeeper-port 2181
+      kctl serve --kafka-0.7 --config server.properties
     """
+    if kafka_07:
+        return _serve_kafka07(
+            data_dir, port, listener, setting, config, ready_file, zookeeper, zookeeper_port,
+            is_alone=no_zookeeper,
+            others={
+                "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks,
+                "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
+            },
+        )  # fmt: skip
+    if no_zookeeper:
+        raise UsageError("--no-zookeeper goes with --kafka-0.7", hint="it is not needed here")
     flags = _flags(setting or [], zookeeper, is_durable=durable)
     seeds = [_parse_seed(text) for text in seed_topic or []]
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
@@ -215,6 +243,52 @@ def serve(
     _check_single(data_dir, store_directory, store_listener)
     stores = (store_directory, store_listener)
     return _run(broker_config, stores, seeds, ready_file, output, users, acls, is_tls=tls)
+
+
+def _serve_kafka07(
+    data_dir: str,
+    port: int | None,
+    listeners: list[str] | None,
+    settings: list[str] | None,
+    properties_file: str | None,
+    ready_file: str | None,
+    zookeeper: str | None,
+    zookeeper_port: str | None,
+    *,
+    is_alone: bool,
+    others: Mapping[str, object],
+) -> int:
+    """Run a broker of Kafka 0.7; UsageError for options that it does not have."""
+    from kctl.cli.serve.kafka07 import Kafka07Options, serve_kafka07
+
+    for option, value in others.items():
+        if value:
+            raise UsageError(f"{option} cannot be combined with --kafka-0.7")
+    options = Kafka07Options(
+        data_dir=None if data_dir == DEFAULT_DATA_DIR else data_dir,
+        port=port,
+        listeners=listeners or [],
+        settings=parse_pairs(settings or [], "--set"),
+        properties_file=properties_file,
+        zookeeper=zookeeper,
+        store_listener=None if zookeeper_port is None else parse_address(zookeeper_port),
+        is_alone=is_alone,
+    )
+    with announced(ready_file) as announce:
+        return serve_kafka07(options, announce, Output())
+
+
+@contextmanager
+def announced(ready_file: str | None) -> Iterator[Callable[[str], None]]:
+    """Return a function that writes the address to `ready_file`, which is gone before and after."""
+    path = None if ready_file is None else Path(ready_file)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    try:
+        yield lambda address: None if path is None else _write_atomically(path, address)
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 def _flags(settings: list[str], zookeeper: str | None, *, is_durable: bool) -> dict[str, str]:
@@ -284,13 +358,9 @@ def _run(
 ) -> int:
     from kctl.broker.process import run_broker
 
-    if ready_file is not None:
-        Path(ready_file).unlink(missing_ok=True)
-
-    def on_ready(broker: "Broker") -> None:
+    def on_ready(broker: "Broker", announce: Callable[[str], None]) -> None:
         addresses = [f"{it.host}:{it.port}" for it in broker.advertised_endpoints()]
-        if ready_file is not None:
-            _write_atomically(Path(ready_file), addresses[0])
+        announce(addresses[0])
         directories = ", ".join(config.log_dir_list)
         listener = broker.store_listener
         metadata = f"; ZooKeeper on {listener.host}:{listener.port}" if listener else ""
@@ -310,7 +380,7 @@ def _run(
                 " SCRAM-SHA-256 or SCRAM-SHA-512"
             )
 
-    try:
+    with announced(ready_file) as announce:
         run_broker(
             config,
             store_directory=stores[0],
@@ -318,11 +388,8 @@ def _run(
             seed_topics=seeds,
             users=users,
             acls=acls,
-            on_ready=on_ready,
+            on_ready=lambda broker: on_ready(broker, announce),
         )
-    finally:
-        if ready_file is not None:
-            Path(ready_file).unlink(missing_ok=True)
     return DONE
 
 

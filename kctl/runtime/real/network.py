@@ -374,3 +374,11 @@ def _tune(sock: socket.socket) -> None:
     sock.settimeout(0)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def local_ipv4_address() -> str:
+    """Return this machine's address from the resolver; that of the loopback without one."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
