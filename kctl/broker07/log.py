@@ -82,7 +82,7 @@ class Log07:
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = f"{log_dir}/{directory_name(topic_partition)}"
-        # Why it serves no more; None while it does.
+        # Why it is offline; None while it serves.
         self.failure: str | None = None
         # In the order of their offsets; never empty once the log is open.
         self.segments: list[Segment] = []
@@ -147,7 +147,7 @@ class Log07:
         return cut
 
     def check_online(self) -> None:
-        """Raise StorageError if the log serves no more."""
+        """Raise StorageError if the log is offline."""
         if self.failure is not None:
             raise StorageError(f"{self.topic_partition} is offline: {self.failure}")
 

@@ -1,4 +1,4 @@
-"""224 conversations with Apache Kafka 0.7, replayed against the real handlers over fake connections.
+"""Conversations with Apache Kafka 0.7, replayed against the real handlers over fake connections.
 
 They are replayed in their order. What kctl answers differently on purpose is listed here.
 """

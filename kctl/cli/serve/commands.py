@@ -209,30 +209,15 @@ def serve(
                 "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
             },
         )  # fmt: skip
-    if no_zookeeper:
-        raise UsageError("--no-zookeeper goes with --kafka-0.7", hint="it is not needed here")
     flags = _flags(setting or [], zookeeper, is_durable=durable)
     seeds = [_parse_seed(text) for text in seed_topic or []]
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
-    output = Output()
     if brokers is not None:
-        from kctl.cli.serve.cluster import ClusterOptions, serve_cluster
-
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
-        check_store_listener(store_listener, given_settings(flags, config))
-        options = ClusterOptions(
-            brokers=brokers,
-            racks=racks.split(",") if racks else [],
-            data_dir=data_dir,
-            first_port=_check_port(port) if port is not None else DEFAULT_PORT,
-            store=store_listener,
-            seed_topics=seeds,
-            ready_file=ready_file,
-            is_durable=durable,
-        )
-        return serve_cluster(options, flags, config, output)
-    if racks is not None:
-        raise UsageError("--racks goes with --brokers", hint="otherwise use -c broker.rack=NAME")
+        where = (data_dir, port, store_listener, ready_file)
+        return _serve_cluster(brokers, racks, where, seeds, flags, config, is_durable=durable)
+    _check_alone(racks, is_without_zookeeper=no_zookeeper)
+    output = Output()
     users = dict(_parse_user(text) for text in user or [])
     acls = _parse_acls(acl or [], flags)
     tls_settings = development_tls(data_dir) if tls else None
@@ -243,6 +228,33 @@ def serve(
     _check_single(data_dir, store_directory, store_listener)
     stores = (store_directory, store_listener)
     return _run(broker_config, stores, seeds, ready_file, output, users, acls, is_tls=tls)
+
+
+def _serve_cluster(
+    brokers: int,
+    racks: str | None,
+    where: "tuple[str, int | None, Endpoint | None, str | None]",
+    seeds: list[tuple[str, int]],
+    flags: Mapping[str, str],
+    properties_file: str | None,
+    *,
+    is_durable: bool,
+) -> int:
+    from kctl.cli.serve.cluster import ClusterOptions, serve_cluster
+
+    data_dir, port, store_listener, ready_file = where
+    check_store_listener(store_listener, given_settings(flags, properties_file))
+    options = ClusterOptions(
+        brokers=brokers,
+        racks=racks.split(",") if racks else [],
+        data_dir=data_dir,
+        first_port=_check_port(port) if port is not None else DEFAULT_PORT,
+        store=store_listener,
+        seed_topics=seeds,
+        ready_file=ready_file,
+        is_durable=is_durable,
+    )
+    return serve_cluster(options, flags, properties_file, Output())
 
 
 def _serve_kafka07(
@@ -391,6 +403,14 @@ def _run(
             on_ready=lambda broker: on_ready(broker, announce),
         )
     return DONE
+
+
+def _check_alone(racks: str | None, *, is_without_zookeeper: bool) -> None:
+    """Raise UsageError for options of other modes."""
+    if racks is not None:
+        raise UsageError("--racks goes with --brokers", hint="otherwise use -c broker.rack=NAME")
+    if is_without_zookeeper:
+        raise UsageError("--no-zookeeper goes with --kafka-0.7", hint="it is not needed here")
 
 
 def _check_cluster(options: Mapping[str, object]) -> None:
