@@ -6,7 +6,6 @@ offset of the outermost (`kctl.records.message07` has the formats).
 Kafka 0.7: kafka.tools.DumpLogSegments
 """
 
-import re
 from collections.abc import Iterator
 
 from kctl.dump.values import DumpDamage, DumpedOldMessage, DumpItem, TrailingBytes
@@ -20,10 +19,9 @@ from kctl.records.message07 import (
     shallow_entries,
 )
 from kctl.runtime.disk import Disk, DiskFile
+from kctl.verify.old_log_walk import next_entry
 
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
-_WINDOW_BYTES = 1024 * 1024
-_CANDIDATE = re.compile(rb"(?=[\x00-\x0f].{3}[\x00\x01])", re.DOTALL)
 
 
 def dump_old_log(disk: Disk, path: str, base_offset: int) -> Iterator[DumpItem]:
@@ -45,7 +43,7 @@ def _messages(file: DiskFile, path: str, base_offset: int) -> Iterator[DumpItem]
         try:
             message = _message_at(file, position, size)
         except CorruptDataError as error:
-            following = _next_valid(file, position + 1, size)
+            following = next_entry(file, position + 1, size)
             if following is None:
                 yield TrailingBytes(position, size - position, is_padding=False)
             yield DumpDamage(path, position, str(error))
@@ -95,18 +93,3 @@ def _message_at(file: DiskFile, position: int, size: int) -> Message07:
     if not HEADER_BYTES[0] <= length <= min(_MESSAGE_BYTES_MAX, size - position - SIZE.size):
         raise CorruptDataError(f"a message of {length} bytes cannot be here")
     return parse_message(file.pread(length, position + SIZE.size), 0, length)
-
-
-def _next_valid(file: DiskFile, position: int, size: int) -> int | None:
-    while position < size:
-        window = file.pread(min(_WINDOW_BYTES, size - position), position)
-        for match in _CANDIDATE.finditer(window):
-            try:
-                if _message_at(file, position + match.start(), size).is_valid:
-                    return position + match.start()
-            except CorruptDataError:
-                continue
-        if position + len(window) >= size or len(window) <= SIZE.size:
-            return None
-        position += len(window) - SIZE.size
-    return None

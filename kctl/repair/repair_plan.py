@@ -24,6 +24,7 @@ from kctl.repair.lost_markers import (
     read_evidence,
     transactional_batches,
 )
+from kctl.repair.old_log_plan import plan_old_log
 from kctl.repair.placement import new_order, place
 from kctl.repair.replica import Borrowed, Replica, borrow, lost_ranges
 from kctl.repair.segment_edit import Edit, Extent, Piece, Step, edited, filler
@@ -32,6 +33,7 @@ from kctl.storage import layout
 from kctl.storage.checkpoint import EpochEntry, decode_epochs, decode_offsets
 from kctl.storage.file_records import FileBatch, FileRecords
 from kctl.storage.segment_files import segment_base_offsets
+from kctl.storage.segments07 import has_old_files
 from kctl.verify.rules import Finding, Rule
 from kctl.verify.verification import VerifyUnit, plan, verify_unit
 
@@ -111,8 +113,9 @@ class RepairPlan:
 
     @property
     def changes_records(self) -> bool:
-        """Return whether a .log changes; a broker must then recover the partition."""
-        return bool(self.segments) or any(it.endswith(".log") for it in self.moved_aside)
+        """Return whether a .log or .kafka changes; a broker must then recover the partition."""
+        logs = (layout.LOG_SUFFIX, layout.OLD_LOG_SUFFIX)
+        return bool(self.segments) or any(it.endswith(logs) for it in self.moved_aside)
 
     def steps(self) -> list[Step]:
         """Describe the plan in the order of its execution; empty if nothing changes."""
@@ -157,10 +160,19 @@ class _Planner:
         self._bases = segment_base_offsets(disk, directory)
 
     def run(self) -> RepairPlan:
-        request, found = self._request, self._plan
+        found = self._plan
         if self._disk.exists(f"{self._directory}/{JOURNAL_FILE}"):
             found.is_resumed = True
             return found
+        has_old_log = has_old_files(self._disk, self._directory)
+        if has_old_log:
+            self._repair_old_log()
+        if self._bases or not has_old_log:
+            self._repair_log()
+        return found
+
+    def _repair_log(self) -> None:
+        request, found = self._request, self._plan
         if not self._bases and not request.is_automatic:
             raise UsageError(f"{self._directory}: contains no segments")
         if request.is_automatic:
@@ -177,7 +189,23 @@ class _Planner:
             self._drop_line(layout.RECOVERY_POINT_CHECKPOINT)
         if found.changes_records:
             self._follow_up()
-        return found
+
+    def _repair_old_log(self) -> None:
+        """Plan the repair of the `.kafka` files; UsageError for requests that only concern other
+        formats."""
+        request, found = self._request, self._plan
+        can_be_done = request == RepairRequest(truncate_to=request.truncate_to)
+        if not can_be_done or (self._bases and request.truncate_to is not None):
+            raise UsageError(
+                f"{self._directory}: contains files of Kafka 0.7, which have no offsets to cut, no "
+                "indexes and no replicas",
+                hint="repair-log repairs them without options, or with --truncate-to",
+            )
+        old = plan_old_log(self._disk, self._directory, truncate_to=request.truncate_to)
+        found.segments |= old.segments
+        found.record_steps += old.steps
+        found.moved_aside += old.moved_aside
+        found.notes += old.notes
 
     def _path(self, base: int, suffix: str = layout.LOG_SUFFIX) -> str:
         return f"{self._directory}/{layout.file_name(base, suffix)}"
@@ -187,7 +215,9 @@ class _Planner:
         found = self._plan
         found.indexes -= {_base_offset(path) for path in found.moved_aside}
         # A segment that is missing but for its index, which is moved aside, may come back.
-        found.indexes |= {_base_offset(path) for path in found.segments}
+        found.indexes |= {
+            _base_offset(path) for path in found.segments if path.endswith(layout.LOG_SUFFIX)
+        }
         found.snapshots = found.epochs = True
         self._drop_line(layout.RECOVERY_POINT_CHECKPOINT)
 

@@ -130,6 +130,11 @@ def is_old_partition(disk: Disk, directory: str) -> bool:
     """Return whether `directory` has the name of a partition and contains `.kafka` files."""
     if parse_directory_name(directory.rstrip("/").rpartition("/")[2]) is None:
         return False
+    return has_old_files(disk, directory)
+
+
+def has_old_files(disk: Disk, directory: str) -> bool:
+    """Return whether `directory` contains `.kafka` files, whatever their names are."""
     return any(name.endswith(layout.OLD_LOG_SUFFIX) for name in disk.list(directory))
 
 
@@ -163,7 +168,7 @@ def walk(file: DiskFile, position: int = 0) -> Iterator[FileEntry07 | Fault07]:
         at = position - window_start
         if len(window) - at < _HEAD_BYTES:
             window, window_start, at = file.pread(WINDOW_BYTES, position), position, 0
-        found = _head(window[at : at + _HEAD_BYTES], position, size)
+        found = entry_head(window[at : at + _HEAD_BYTES], position, size)
         if isinstance(found, Fault07):
             yield found
             return
@@ -192,7 +197,9 @@ def valid_end(disk: Disk, path: str) -> tuple[int, Fault07 | None]:
         file.close()
 
 
-def _head(head: bytes, position: int, file_size: int) -> FileEntry07 | Fault07:
+def entry_head(head: bytes, position: int, file_size: int) -> FileEntry07 | Fault07:
+    """Return the entry whose first bytes at `position` are `head` (10, or what the file has left);
+    its checksum is not compared."""
     left = file_size - position
     if len(head) < SIZE.size:
         return Fault07(position, FaultKind.CUT, "the file ends inside a size", None)

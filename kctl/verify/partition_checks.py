@@ -33,6 +33,7 @@ from kctl.storage.layout import (
 from kctl.verify.epoch_runs import EpochRuns, check_epochs, first_epoch_start
 from kctl.verify.findings import Findings
 from kctl.verify.offset_chain import OffsetChain
+from kctl.verify.old_log_checks import verify_old_log
 from kctl.verify.producer_replay import ProducerReplay
 from kctl.verify.rules import Finding, Rule
 from kctl.verify.segment_checks import PartitionState, Progress, SegmentPass, VerifyOptions
@@ -96,12 +97,18 @@ class _PartitionVerifier:
 
     def run(self) -> VerifiedPartition:
         state = self._state
+        old = verify_old_log(
+            self._disk, self._directory, self._findings,
+            with_records=state.options.with_records, progress=state.progress,
+        )  # fmt: skip
         for i, base in enumerate(self._bases):
             self._check_segment(base, self._bases[i + 1] if i + 1 < len(self._bases) else None)
         state.chain.settle(None)
         if not state.is_compacted:
             state.chain.report_missing()
         end = state.chain.next_offset
+        if old.segments and not self._bases:
+            end = old.segments[-1].end_offset
         if self._bases:
             state.snapshots.finish(
                 end, state.replay, is_whole=state.may_judge_producers, has_gaps=state.has_gaps
@@ -112,9 +119,11 @@ class _PartitionVerifier:
                 may_begin_late=state.is_compacted or not state.options.is_clean,
             )  # fmt: skip
         self._check_other_files()
+        bases = self._bases or [it.base_offset for it in old.segments]
         return VerifiedPartition(
-            self._directory, self._bases[0] if self._bases else None, end, len(self._bases),
-            state.batches, state.size, self._findings.all(), state.epochs.entries(),
+            self._directory, bases[0] if bases else None, end,
+            len(self._bases) + len(old.segments), state.batches + old.entries,
+            state.size + old.size, self._findings.all(), state.epochs.entries(),
         )  # fmt: skip
 
     def _check_segment(self, base: int, following: int | None) -> None:

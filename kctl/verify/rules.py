@@ -75,6 +75,15 @@ class Rule(StrEnum):
     LEFTOVER_FILE = "leftover-file"
     UNREADABLE = "unreadable"
     DIVERGENT = "divergent"
+    OLD_CRC = "kafka07-crc"
+    OLD_SIZE = "kafka07-size"
+    OLD_MAGIC = "kafka07-magic"
+    OLD_SET = "kafka07-set"
+    OLD_CODEC = "kafka07-codec"
+    OLD_TORN_TAIL = "kafka07-torn-tail"
+    OLD_HOLE = "kafka07-hole"
+    OLD_OVERLAP = "kafka07-overlap"
+    OLD_FILE_NAME = "kafka07-file-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,15 @@ _REBUILT_IF_UNCLEAN = (
 _REBUILD_INDEXES = "rebuilds the segment's indexes"
 _SNAPSHOTS = "rebuilds producer snapshots from the batches"
 _EPOCHS = "rebuilds the checkpoint from the batches"
+_STOPS_07 = (
+    "Kafka 0.7 serves it, and consumers stop there; if this is the newest segment, an unclean stop "
+    "makes it cut the log here (kctl: the same)"
+)
+_FILLS_07 = (
+    "writes the size or magic that the checksum proves; otherwise puts a compressed message with "
+    "nothing inside in its place, which consumers skip, so that no other message moves"
+)
+_REFUSES_07 = "Kafka 0.7 does not start, and exits with status 0"
 _CHECKPOINT = "drops the partition's line; the broker then derives it from the log"
 
 FACTS: dict[Rule, RuleFacts] = {
@@ -222,6 +240,32 @@ FACTS: dict[Rule, RuleFacts] = {
         "a follower truncates its log at the first epoch that differs and fetches again",
         "truncate the replica that is wrong at that offset",
     ),
+    Rule.OLD_CRC: RuleFacts(_STOPS_07, _FILLS_07),
+    Rule.OLD_SIZE: RuleFacts(_STOPS_07, _FILLS_07),
+    Rule.OLD_MAGIC: RuleFacts(f"{_STOPS_07}; Kafka 0.7 then does not start at all", _FILLS_07),
+    Rule.OLD_SET: RuleFacts(
+        "Kafka 0.7 serves it, and consumers stop there; recovery does not look inside",
+        "writes the codec that opens it, or none if the payload is not compressed; otherwise as "
+        "for a wrong checksum",
+    ),
+    Rule.OLD_CODEC: RuleFacts(
+        "Kafka 0.7 hands the compressed bytes to consumers as one message",
+        "nothing: a producer may have meant it",
+        Severity.NOTE,
+    ),
+    Rule.OLD_TORN_TAIL: RuleFacts(
+        "Kafka 0.7 serves it after a clean stop, and consumers stop there; an unclean stop makes "
+        "it cut the tail",
+        "cuts it, as Kafka 0.7's recovery",
+    ),
+    Rule.OLD_HOLE: RuleFacts(
+        _REFUSES_07,
+        "fills up to 64 MiB with compressed messages with nothing inside; leaves larger holes",
+    ),
+    Rule.OLD_OVERLAP: RuleFacts(
+        _REFUSES_07, "cuts bytes that the next segment repeats; nothing if the two differ"
+    ),
+    Rule.OLD_FILE_NAME: RuleFacts(_REFUSES_07, "moves it aside"),
 }
 
 

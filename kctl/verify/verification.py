@@ -18,6 +18,7 @@ from kctl.storage.checkpoint import decode_offsets
 from kctl.storage.log_directory import log_directory_hint
 from kctl.storage.meta_properties import read_any_meta_properties
 from kctl.storage.segment_files import segment_base_offsets
+from kctl.storage.segments07 import has_old_files, is_old_partition
 from kctl.verify.findings import Findings
 from kctl.verify.partition_checks import VerifiedPartition, verify_partition
 from kctl.verify.rules import Finding, Rule
@@ -72,7 +73,8 @@ def _plan_path(disk: Disk, path: str, found: VerifyPlan, *, with_records: bool) 
         raise UsageError(f"{path}: no such file or directory")
     if not disk.is_directory(path):
         parent, _, name = path.rpartition("/")
-        if layout.parse_file_name(name) is None and name != layout.LEADER_EPOCH_CHECKPOINT:
+        is_known = layout.parse_file_name(name) is not None or name.endswith(layout.OLD_LOG_SUFFIX)
+        if not is_known and name != layout.LEADER_EPOCH_CHECKPOINT:
             raise UsageError(
                 f"{path}: not a file that can be verified",
                 hint="name a segment's file, a partition's directory or a log directory",
@@ -88,6 +90,8 @@ def _plan_path(disk: Disk, path: str, found: VerifyPlan, *, with_records: bool) 
 def is_partition_directory(disk: Disk, path: str) -> bool:
     """Return whether `path` has a partition's name or contains segments."""
     if layout.parse_directory_name(path.rpartition("/")[2]) is not None:
+        return True
+    if has_old_files(disk, path):
         return True
     return any(
         parsed is not None and parsed[1] == layout.LOG_SUFFIX
@@ -121,15 +125,16 @@ def partition_directories(disk: Disk, paths: Iterable[str]) -> list[str]:
 
 
 def _live_partitions_in(disk: Disk, path: str) -> list[str]:
-    parsed = {f"{path}/{name}": layout.parse_directory_name(name) for name in disk.list(path)}
-    return [
-        directory
-        for directory, name in parsed.items()
-        if name is not None
-        and not name.is_delete
-        and disk.is_directory(directory)
-        and segment_base_offsets(disk, directory)
-    ]
+    found = []
+    for name in disk.list(path):
+        directory = f"{path}/{name}"
+        parsed = layout.parse_directory_name(name)
+        if not disk.is_directory(directory) or (parsed is not None and parsed.is_delete):
+            continue
+        has_segments = parsed is not None and segment_base_offsets(disk, directory)
+        if has_segments or is_old_partition(disk, directory):
+            found.append(directory)
+    return found
 
 
 def _plan_log_directory(disk: Disk, path: str, found: VerifyPlan, *, with_records: bool) -> None:
@@ -138,11 +143,14 @@ def _plan_log_directory(disk: Disk, path: str, found: VerifyPlan, *, with_record
     for name in names:
         parsed = layout.parse_directory_name(name)
         directory = f"{path}/{name}"
-        if parsed is None or not disk.is_directory(directory):
+        if not disk.is_directory(directory):
+            continue
+        is_old = is_old_partition(disk, directory)
+        if parsed is None and not is_old:
             continue
         # Other directories have names with numbers, too.
-        is_one = is_one or bool(segment_base_offsets(disk, directory))
-        if parsed.is_delete:
+        is_one = is_one or is_old or bool(segment_base_offsets(disk, directory))
+        if parsed is not None and parsed.is_delete:
             message = "a partition to be deleted; not verified"
             found.findings.append(Finding(directory, Rule.LEFTOVER_FILE, message))
         else:
@@ -169,7 +177,7 @@ def _unit(disk: Disk, directory: str, *, with_records: bool) -> VerifyUnit:
     size = sum(
         disk.size(f"{directory}/{file}")
         for file in disk.list(directory)
-        if file.endswith(layout.LOG_SUFFIX)
+        if file.endswith((layout.LOG_SUFFIX, layout.OLD_LOG_SUFFIX))
     )
     return VerifyUnit(directory, options, size)
 
@@ -191,7 +199,7 @@ def verify_unit(
         return found
     base = unit.only_file.rpartition(".")[0]
     mine = [it for it in found.findings if it.path in (unit.only_file, f"{base}.log")]
-    if not unit.only_file.endswith(layout.LOG_SUFFIX):
+    if not unit.only_file.endswith((layout.LOG_SUFFIX, layout.OLD_LOG_SUFFIX)):
         mine = [it for it in mine if it.path == unit.only_file]
     return replace(found, findings=mine)
 
