@@ -166,6 +166,11 @@ class SimStore:
         """Return the current session's id."""
         return self._session_id
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """Return the session's timeout."""
+        return self._timeout_ms
+
     # Its client never ends on its own.
     failure: KctlError | None = None
 
@@ -341,6 +346,10 @@ class SimStore:
     def delete(self, path: str, version: int = ANY_VERSION) -> Future[None]:
         """Delete a znode."""
         return self._call(path, lambda it: it.delete(path, version))
+
+    def sync(self, path: str) -> Future[None]:
+        """Return once the store has answered: it has one tree."""
+        return self._call(path, lambda it: it.sync(path))
 
     def multi(self, operations: Sequence[Operation]) -> Future[list[Stat | str | None]]:
         """Apply all operations or none."""

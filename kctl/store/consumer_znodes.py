@@ -73,6 +73,17 @@ class BrokerPartition(NamedTuple):
 Partition = int | BrokerPartition
 
 
+class ConsumedPartition(NamedTuple):
+    """A partition of a topic, in either layout."""
+
+    topic: str
+    partition: Partition
+
+    def __str__(self) -> str:
+        """Return `TOPIC-N`, or `TOPIC-B-N` of Kafka 0.7."""
+        return f"{self.topic}-{self.partition}"
+
+
 class Subscription(NamedTuple):
     """The topics that a consumer reads."""
 

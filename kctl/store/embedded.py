@@ -46,6 +46,8 @@ from kctl.store.interface import (
 )
 from kctl.store.watches import Firing
 
+_NO_TIMEOUT_MS = 1 << 40
+
 
 class EmbeddedStore:
     """Owns one session; several may share a database."""
@@ -80,6 +82,11 @@ class EmbeddedStore:
     def session_id(self) -> int:
         """Return the current session's id."""
         return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Return a time that never passes: the session lives as long as this process."""
+        return _NO_TIMEOUT_MS
 
     @property
     def failure(self) -> KctlError | None:
@@ -118,6 +125,12 @@ class EmbeddedStore:
         if watch is not None:
             self._tree.watches.watch_children(path, self._session_id, watch)
         return self._answer(names)
+
+    def sync(self, path: str) -> Future[None]:  # noqa: ARG002 - there is one tree
+        """Return at once: reads are never behind."""
+        if not self._is_open:
+            return self._failed(SessionExpiredError())
+        return self._answer(None)
 
     # --- writes
 

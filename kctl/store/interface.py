@@ -62,6 +62,12 @@ class MetadataStore(Protocol):
         ...
 
     @property
+    def session_timeout_ms(self) -> int:
+        """Return how long the server waits for a sign of life before it ends the session, as it
+        granted it."""
+        ...
+
+    @property
     def failure(self) -> KctlError | None:
         """Return why the store can never be used again; None while it can."""
         ...
@@ -101,6 +107,13 @@ class MetadataStore(Protocol):
 
         On failure the Future ends with MultiError, which has the index of the failed operation and
         its error.
+        """
+        ...
+
+    def sync(self, path: str) -> Future[None]:
+        """Make later reads see what was written, by any session, before this call.
+
+        A server of an ensemble may lag behind the others; `path` may be any znode, or none.
         """
         ...
 

@@ -136,6 +136,7 @@ class ZooKeeperStore:
             )
         except (ConfigurationError, ValueError) as error:
             raise UsageError(f"no ZooKeeper connect string: {connect_string}: {error}") from None
+        self._handler.note_granted_timeout(self._client)
         self._client.add_listener(self._kazoo_state_changed)
         self._session = _Session.CONNECTING
         self._session_id = 0
@@ -204,6 +205,11 @@ class ZooKeeperStore:
     def session_id(self) -> int:
         """Return the current session's id."""
         return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Return the timeout that the server granted, at most what was asked for."""
+        return self._handler.granted_timeout_ms or self._session_timeout_ms
 
     # --- calls
 
@@ -286,6 +292,10 @@ class ZooKeeperStore:
             "",
             lambda answer: _multi_results(answer, operations),
         )
+
+    def sync(self, path: str) -> Future[None]:
+        """Make later reads see what was written before."""
+        return self._call(partial(self._client.sync_async, path), path, lambda _answer: None)
 
     def _call(
         self, call: Callable[[], Any], path: str, convert: Callable[[Any], Any]

@@ -81,6 +81,8 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.gate = LoopGate(runtime, self.event_object)
         # Why the last attempt to connect failed.
         self.last_failure = ""
+        # The session timeout that the server granted; 0 before the first session.
+        self.granted_timeout_ms = 0
         self._clock = runtime.clock
         self._session_timeout_ms = session_timeout_ms
         self._ended = ended
@@ -140,6 +142,19 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         if since_ms is None:
             self._unconfirmed_since_ms = now_ms
         return made
+
+    def note_granted_timeout(self, client: Any) -> None:
+        """Keep the session timeout that the server grants, which kazoo only waits by."""
+        connection = client._connection  # noqa: SLF001 - kazoo has no other place for it
+        connect = connection._connect  # noqa: SLF001
+
+        def note(*args: Any) -> Any:
+            read_timeout_ms, connect_timeout_ms = connect(*args)
+            # kazoo reads for two thirds of the session timeout.
+            self.granted_timeout_ms = round(read_timeout_ms * 3 / 2)
+            return read_timeout_ms, connect_timeout_ms
+
+        connection._connect = note  # noqa: SLF001
 
     def session_confirmed(self) -> None:
         """Note that a server has confirmed the session; called on kazoo's thread."""

@@ -299,6 +299,30 @@ class StoreContract:
 
         world.run(story())
 
+    # --- sync, and the session's timeout
+
+    def test_what_others_wrote_before_a_sync_is_read_after_it(self, world, store, other):
+        async def story():
+            await other.create("/a", b"first")
+            synced = store.sync("/a")
+            read = store.get("/a")
+            assert await synced is None
+            assert (await read)[0] == b"first"
+            # A path that does not exist is as good as another.
+            assert await store.sync("/nowhere") is None
+
+        world.run(story())
+
+    def test_a_session_has_a_timeout_and_a_closed_one_is_not_synced(self, world, store):
+        async def story():
+            await store.create("/a", b"")
+            assert store.session_timeout_ms > 0
+            await store.close()
+            with pytest.raises(SessionExpiredError):
+                await store.sync("/a")
+
+        world.run(story())
+
     # --- ephemerals and sessions
 
     def test_ephemeral_goes_with_its_session(self, world, store, other, seen):
