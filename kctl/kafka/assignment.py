@@ -85,7 +85,7 @@ def assign(
     """Return who reads what, for all members, in the order of the partitions.
 
     `members` has the number of streams by topic for each consumer id, `partitions` the partitions
-    of each topic in any order. A topic that has no partitions, or that no thread reads, is left out.
+    of each topic in any order. Topics without partitions or threads are left out.
     """
     threads = threads_by_topic(members)
     if strategy is Strategy.ROUNDROBIN:

@@ -90,7 +90,7 @@ class CommittedOffsets(Protocol):
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """What a member is told; times in ms."""
+    """The settings of a member; times in ms."""
 
     group_id: str
     host: str
@@ -341,9 +341,7 @@ class GroupMembership:
         try:
             if self._settings.auto_commit:
                 await self._do(self._commit_in_turn(consumer_id, offsets))
-            await self._do(
-                self._registry.release(self._group, consumer_id, self.rebalance.to_look_at({}))
-            )
+            await self._do(self._registry.release(self._group, consumer_id, await self._mine()))
             await self._do(self._registry.unregister(self._group, consumer_id))
         except LostClaimError:
             # Someone deleted the id znode. The claims of this session can still be deleted only
@@ -352,6 +350,14 @@ class GroupMembership:
             await self._do(self._registry.register(self._group, consumer_id, b""))
             self._remember_former()
         self.rebalance.left()
+
+    async def _mine(self) -> list[ConsumedPartition]:
+        """Return what the znodes say this session owns: a claim that was asked for may have gone to
+        another consumer."""
+        looked_at = self.rebalance.to_look_at({})
+        owners = await self._do(self._registry.owners(self._group, looked_at, self._watch))
+        session_id = self.rebalance.session_id
+        return [it for it in looked_at if it in owners and owners[it].session_id == session_id]
 
     # --- rounds
 

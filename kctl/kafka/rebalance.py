@@ -3,7 +3,7 @@
 Theory. Members do not talk to each other. Each computes the whole assignment from what it reads,
 and takes its part by creating an ephemeral owner znode per partition, which ZooKeeper lets only one
 session do. Views differ for a while, so computed parts may overlap: then the owner znode decides,
-and whoever comes second waits until the first has read the newer view and let go. Any change of
+and the second one to come waits until the first has read the newer view and let go. Any change of
 what was read fires a watch, and a watch begins another round; so as long as ZooKeeper answers,
 the members end with the same view, and in it each partition has exactly one owner.
 

@@ -7,7 +7,7 @@ list the others; Kafka's internal topics are read by neither, unless the consume
 
 All members of a group must select the same topics. So an expression that Python would read
 otherwise than Java is refused, never guessed at: what is supported is literals, `.`, escapes of
-punctuation, `^ $`, `\\d \\D \\w \\W \\s \\S`, POSIX classes such as `\\p{Alnum}`, character classes without
+punctuation, `^ $`, `\\d \\D \\w \\W \\s \\S`, POSIX classes such as `\\p{Alnum}`, classes without
 intersections or nested classes, groups `(...)` and `(?:...)`, alternatives, and the quantifiers
 `? * + {n} {n,} {n,m}`, greedy or lazy.
 
@@ -78,7 +78,7 @@ class TopicFilter:
 class Whitelist(TopicFilter):
     """Reads the topics whose whole name matches.
 
-    >>> [topic for topic in ("orders", "payments", "logs") if Whitelist("ord.*,pay.*").allows(topic)]
+    >>> [it for it in ("orders", "payments", "logs") if Whitelist("ord.*,pay.*").allows(it)]
     ['orders', 'payments']
     """
 

@@ -86,6 +86,12 @@ class _ClientStore(SimStore):
         if session is self.session:
             self._session_changed(state)
 
+    def _serve(self, session: Any, number: int, call: Callable[[Any], Any]) -> None:
+        # Any request is a sign of life.
+        if session.session_id in self._server.database.tree.sessions:
+            self._server.touch(session, self._timeout_ms)
+        super()._serve(session, number, call)
+
     def give_up(self) -> None:
         """End the session on this side."""
         if self._state is not SessionState.EXPIRED:
@@ -494,7 +500,7 @@ class GroupWorld:
             self._violated(f"no rest: {self._unrest()}")
 
     def _unrest(self) -> str:
-        """Return what is not as it should be when nothing happens any more."""
+        """Return what is not as it should be at rest; empty if all is."""
         alive = {it.membership.rebalance.consumer_id: it for it in self.members.values()}
         streams = {name: self._read_by(it) for name, it in alive.items()}
         partitions = {topic: range(count) for topic, count in self.topics.items()}

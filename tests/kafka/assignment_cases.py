@@ -1,5 +1,5 @@
-"""Random groups for the assignors; `python -m tests.kafka.assignment_cases` asks Java 1.1.1 about the
-first GOLDEN_COUNT of them, and writes its answers to GOLDEN."""
+"""Random groups for the assignors; `python -m tests.kafka.assignment_cases` asks Java 1.1.1 about
+the first GOLDEN_COUNT of them, and writes its answers to GOLDEN."""
 
 import json
 from pathlib import Path

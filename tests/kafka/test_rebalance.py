@@ -71,7 +71,7 @@ def test_a_session_that_ends_takes_all_claims(member):
     assert (member.claims, member.to_look_at({})) == ({}, [])
 
 
-def test_the_thread_of_a_consumer_is_told_from_one_whose_id_begins_alike():
+def test_the_thread_of_a_consumer_is_distinguished_from_one_whose_id_begins_alike():
     member = Rebalance()
     member.join("c", MINE)
     assert member.wanted({P0: "c-0", P1: "c-x-0", P2: "cc-0"}) == {P0: 0}

@@ -1,8 +1,8 @@
 """Bugs of groups on ZooKeeper, each planted in the real code; `python -m tests.sim.planted_groups`
 looks for the first seed that sees each.
 
-A planter takes `patch(owner, name, value)`, which is pytest's `monkeypatch.setattr` or anything that
-undoes it.
+A planter takes `patch(owner, name, value)`, which is pytest's `monkeypatch.setattr` or anything
+that undoes it.
 """
 
 import sys
@@ -70,7 +70,7 @@ def claims_without_a_check(patch):
 
 @planted(1)
 def commits_without_a_check(patch):
-    """A commit is a plain write, whoever owns the partition by then."""
+    """A commit is a plain write, also when another consumer owns the partition."""
 
     async def commit(self, group_id, consumer_id, offsets):
         del consumer_id
@@ -132,7 +132,7 @@ def releases_before_it_stops(patch):
 
 @planted(1)
 def removes_former_claims_without_a_check(patch):
-    """What a former session owned is deleted, whoever owns it by now."""
+    """What a former session owned is deleted, also when another consumer owns it."""
 
     async def remove_former(self, group_id, consumer_id, claims):
         for it in claims:
@@ -214,6 +214,17 @@ def topics_never_grow(patch):
         return await original(self, topics, lambda _event: None)
 
     patch(ConsumerRegistry, "partitions", partitions)
+
+
+@planted(539)
+def gives_up_what_it_only_asked_for(patch):
+    """A member that leaves deletes the owner znodes of all partitions that it tried to claim. The
+    simulation found it when this was written."""
+
+    async def mine(self):
+        return self.rebalance.to_look_at({})
+
+    patch(GroupMembership, "_mine", mine)
 
 
 @planted(539)
