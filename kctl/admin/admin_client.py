@@ -50,12 +50,14 @@ class AdminClient:
         """Return a client of the cluster that `bootstrap_servers`, (host, port) pairs, belong to.
 
         `timeout_ms` is the default deadline of an operation. `properties` are Kafka's client
-        settings, of which `client.id`, `security.protocol` and `sasl.*` have an effect. Nothing is
-        sent yet: an unreachable cluster raises UnreachableError from the first operation, and
+        settings, of which `client.id`, `security.protocol`, `sasl.*` and `ssl.*` have an effect,
+        and librdkafka's `api.version.request` and `broker.version.fallback`. Nothing is sent yet:
+        an unreachable cluster raises UnreachableError from the first operation, and
         rejected credentials AuthenticationError. With `reads_only`, a request that could change
         something is not sent and raises UsageError. Raise UsageError for settings that are not
         valid.
         """
+        from kctl.client.old_brokers import VersionFallback
         from kctl.client.router import Router
         from kctl.client.security import ClientSecurity
 
@@ -67,6 +69,7 @@ class AdminClient:
             timeout_ms=timeout_ms,
             security=ClientSecurity.of(given),
             reads_only=reads_only,
+            fallback=VersionFallback.of(given),
         )
         return cls(router)
 

@@ -43,6 +43,8 @@ _STATES = {
 }  # fmt: skip
 # Groups described by one request.
 _DESCRIBE_MAX = 500
+# Kafka's name of a state that is not known (org.apache.kafka.common.ConsumerGroupState).
+_UNKNOWN = "Unknown"
 
 
 class GroupAdmin:
@@ -108,7 +110,15 @@ class GroupAdmin:
         from kctl.protocol.messages.describe_groups import DescribeGroupsRequest
 
         described = []
+        has_members = await self._router.max_version(ApiKey.DESCRIBE_GROUPS) >= 0
         for group_id in dict.fromkeys(group_ids):
+            if not has_members:
+                # Before Kafka 0.9 a coordinator keeps offsets, and knows no members.
+                coordinator = await self._router.coordinator_of(group_id)
+                described.append(
+                    GroupDescription(group_id, _UNKNOWN, coordinator=coordinator.broker_id)
+                )
+                continue
             request = DescribeGroupsRequest(groups=[group_id])
             response = await self._router.send_to_coordinator(group_id, request)
             coordinator = await self._router.coordinator_of(group_id)

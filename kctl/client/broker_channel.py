@@ -7,7 +7,8 @@ response that is late closes the channel, as later responses cannot overtake it:
 fail with UnreachableError, and it is unknown whether the broker carried them out.
 
 Versions are negotiated with ApiVersions (KIP-35): first with v3, and if the broker does not support
-it (it answers UNSUPPORTED_VERSION in the form of v0), again with a version that it supports.
+it (it answers UNSUPPORTED_VERSION in the form of v0), again with a version that it supports. A
+channel to a broker that does not know ApiVersions is given its versions (`old_brokers`).
 
 Re-authentication begins after 85 to 95 % of the session's lifetime: requests wait until those in
 flight are answered and the client is authenticated again.
@@ -50,6 +51,10 @@ REAUTHENTICATE_FROM_PERCENT = 85
 REAUTHENTICATE_RANGE_PERCENT = 11
 IN_FLIGHT_MAX = 1_000
 SOFTWARE_NAME = "kctl"
+
+
+class NoHandshakeError(UnreachableError):
+    """The broker did not answer ApiVersions, and sent nothing else: it may be too old for it."""
 
 
 class ChannelState(Enum):
@@ -107,6 +112,7 @@ class BrokerChannel:
         security: ClientSecurity = NO_SECURITY,
         reads_only: bool = False,
         explains_refusals: bool = False,
+        versions: NegotiatedVersions | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -128,7 +134,9 @@ class BrokerChannel:
         self._request_timeout_ms = request_timeout_ms
         self._in_flight_max = in_flight_max
         self._transport: Transport | None = None
-        self._versions = NegotiatedVersions([], self.name)
+        # Whether the broker is asked for its versions.
+        self._asks_versions = versions is None
+        self._versions = versions or NegotiatedVersions([], self.name)
         # In the order sent.
         self._pending: deque[_Pending] = deque()
         self._timer: Timer | None = None
@@ -148,6 +156,12 @@ class BrokerChannel:
         return self.state is ChannelState.READY or self.state is ChannelState.REAUTHENTICATING
 
     @property
+    def awaits_versions(self) -> bool:
+        """Return whether ApiVersions was sent and nothing came back."""
+        is_asking = self.state is ChannelState.CONNECTING and bool(self._pending)
+        return is_asking and not self._connection.frames.first_bytes
+
+    @property
     def in_flight(self) -> int:
         """Return the number of requests that wait for their responses."""
         return len(self._pending)
@@ -160,7 +174,8 @@ class BrokerChannel:
             await self._runtime.network.connect(
                 self.host, self.port, self._attach, limit_ms, tls=self._security.tls
             )
-            await self._negotiate(deadline_ms)
+            if self._asks_versions:
+                await self._negotiate(deadline_ms)
             lifetime_ms = 0
             if self._security.login is not None:
                 lifetime_ms = await self._log_in(deadline_ms)
@@ -214,6 +229,12 @@ class BrokerChannel:
             return future
         return self._post(message, api, version, deadline_ms, body=body)
 
+    def probe(self, message: Message) -> Future[Any]:
+        """Send `message` in version 0, whatever the client may send and the broker may know: for
+        requests that change nothing in any cluster."""
+        deadline_ms = self._runtime.clock.monotonic_ms() + self._request_timeout_ms
+        return self._post(message, _api_of(message), 0, deadline_ms)
+
     def version_of(self, api: Api) -> int:
         """Return the highest version of `api` that both sides support; raise ApiError if there is
         none."""
@@ -226,6 +247,11 @@ class BrokerChannel:
     def when_closed(self, callback: "Callable[[BrokerChannel], object]") -> None:
         """Call `callback(self)` when the channel closes, for whatever reason."""
         self._on_closed = callback
+
+    def give_up_handshake(self) -> None:
+        """Close the channel if the broker has not answered ApiVersions by now."""
+        if self.awaits_versions:
+            self._close(NoHandshakeError(f"{self.name} does not answer ApiVersions"))
 
     def close(self) -> None:
         """Close the channel; requests in flight fail."""
@@ -261,6 +287,9 @@ class BrokerChannel:
             self._close(self._foreign(protocol))
             return
         reason = getattr(error, "strerror", None) or (str(error) if error else "closed by the peer")
+        if self.awaits_versions:
+            self._close(NoHandshakeError(f"lost the connection to {self.name}: {reason}"))
+            return
         hint = None
         if self.is_usable and not self._has_been_answered and self._security.login is None:
             hint = "does the listener require authentication? set security.protocol and sasl.*"

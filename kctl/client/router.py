@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from kctl.client.broker_channel import BrokerChannel
 from kctl.client.cluster_view import BrokerAddress, ClusterView
+from kctl.client.old_brokers import ChannelOpener, OldRelease, VersionFallback
 from kctl.client.retry import (
     WRONG_CONTROLLER,
     WRONG_COORDINATOR,
@@ -25,7 +26,7 @@ from kctl.client.retry import (
 )
 from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import KctlError, TimedOutError, UnreachableError
-from kctl.model import TopicPartition
+from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.constants import GROUP_KEY_TYPE
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -61,6 +62,7 @@ class Router:
         retry: RetryPolicy | None = None,
         security: ClientSecurity = NO_SECURITY,
         reads_only: bool = False,
+        fallback: VersionFallback | None = None,
     ) -> None:
         self.runtime = runtime
         self.view = ClusterView()
@@ -71,6 +73,10 @@ class Router:
         self._security = security
         self._reads_only = reads_only
         self._retry = retry or RetryPolicy()
+        self._opener = ChannelOpener(
+            runtime, self._make_channel, fallback or VersionFallback(),
+            may_fall_back=security.login is None,
+        )  # fmt: skip
         self._channels: dict[Address, BrokerChannel] = {}
         self._opening: dict[Address, Task[BrokerChannel]] = {}
         self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
@@ -366,6 +372,9 @@ class Router:
         if known is not None:
             return known
         channel = await self._any_channel(deadline_ms)
+        if not channel.has_api(ApiKey.FIND_COORDINATOR) and channel.has_api(ApiKey.OFFSET_FETCH):
+            # Kafka 0.8.1: every broker reads and writes the offsets of groups in ZooKeeper.
+            return BrokerAddress(NO_LEADER, channel.host, channel.port)
         request = FindCoordinatorRequest(key=key, key_type=key_type)
         found = await channel.send(request, None, self._left_ms(deadline_ms))
         if found.error_code:
@@ -435,18 +444,8 @@ class Router:
         return await opening
 
     async def _connect(self, address: Address, timeout_ms: int) -> BrokerChannel:
-        channel = BrokerChannel(
-            self.runtime,
-            address[0],
-            address[1],
-            client_id=self._client_id,
-            request_timeout_ms=self.timeout_ms,
-            security=self._security,
-            reads_only=self._reads_only,
-            explains_refusals=True,
-        )
         try:
-            await channel.connect(timeout_ms)
+            channel = await self._opener.open(address, timeout_ms)
         finally:
             self._opening.pop(address, None)
         if self._is_closed:
@@ -456,6 +455,19 @@ class Router:
         self._channels[address] = channel
         self._was_connected = True
         return channel
+
+    def _make_channel(self, address: Address, release: OldRelease | None) -> BrokerChannel:
+        return BrokerChannel(
+            self.runtime,
+            address[0],
+            address[1],
+            client_id=self._client_id,
+            request_timeout_ms=self.timeout_ms,
+            security=self._security,
+            reads_only=self._reads_only,
+            explains_refusals=True,
+            versions=None if release is None else release.versions(f"{address[0]}:{address[1]}"),
+        )
 
     def _forget_channel(self, channel: BrokerChannel) -> None:
         address = (channel.host, channel.port)

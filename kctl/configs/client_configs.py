@@ -12,6 +12,7 @@ from kctl.errors import UsageError
 _PREFIXES = ("ssl.", "sasl.", "security.")
 # Those of librdkafka that have other names, or that only its own implementation of HTTPS reads.
 _OF_LIBRDKAFKA = frozenset({
+    "api.version.request", "broker.version.fallback",
     "enable.sasl.oauthbearer.unsecure.jwt", "enable.ssl.certificate.verification",
     "https.ca.location", "https.ca.pem",
 })  # fmt: skip
@@ -36,7 +37,8 @@ CLIENT_CONFIGS = frozenset({
 
 # Those that kctl's own client reads: Java's, and librdkafka's for the same things.
 _EFFECTIVE = frozenset({
-    "bootstrap.servers", "client.id", "security.protocol",
+    "api.version.request", "bootstrap.servers", "broker.version.fallback", "client.id",
+    "security.protocol",
     "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password",
     "sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret",
