@@ -76,6 +76,11 @@ class Credentials:
         self._delegation_tokens = delegation_tokens
         self._bearer_tokens = BearerTokens(runtime)
         self._secret = runtime.entropy.random_bytes(_SECRET_BYTES)
+        # What is decoded for users that do not exist.
+        self._decoys = {
+            it: encode_credential(imaginary_credential(it, "", self._secret))
+            for it in ScramMechanism
+        }
 
     async def start(self, is_controller: Callable[[], bool]) -> None:
         """Load delegation tokens; raise KctlError.
@@ -95,22 +100,25 @@ class Credentials:
         self._bearer_tokens.close()
 
     def scram(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
-        """Return the credential of `user`, or one that no password fits."""
+        """Return the credential of `user`, or one that no password fits.
+
+        The same is computed for users that exist and for others: the time that an answer takes must
+        not show which of them a user is.
+        """
+        imaginary = imaginary_credential(mechanism, user, self._secret)
         text = self._configs.overrides(USER_CONFIGS, sanitize(user)).get(mechanism.value)
-        if text is not None:
-            try:
-                return decode_credential(text)
-            except CorruptDataError as error:
-                self._trace.warning(f"user {user}: {error}")
-        return imaginary_credential(mechanism, user, self._secret)
+        try:
+            stored = decode_credential(text or self._decoys[mechanism])
+        except CorruptDataError as error:
+            self._trace.warning(f"user {user}: {error}")
+            return imaginary
+        return imaginary if text is None else stored
 
     def delegation_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential:
         """Return the credential of a delegation token, or one that no password fits."""
-        found = self._delegation_tokens.credential(mechanism, token_id)
-        if found is not None:
-            return found
         credential = imaginary_credential(mechanism, token_id, self._secret)
-        return TokenCredential(credential, Identity(token_id))
+        found = self._delegation_tokens.credential(mechanism, token_id)
+        return found or TokenCredential(credential, Identity(token_id))
 
     def bearer(self, config: BearerConfig, token: str) -> Identity:
         """Return the identity of a bearer token; raise RejectedToken."""
