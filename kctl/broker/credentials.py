@@ -106,9 +106,10 @@ class Credentials:
         not show which of them a user is.
         """
         imaginary = imaginary_credential(mechanism, user, self._secret)
+        decoy = self._decoys[mechanism]
         text = self._configs.overrides(USER_CONFIGS, sanitize(user)).get(mechanism.value)
         try:
-            stored = decode_credential(text or self._decoys[mechanism])
+            stored = decode_credential(text or decoy)
         except CorruptDataError as error:
             self._trace.warning(f"user {user}: {error}")
             return imaginary
