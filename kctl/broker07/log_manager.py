@@ -22,7 +22,7 @@ from kctl.broker07.log import Log07, Segment
 from kctl.errors import CorruptDataError, LockedError, StorageError, UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.primitives import Buffer
-from kctl.runtime.disk import DiskLock
+from kctl.runtime.disk import DiskLock, make_durably
 from kctl.runtime.future import sleep
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
@@ -66,7 +66,7 @@ class LogManager07:
         """Open the directory and its logs; UsageError if it is not one of Kafka 0.7's."""
         directory = self._config.log_dir
         try:
-            self._disk.make_directory(directory)
+            make_durably(self._disk, directory)
             self._lock = self._disk.lock(f"{directory}/{LOCK_FILE}")
         except LockedError:
             raise

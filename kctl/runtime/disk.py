@@ -158,3 +158,15 @@ class DiskLock(Protocol):
     """A held lock file."""
 
     def release(self) -> None: ...
+
+
+def make_durably(disk: Disk, path: str) -> None:
+    """Create directory `path` and its parents unless they exist, and make their names durable."""
+    missing, parents = path, []
+    while missing and not disk.exists(missing):
+        missing = missing.rpartition("/")[0]
+        parents.append(missing or ("/" if path.startswith("/") else "."))
+    if parents:
+        disk.make_directory(path)
+    for parent in parents:
+        disk.fsync_directory(parent)

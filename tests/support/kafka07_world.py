@@ -6,6 +6,17 @@ from kctl.broker07.config import Broker07Config, parse_config
 from kctl.broker07.handlers import Handlers07
 from kctl.broker07.log_manager import LogManager07
 from kctl.broker07.server import Server07
+from kctl.protocol.kafka07 import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    FetchRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    decode_fetch_answer,
+    decode_offsets_answer,
+    encode_request,
+)
+from kctl.records.message07 import messages, valid_bytes
 from kctl.runtime.network import part_bytes
 from kctl.simulation.disk import SimDisk
 from tests.support.virtual_runtime import virtual_runtime
@@ -128,6 +139,31 @@ class Kafka07World:
         self.runtime.scheduler.advance(delay_ms)
         self.disk.now_ms = self.clock.wall_ms()
 
+    # Requests.
+
+    def produce(self, topic, partition, message_set, client=None):
+        answer = self.exchange(
+            encode_request(ProduceRequest(topic, partition, message_set)), client
+        )
+        assert answer == b""
+
+    def fetch(self, topic, partition, offset, bytes_max=1 << 20):
+        request = FetchRequest(topic, partition, offset, bytes_max)
+        return decode_fetch_answer(self.exchange(encode_request(request))[4:])
+
+    def offsets(self, topic, partition, time_ms=LATEST_TIME, count_max=100):
+        request = OffsetsRequest(topic, partition, time_ms, count_max)
+        return list(decode_offsets_answer(self.exchange(encode_request(request))[4:]).offsets)
+
+    def read_all(self, topic, partition):
+        """The payloads of a partition, fetched from its earliest offset on."""
+        offset = self.offsets(topic, partition, EARLIEST_TIME)[0]
+        payloads = []
+        while found := self.fetch(topic, partition, offset).message_set:
+            payloads += [bytes(it.message.payload) for it in messages(found, offset)]
+            offset += valid_bytes(found)
+        return payloads
+
     @property
     def warnings(self):
         return self.runtime.trace.warnings
@@ -139,3 +175,16 @@ class Kafka07World:
             for path, data in self.disk.contents().items()
             if path.endswith(".kafka")
         }
+
+
+def disk_of(directory):
+    """A simulated disk with the files of a real `directory` as its log directory."""
+    disk = SimDisk()
+    disk.make_directory(LOG_DIR)
+    for path in sorted(directory.rglob("*")):
+        target = f"{LOG_DIR}/{path.relative_to(directory)}"
+        if path.is_dir():
+            disk.make_directory(target)
+        else:
+            disk.write_file(target, path.read_bytes())
+    return disk

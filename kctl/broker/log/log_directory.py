@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from kctl.errors import CorruptDataError, UsageError
 from kctl.model import TopicPartition
-from kctl.runtime.disk import Disk, DiskLock
+from kctl.runtime.disk import Disk, DiskLock, make_durably
 from kctl.runtime.trace import Trace
 from kctl.storage.checkpoint import decode_offsets, offsets_encoding
 from kctl.storage.layout import (
@@ -62,7 +62,7 @@ class LogDirectory:
         Raise UsageError if it belongs to another broker or cluster, and StorageError if it is in
         use or unusable.
         """
-        self._make()
+        make_durably(self._disk, self.path)
         self._disk.list(self.path)
         self._lock = self._disk.lock(f"{self.path}/{LOCK_FILE}")
         try:
@@ -83,17 +83,6 @@ class LogDirectory:
         if self.had_clean_shutdown:
             self._disk.remove(marker)
             self._disk.fsync_directory(self.path)
-
-    def _make(self) -> None:
-        """Create the directory, durably, if it does not exist."""
-        path, parents = self.path, []
-        while path and not self._disk.exists(path):
-            path = path.rpartition("/")[0]
-            parents.append(path or ("/" if self.path.startswith("/") else "."))
-        if parents:
-            self._disk.make_directory(self.path)
-        for parent in parents:
-            self._disk.fsync_directory(parent)
 
     @property
     def has_recovery_points(self) -> bool:
