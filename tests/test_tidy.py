@@ -47,10 +47,11 @@ WAITING = (
     "kctl.work",
 )
 
-# Modules that are reached by name, or from outside: message modules from ApiKey, commands from
-# cli.app's table, and what is for tests.
+# Modules that are reached by name, or from outside: message modules from ApiKey, handlers from
+# HANDLERS, commands from cli.app's table, and what is for tests.
 REACHED_BY_NAME = (
     "kctl.protocol.messages.",
+    "kctl.broker.handlers.",
     "kctl.cli.",
     "kctl.__main__",
     "kctl.testing.",

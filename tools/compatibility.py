@@ -109,7 +109,7 @@ def effective_settings() -> dict[str, str]:
         and (
             owner.split(".")[-1].endswith("config")
             or (file, owner) == ("broker_config.py", "self")
-            or file == "listener_config.py"
+            or file in ("listener_config.py", "listener_security.py")
         )
     }
     # Settings of TLS are looked up by name.

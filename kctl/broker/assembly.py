@@ -9,17 +9,18 @@ Kafka 2.7: kafka.server.KafkaServer.startup.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.config.live_configs import LiveConfigs
+from kctl.broker.configured_security import delegation_tokens
 from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import LocalLink
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.marker_sender import MarkerLink
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
-from kctl.broker.delegation_tokens import DelegationTokens
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager
@@ -32,7 +33,6 @@ from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
 from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quota
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
-from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.services import ListenerChanges, Services
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
@@ -45,6 +45,9 @@ from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
+
+if TYPE_CHECKING:
+    from kctl.broker.security.acl_cache import AclCache
 
 # Handles a request of this process as if it had arrived over a socket.
 Deliver = Callable[[Message], Future[Message]]
@@ -64,7 +67,7 @@ class Foundation:
     listeners: ListenerChanges
     log_manager: LogManager
     # None: access is not controlled.
-    acl_cache: AclCache | None
+    acl_cache: "AclCache | None"
 
 
 def assemble(
@@ -115,7 +118,7 @@ def assemble(
         dynamic_configs=opened.dynamic_configs,
         listeners=opened.listeners,
         fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
-        delegation_tokens=DelegationTokens(runtime, config, cluster_store),
+        delegation_tokens=delegation_tokens(runtime, config, cluster_store),
         leadership=_leadership(opened, replica_manager, controller),
         alter_log_dirs=ReplicaAlterLogDirsManager(
             runtime, replica_manager, metadata_cache.partition,

@@ -17,13 +17,12 @@ from functools import partial
 
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
 from kctl.broker.assembly import Foundation, assemble
-from kctl.broker.authorization import authorized
 from kctl.broker.broker_listeners import BrokerListeners
 from kctl.broker.cluster_member import ClusterMember
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.config.live_configs import LiveConfigs
 from kctl.broker.config.stored_passwords import StoredPasswords
-from kctl.broker.credentials import store_passwords
+from kctl.broker.configured_security import AccessControl, access_control
 from kctl.broker.fast_paths import fast_paths
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
@@ -31,7 +30,6 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.network.server import SocketServer
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
@@ -90,6 +88,8 @@ class Broker:
         self._interceptor = interceptor
         self.config = config
         self.services: Services | None = None
+        # None: access is not controlled.
+        self._access: AccessControl | None = None
         # Requests received before the broker is registered: without its epoch it cannot recognize
         # those of a controller that still means its previous registration (KIP-380).
         self._early: list[Request] | None = []
@@ -131,7 +131,7 @@ class Broker:
         await passwords.encode_again(cluster_store)
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store, passwords)
         await dynamic_configs.start()
-        acl_cache = await AclCache.open(self.runtime, cluster_store, self.config.authorizer)
+        self._access = await access_control(self.runtime, cluster_store, self.config)
         live_configs = LiveConfigs(self.config, broker_id, dynamic_configs, self.runtime.trace)
         log_manager = self._open_logs(broker_id, cluster_id, live_configs)
         if is_new:
@@ -139,7 +139,8 @@ class Broker:
             await cluster_store.create_or_get_cluster_id(cluster_id)
         opened = Foundation(
             self.runtime, self.config, broker_id, cluster_id, cluster_store,
-            dynamic_configs, live_configs, self._listeners, log_manager, acl_cache,
+            dynamic_configs, live_configs, self._listeners, log_manager,
+            None if self._access is None else self._access.acl_cache,
         )  # fmt: skip
         services = assemble(opened, self._served, self._broker_info, self._deliver)
         self.services = services
@@ -291,7 +292,8 @@ class Broker:
         if self._early is not None:
             self._early.append(request)
             return
-        allowed = authorized(services, request)
+        access = self._access
+        allowed = request if access is None else access.authorized(services, request)
         if allowed is not None:
             HANDLERS[request.api_key](services, allowed)
 
@@ -372,6 +374,9 @@ class Broker:
 
     async def set_passwords(self, users: Mapping[str, str]) -> None:
         """Store SCRAM credentials of `users`, name -> password; KctlError."""
+        # A local import: brokers without users do not need it.
+        from kctl.broker.credentials import store_passwords
+
         services = self.services
         assert services is not None
         await store_passwords(self.runtime, services.cluster_store, services.dynamic_configs, users)

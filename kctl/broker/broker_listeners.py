@@ -11,12 +11,13 @@ Kafka 2.7: kafka.server.{DynamicBrokerConfig, DynamicListenerConfig},
 org.apache.kafka.common.network.SslChannelBuilder; KIP-226
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kctl.broker.config.config_changes import is_other_listeners
 from kctl.broker.config.live_configs import LiveConfigs
-from kctl.broker.credentials import Credentials
+from kctl.broker.configured_security import credentials
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.server import SocketServer
@@ -27,10 +28,10 @@ from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.runtime.runtime import Runtime
 from kctl.store.errors import NoNodeError
-from kctl.tls.settings import TlsSettings
 
-# Writes the broker's registration again.
-Announce = Callable[[], Awaitable[None]]
+if TYPE_CHECKING:
+    from kctl.broker.credentials import Credentials
+    from kctl.tls.settings import TlsSettings
 
 
 class BrokerListeners:
@@ -45,7 +46,7 @@ class BrokerListeners:
         self._applied = config
         self._server: SocketServer | None = None
         self._credentials: Credentials | None = None
-        self._announce: Announce | None = None
+        self._services: Services | None = None
         self._wanted: BrokerConfig | None = None
         self._is_applying = False
 
@@ -57,16 +58,13 @@ class BrokerListeners:
         fast_paths: Mapping[bytes, FastPath],
     ) -> SocketServer:
         """Listen; return the server, or raise KctlError."""
-        config, tokens = live_configs.broker, services.delegation_tokens
+        config = live_configs.broker
         if is_other_listeners(self._static, config):
             self._runtime.trace.info(f"The store overrides listeners: {_names(config)}")
         self._applied = config
-        self._announce = services.controller.update_registration
+        self._services = services
         await self._use_stores_between_brokers(config.inter_broker_tls)
-        credentials = Credentials(self._runtime, services.dynamic_configs, tokens)
-        self._credentials = credentials
-        await credentials.start(lambda: services.controller.is_active)
-        await credentials.serve(config.sasl_listeners.values())
+        await self._accept_logins(config)
         server = SocketServer(
             self._runtime,
             config.listener_list,
@@ -75,7 +73,7 @@ class BrokerListeners:
             NetworkLimits.of(config),
             fast_paths,
             config.sasl_listeners,
-            credentials,
+            self._credentials,
             config.tls_listeners,
         )
         server.start()
@@ -144,7 +142,23 @@ class BrokerListeners:
             self._server.apply_limits(NetworkLimits.of(now))
         self.apply(now)
 
-    async def _use_stores_between_brokers(self, settings: TlsSettings | None) -> None:
+    async def _accept_logins(self, config: BrokerConfig) -> "Credentials | None":
+        """Return the credentials of clients, ready for the listeners of `config`; None if they need
+        none. Raise KctlError."""
+        services = self._services
+        assert services is not None
+        if self._credentials is None:
+            found = credentials(
+                self._runtime, config, services.dynamic_configs, services.delegation_tokens
+            )
+            if found is None:
+                return None
+            await found.start(lambda: services.controller.is_active)
+            self._credentials = found
+        await self._credentials.serve(config.sasl_listeners.values())
+        return self._credentials
+
+    async def _use_stores_between_brokers(self, settings: "TlsSettings | None") -> None:
         """Connect to other brokers with the stores of `settings`; raise UsageError."""
         given = self._static.inter_broker_tls
         if given is not None and settings is not None:
@@ -166,10 +180,11 @@ class BrokerListeners:
         before, trace = self._applied, self._runtime.trace
         if not is_other_listeners(before, after):
             return
-        assert self._credentials is not None
-        assert self._announce is not None
+        assert self._services is not None
         try:
-            await self._credentials.serve(after.sasl_listeners.values())
+            found = await self._accept_logins(after)
+            if found is not None:
+                server.use_credentials(found)
             await server.change_listeners(
                 after.listener_list, after.sasl_listeners, after.tls_listeners
             )
@@ -179,7 +194,7 @@ class BrokerListeners:
         self._applied = after
         trace.info(f"The broker listens at {_names(after)}")
         try:
-            await self._announce()
+            await self._services.controller.update_registration()
         except NoNodeError:
             # Its session has ended: the next registration has the new listeners.
             pass

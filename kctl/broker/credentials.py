@@ -13,7 +13,7 @@ from functools import partial
 from kctl.broker.bearer_tokens import BearerTokens
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.delegation_tokens import DelegationTokens
-from kctl.configs.listener_config import SaslListener
+from kctl.configs.listener_security import SaslListener
 from kctl.configs.oauthbearer_configs import BearerConfig
 from kctl.errors import CorruptDataError
 from kctl.protocol.sasl.mechanism import Identity
@@ -68,7 +68,7 @@ class Credentials:
         self,
         runtime: Runtime,
         dynamic_configs: DynamicConfigs,
-        delegation_tokens: DelegationTokens,
+        delegation_tokens: DelegationTokens | None,
     ) -> None:
         self._entropy = runtime.entropy
         self._trace = runtime.trace
@@ -87,8 +87,10 @@ class Credentials:
 
         Expired delegation tokens are deleted while `is_controller()`.
         """
-        await self._delegation_tokens.start()
-        self._delegation_tokens.sweep_while(is_controller)
+        tokens = self._delegation_tokens
+        if tokens is not None:
+            await tokens.start()
+            tokens.sweep_while(is_controller)
 
     async def serve(self, listeners: Iterable[SaslListener]) -> None:
         """Fetch the keys that bearer tokens of `listeners` need; raise UsageError."""
@@ -96,7 +98,8 @@ class Credentials:
 
     def close(self) -> None:
         """Stop fetching keys and deleting tokens."""
-        self._delegation_tokens.close()
+        if self._delegation_tokens is not None:
+            self._delegation_tokens.close()
         self._bearer_tokens.close()
 
     def scram(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
@@ -118,7 +121,8 @@ class Credentials:
     def delegation_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential:
         """Return the credential of a delegation token, or one that no password fits."""
         credential = imaginary_credential(mechanism, token_id, self._secret)
-        found = self._delegation_tokens.credential(mechanism, token_id)
+        tokens = self._delegation_tokens
+        found = None if tokens is None else tokens.credential(mechanism, token_id)
         return found or TokenCredential(credential, Identity(token_id))
 
     def bearer(self, config: BearerConfig, token: str) -> Identity:

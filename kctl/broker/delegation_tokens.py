@@ -52,7 +52,7 @@ class DelegationToken(NamedTuple):
 
 
 class DelegationTokens:
-    """The tokens of one cluster; disabled without `delegation.token.master.key`."""
+    """The tokens of one cluster, for brokers with `delegation.token.master.key`."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, cluster_store: ClusterStore) -> None:
         self._runtime = runtime

@@ -1,16 +1,18 @@
 """Runs a broker as a process until SIGTERM or SIGINT, and reports when it is ready."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.broker.broker import Broker
 from kctl.configs.broker_config import BrokerConfig
 from kctl.model import Endpoint
-from kctl.protocol.acl import AclBinding
 from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.heap_freezer import HeapFreezer
 from kctl.runtime.real.signals import StopSignals, on_hang_up
+
+if TYPE_CHECKING:
+    from kctl.protocol.acl import AclBinding
 
 
 def run_broker(
@@ -20,7 +22,7 @@ def run_broker(
     store_listener: Endpoint | None = None,
     seed_topics: Sequence[tuple[str, int]] = (),
     users: Mapping[str, str] | None = None,
-    acls: Sequence[AclBinding] = (),
+    acls: "Sequence[AclBinding]" = (),
     on_ready: Callable[[Broker], object],
     attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
 ) -> None:
@@ -52,7 +54,8 @@ def run_broker(
     async def start() -> None:
         await broker.start()
         await broker.create_topics(seed_topics)
-        await broker.set_passwords(users or {})
+        if users:
+            await broker.set_passwords(users)
         if broker.services is not None and broker.services.acl_cache is not None:
             await broker.services.acl_cache.add(acls)
         freezer.start()

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
-from kctl.broker.delegation_tokens import DelegationTokens
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.metadata_cache import MetadataCache
@@ -17,13 +16,16 @@ from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.leadership import Leadership
 from kctl.broker.replication.replica_manager import ReplicaManager
-from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.configs.broker_config import BrokerConfig
 from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
+
+if TYPE_CHECKING:
+    from kctl.broker.delegation_tokens import DelegationTokens
+    from kctl.broker.security.acl_cache import AclCache
 
 
 class ListenerChanges(Protocol):
@@ -60,10 +62,11 @@ class Services:
     dynamic_configs: DynamicConfigs
     listeners: ListenerChanges
     fetch_sessions: FetchSessionCache
-    delegation_tokens: DelegationTokens
+    # None: delegation tokens are not configured.
+    delegation_tokens: "DelegationTokens | None"
     leadership: Leadership
     alter_log_dirs: ReplicaAlterLogDirsManager
     # None: access is not controlled.
-    acl_cache: AclCache | None
+    acl_cache: "AclCache | None"
     # The content of ApiVersions: API -> (first, last) version.
     served: Mapping[ApiKey, tuple[int, int]]

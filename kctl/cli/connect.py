@@ -8,7 +8,6 @@ Apache Kafka's clients.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import ascii_letters, digits
 from typing import Any
 
 from kctl.cli.profile.guard import ClusterGuard, take_guard
@@ -23,7 +22,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "KCTL_PROFILE"
 EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
-_NAME_CHARACTERS = f"{ascii_letters}{digits}._-"
+_NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from typing import Any
 
 from kctl import __version__
 from kctl.client.foreign_protocols import foreign_protocol, hint_for
-from kctl.client.read_only import check_reads_only
 from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.protocol.api_keys import Api, ApiKey
@@ -213,6 +212,9 @@ class BrokerChannel:
         if it is encoded already."""
         api = _api_of(message)
         if self._reads_only:
+            # A local import, for the profiles that are read-only.
+            from kctl.client.read_only import check_reads_only
+
             check_reads_only(message)
         if not self.is_usable:
             return self._failed()

@@ -23,6 +23,15 @@ def foreign_protocol(first_bytes: bytes) -> str | None:
     return next((name for start, name in _FIRST_BYTES if first_bytes.startswith(start)), None)
 
 
+def foreign_request(first_bytes: bytes, listener_name: str, protocol: str) -> str | None:
+    """Return why a listener that speaks `protocol` cannot serve a client that sent `first_bytes`,
+    or None if those are of no other protocol."""
+    found = foreign_protocol(first_bytes)
+    if found is None:
+        return None
+    return f"the client speaks {found}, and listener {listener_name} speaks {protocol}"
+
+
 def hint_for(protocol: str) -> str:
     """Return how the user can proceed with a port that speaks `protocol`."""
     return _HINTS.get(protocol, "use the port of a Kafka listener")

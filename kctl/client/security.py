@@ -8,46 +8,26 @@ Kafka 2.7: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kctl.client.token_source import CurrentToken
-from kctl.configs.aws_login import aws_login, is_aws_login
-from kctl.configs.broker_config import BrokerConfig
-from kctl.configs.oauthbearer_configs import (
-    RDKAFKA_SYNONYMS,
-    TOKEN_URL,
-    bearer_login,
-    rdkafka_unsecured_options,
-)
 from kctl.errors import UsageError
 from kctl.model import SecurityProtocol
-from kctl.protocol.sasl.jaas import OAUTHBEARER_MODULE, JaasConfig, jaas_config_of
-from kctl.protocol.sasl.login import (
-    BearerLogin,
-    PasswordLogin,
-    SaslLogin,
-    check_mechanism,
-    password_login,
-)
-from kctl.protocol.sasl.mechanism import OAUTHBEARER
-from kctl.tls.settings import PEM, TlsSettings
 
-# librdkafka's name -> Java's.
-_SYNONYMS = {
-    "sasl.mechanisms": "sasl.mechanism",
-    **RDKAFKA_SYNONYMS,
-    "ssl.ca.location": "ssl.truststore.location",
-    "ssl.ca.pem": "ssl.truststore.certificates",
-    "ssl.key.location": "ssl.keystore.location",
-    "ssl.key.pem": "ssl.keystore.key",
-    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
-}
-# librdkafka's names of PEM stores -> the setting of their type.
-_PEM_SYNONYMS = {
-    "ssl.ca.location": "ssl.truststore.type",
-    "ssl.ca.pem": "ssl.truststore.type",
-    "ssl.key.location": "ssl.keystore.type",
-    "ssl.key.pem": "ssl.keystore.type",
-}
+if TYPE_CHECKING:
+    from kctl.configs.broker_config import BrokerConfig
+    from kctl.protocol.sasl.login import SaslLogin
+    from kctl.tls.settings import TlsSettings
+
+
+class CurrentToken:
+    """The bearer token that a client's next login uses; empty if it needs a new one."""
+
+    __slots__ = ("reused_until_ms", "token")
+
+    def __init__(self) -> None:
+        self.token = ""
+        # Milliseconds since the epoch.
+        self.reused_until_ms = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +36,22 @@ class ClientSecurity:
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     # None if the protocol has no SASL.
-    login: SaslLogin | None = None
+    login: "SaslLogin | None" = None
     # The bearer token of `login`, shared by all connections.
     current_token: CurrentToken = field(default_factory=CurrentToken, compare=False, repr=False)
     # None if the protocol has no TLS.
-    tls: TlsSettings | None = None
+    tls: "TlsSettings | None" = None
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "ClientSecurity":
         """Return the security that client settings ask for; raise UsageError."""
-        given = _without_synonyms(properties)
+        if not properties:
+            return NO_SECURITY
+        # Local imports: they are many, and most clients of developers have no such settings.
+        from kctl.client.security_settings import login_of, without_synonyms
+        from kctl.tls.settings import TlsSettings
+
+        given = without_synonyms(properties)
         name = given.get("security.protocol", SecurityProtocol.PLAINTEXT).upper()
         try:
             protocol = SecurityProtocol(name)
@@ -76,7 +62,7 @@ class ClientSecurity:
             ) from None
         return cls(
             protocol,
-            _login(given) if protocol.uses_sasl else None,
+            login_of(given) if protocol.uses_sasl else None,
             tls=TlsSettings.of(given) if protocol.uses_tls else None,
         )
 
@@ -84,68 +70,15 @@ class ClientSecurity:
 NO_SECURITY = ClientSecurity()
 
 
-def security_between_brokers(config: BrokerConfig) -> ClientSecurity:
+def security_between_brokers(config: "BrokerConfig") -> ClientSecurity:
     """Return how a broker with `config` connects to the others."""
     return ClientSecurity(
         config.inter_broker_protocol, config.inter_broker_login, tls=config.inter_broker_tls
     )
 
 
-def security_of_control_plane(config: BrokerConfig) -> ClientSecurity:
+def security_of_control_plane(config: "BrokerConfig") -> ClientSecurity:
     """Return how a controller with `config` connects to control.plane.listener.name of others."""
     return ClientSecurity(
         config.control_plane_protocol, config.control_plane_login, tls=config.control_plane_tls
     )
-
-
-def _without_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
-    given = dict(properties)
-    for synonym, name in _SYNONYMS.items():
-        if synonym in given:
-            if name in given:
-                raise UsageError(f"{synonym} and {name} are the same setting: give one of them")
-            given[name] = given.pop(synonym)
-            if synonym in _PEM_SYNONYMS:
-                given[_PEM_SYNONYMS[synonym]] = PEM
-    return given
-
-
-def _login(given: Mapping[str, str]) -> SaslLogin:
-    """Return the login of `sasl.jaas.config` or of librdkafka's settings; raise UsageError."""
-    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
-    if is_aws_login(mechanism, given.get):
-        text = given.get("sasl.jaas.config")
-        return aws_login({} if text is None else jaas_config_of(mechanism, text).options)
-    check_mechanism(mechanism, "sasl.mechanism")
-    text = given.get("sasl.jaas.config")
-    jaas = None if text is None else jaas_config_of(mechanism, text)
-    if mechanism == OAUTHBEARER:
-        return _bearer_login(given, jaas)
-    username, password = given.get("sasl.username"), given.get("sasl.password")
-    login = None
-    if jaas is not None:
-        if username is not None or password is not None:
-            raise UsageError("Give sasl.jaas.config, or sasl.username and sasl.password, not both")
-        login = password_login(mechanism, jaas)
-    elif username and password:
-        login = PasswordLogin(mechanism, username, password)
-    if login is None:
-        raise UsageError(
-            f"{mechanism} needs a user name and a password",
-            hint="set sasl.username and sasl.password, or both in sasl.jaas.config",
-        )
-    return login
-
-
-def _bearer_login(given: Mapping[str, str], jaas: JaasConfig | None) -> BearerLogin:
-    if given.get("enable.sasl.oauthbearer.unsecure.jwt", "").lower() == "true" and jaas is None:
-        options = rdkafka_unsecured_options(given.get("sasl.oauthbearer.config", ""))
-        jaas = JaasConfig(OAUTHBEARER_MODULE, options)
-    login = bearer_login(given.get, jaas)
-    if login is None:
-        raise UsageError(
-            "OAUTHBEARER needs an endpoint or a file that has tokens",
-            hint=f"set {TOKEN_URL}; for development, unsecuredLoginStringClaim_sub in"
-            " sasl.jaas.config",
-        )
-    return login

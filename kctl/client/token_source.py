@@ -11,9 +11,9 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import quote_plus
 
+from kctl.client.security import CurrentToken
 from kctl.errors import AuthenticationError, UnreachableError
 from kctl.protocol.sasl.bearer_token import expiry_of, unsecured_token
 from kctl.protocol.sasl.login import AwsIdentity, BearerLogin, ClientCredentials
@@ -24,15 +24,6 @@ from kctl.runtime.web import SignedToken
 _AWS_HOST = re.compile(r"\.kafka(-serverless)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?$")
 # Kafka: sasl.login.refresh.window.factor.
 REUSED_PERCENT = 80
-
-
-@dataclass(slots=True)
-class CurrentToken:
-    """The token that a client's next login uses; empty if it needs a new one."""
-
-    token: str = field(default="", repr=False)
-    # Milliseconds since the epoch.
-    reused_until_ms: int = 0
 
 
 async def bearer_token(

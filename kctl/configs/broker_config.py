@@ -5,6 +5,7 @@ Kafka 2.7: kafka.server.KafkaConfig.
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kctl.configs.api_version import api_version, api_version_index
 from kctl.configs.authorizer_settings import (
@@ -18,18 +19,15 @@ from kctl.configs.listener_checks import (
     check_listeners,
     check_names_between_brokers,
 )
-from kctl.configs.listener_config import (
-    LISTENER_PREFIX,
-    ListenerConfig,
-    SaslListener,
-    TlsListener,
-)
-from kctl.configs.oauthbearer_configs import is_oauthbearer_config
+from kctl.configs.listener_config import LISTENER_PREFIX
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
 from kctl.model import Endpoint, SecurityProtocol
-from kctl.protocol.sasl.login import SaslLogin
-from kctl.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from kctl.configs.listener_security import SaslListener, TlsListener
+    from kctl.protocol.sasl.login import SaslLogin
+    from kctl.tls.settings import TlsSettings
 
 _MINUTE_MS = 60 * 1000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -49,18 +47,18 @@ class BrokerConfig(BrokerSettings):
     control_plane_listener: str | None
     # How this broker's controller speaks to that listener of others.
     control_plane_protocol: SecurityProtocol
-    control_plane_tls: TlsSettings | None
-    control_plane_login: SaslLogin | None
+    control_plane_tls: "TlsSettings | None"
+    control_plane_login: "SaslLogin | None"
     # What the inter-broker listener speaks.
     inter_broker_protocol: SecurityProtocol
     # Listeners with TLS: name -> how they speak it.
-    tls_listeners: dict[str, TlsListener]
+    tls_listeners: "dict[str, TlsListener]"
     # How this broker speaks TLS to others; None if their listener has no TLS.
-    inter_broker_tls: TlsSettings | None
+    inter_broker_tls: "TlsSettings | None"
     # Listeners with SASL: name -> what they accept.
-    sasl_listeners: dict[str, SaslListener]
+    sasl_listeners: "dict[str, SaslListener]"
     # What this broker authenticates with to others; None if their listener has no SASL.
-    inter_broker_login: SaslLogin | None
+    inter_broker_login: "SaslLogin | None"
     # None: no access control.
     authorizer: AuthorizerSettings | None
 
@@ -99,6 +97,8 @@ class BrokerConfig(BrokerSettings):
     def idle(self) -> dict[str, str]:
         """Return the settings that differ from their defaults but have no effect, with the
         reason."""
+        if not self.given:
+            return {}
         from kctl.configs.idle_configs import IDLE_SETTINGS
 
         return {
@@ -187,28 +187,34 @@ class BrokerConfig(BrokerSettings):
             name, protocol = endpoint.listener_name, endpoint.security_protocol
             if name == self.inter_broker_listener:
                 self.inter_broker_protocol = protocol
-            config = ListenerConfig(self.given, name)
-            is_control_plane = name == self.control_plane_listener
-            if is_control_plane:
+            if name == self.control_plane_listener:
                 self.control_plane_protocol = protocol
-            if protocol.uses_tls:
-                self.tls_listeners[name] = config.tls(protocol)
-                if name == self.inter_broker_listener:
-                    listener = self.tls_listeners[name].between_brokers()
-                    self.tls_listeners[name] = listener
-                    self.inter_broker_tls = listener.settings
-                elif is_control_plane:
-                    self.control_plane_tls = self.tls_listeners[name].settings
-            if protocol.uses_sasl:
-                self.sasl_listeners[name] = config.sasl()
-                if name == self.inter_broker_listener:
-                    mechanism = self.sasl_mechanism_inter_broker_protocol
-                    self._check_inter_broker(name, mechanism)
-                    self.inter_broker_login = config.login(mechanism)
-                elif is_control_plane:
-                    self.control_plane_login = config.login(
-                        self.sasl_mechanism_inter_broker_protocol
-                    )
+            if protocol.uses_tls or protocol.uses_sasl:
+                self._derive_secured(name, protocol)
+
+    def _derive_secured(self, name: str, protocol: SecurityProtocol) -> None:
+        """Derive the TLS and SASL of a listener."""
+        # A local import: most brokers of tests and developers have plaintext listeners only.
+        from kctl.configs.listener_security import SecuredListenerConfig
+
+        config = SecuredListenerConfig(self.given, name)
+        is_inter_broker = name == self.inter_broker_listener
+        is_control_plane = name == self.control_plane_listener
+        if protocol.uses_tls:
+            tls = config.tls(protocol)
+            self.tls_listeners[name] = tls.between_brokers() if is_inter_broker else tls
+            if is_inter_broker:
+                self.inter_broker_tls = self.tls_listeners[name].settings
+            elif is_control_plane:
+                self.control_plane_tls = tls.settings
+        if protocol.uses_sasl:
+            self.sasl_listeners[name] = config.sasl()
+            mechanism = self.sasl_mechanism_inter_broker_protocol
+            if is_inter_broker:
+                self._check_inter_broker(name, mechanism)
+                self.inter_broker_login = config.login(mechanism)
+            elif is_control_plane:
+                self.control_plane_login = config.login(mechanism)
 
     def _check_inter_broker(self, listener_name: str, mechanism: str) -> None:
         offered = self.sasl_listeners[listener_name].mechanisms
@@ -250,8 +256,14 @@ def _is_known(name: str) -> bool:
         name in BrokerSettings.KEYS
         or name.startswith(LISTENER_PREFIX)
         or name in AUTHORIZER_KEYS
-        or is_oauthbearer_config(name)
+        or (name.startswith("sasl.oauthbearer.") and _is_oauthbearer_config(name))
     )
+
+
+def _is_oauthbearer_config(name: str) -> bool:
+    from kctl.configs.oauthbearer_configs import is_oauthbearer_config
+
+    return is_oauthbearer_config(name)
 
 
 def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> list[Endpoint]:

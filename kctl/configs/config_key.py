@@ -8,7 +8,6 @@ Kafka 2.7: org.apache.kafka.common.config.ConfigDef.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
@@ -125,6 +124,9 @@ def _java_double(value: float) -> str:
         return repr(value)
     if not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    # A local import: it is slow, and only values that are very small or large need it.
+    from decimal import Decimal
+
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 

@@ -20,7 +20,6 @@ from kctl.protocol.acl import (
     AclPattern,
     ResourceType,
 )
-from kctl.protocol.acl_text import pattern_text
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import RefusedCode
 from kctl.protocol.later_apis import LaterApi
@@ -118,6 +117,9 @@ def explain_refusals(request: Message, response: Struct) -> None:
 
 
 def _described(operation: AclOperation, kind: ResourceType, name: str | None) -> tuple[str, str]:
+    # A local import: every client loads this module, and few are refused something.
+    from kctl.protocol.acl_text import pattern_text
+
     pattern = AclPattern(kind, CLUSTER_NAME if kind is CLUSTER else name or "NAME")
     named = "Cluster" if kind is CLUSTER else f"{kind.text} {name}" if name else f"the {kind.text}"
     words = "-".join(operation.name.lower().split("_"))

@@ -10,13 +10,15 @@ of the peer's bytes closes the connection.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import KctlError
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import Future
-from kctl.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from kctl.tls.settings import TlsSettings
 
 
 class StreamedPart(Protocol):
@@ -152,12 +154,12 @@ class Listener(Protocol):
 
     def resume_accepting(self) -> None: ...
 
-    def change_tls(self, tls: TlsSettings) -> None:
+    def change_tls(self, tls: "TlsSettings") -> None:
         """Use `tls` for new connections, and read its files again. Raise UsageError, without a
         change, if they cannot be used."""
         ...
 
-    def replace_tls(self, tls: TlsSettings, *, validate_only: bool = False) -> Future[bool]:
+    def replace_tls(self, tls: "TlsSettings", *, validate_only: bool = False) -> Future[bool]:
         """Do the same off the loop, if the settings or their files have changed; the result is
         whether they have.
 
@@ -180,7 +182,7 @@ class Network(Protocol):
         on_connection: Callable[[Transport], Receiver | None],
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
-        tls: TlsSettings | None = None,
+        tls: "TlsSettings | None" = None,
         is_urgent: bool = False,
     ) -> Listener:
         """Accept connections; `on_connection` returns their Receiver, or None to reject them.
@@ -192,7 +194,7 @@ class Network(Protocol):
         """
         ...
 
-    def load_tls(self, tls: TlsSettings) -> Future[None]:
+    def load_tls(self, tls: "TlsSettings") -> Future[None]:
         """Read the files of `tls` off the loop, for the next `listen`. The Future fails with
         UsageError if they cannot be used."""
         ...
@@ -208,7 +210,7 @@ class Network(Protocol):
         on_connection: Callable[[Transport], Receiver],
         timeout_ms: int,
         *,
-        tls: TlsSettings | None = None,
+        tls: "TlsSettings | None" = None,
     ) -> Future[Transport]:
         """Connect, and with `tls` complete the handshake.
 
@@ -218,7 +220,7 @@ class Network(Protocol):
         """
         ...
 
-    def substitute_tls(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+    def substitute_tls(self, given: "TlsSettings", used: "TlsSettings") -> Future[None]:
         """Connect with `used` wherever `connect` is given `given`. The Future fails with
         UsageError, without a change, if the files of `used` cannot be used."""
         ...

@@ -5,11 +5,13 @@ Redirects are not followed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import UnreachableError
-from kctl.protocol.sasl.login import AwsIdentity
 from kctl.runtime.future import Future
+
+if TYPE_CHECKING:
+    from kctl.protocol.sasl.login import AwsIdentity
 
 # Maximum size of a document.
 DOCUMENT_BYTES_MAX = 1024 * 1024
@@ -36,7 +38,7 @@ class Web(Protocol):
         """
         ...
 
-    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+    def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
         """Return a Future of a token for Amazon MSK in `region`, or in the SDK's default region.
 
         It fails with UnreachableError, which contains no secret. Raise UsageError if the signer is
@@ -52,7 +54,7 @@ class NoWeb:
         """Raise UnreachableError."""
         raise UnreachableError(f"{url} cannot be fetched here")
 
-    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+    def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
         """Raise UnreachableError."""
         del identity, region
         raise UnreachableError("tokens of AWS cannot be signed here")

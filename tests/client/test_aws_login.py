@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
-from kctl.client.security import ClientSecurity
-from kctl.client.token_source import CurrentToken, bearer_token
+from kctl.client.security import ClientSecurity, CurrentToken
+from kctl.client.token_source import bearer_token
 from kctl.errors import AuthenticationError, UnreachableError, UsageError
 from kctl.protocol.sasl.login import AwsIdentity, BearerLogin
 from kctl.runtime.real import make_runtime

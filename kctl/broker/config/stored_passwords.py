@@ -9,31 +9,48 @@ Kafka 2.7: kafka.server.DynamicBrokerConfig (`toPersistentProps`, `fromPersisten
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kctl.broker.config.config_entries import is_password
 from kctl.configs.broker_config import BrokerConfig
-from kctl.configs.password_encoder import (
-    IV_BYTES,
-    KEY_FACTORY,
-    SALT_BYTES,
-    EncoderSettings,
-    PasswordEncoder,
-)
 from kctl.errors import CorruptDataError, UsageError
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import BROKER_CONFIGS
 
+if TYPE_CHECKING:
+    from kctl.configs.password_encoder import PasswordEncoder
+
 # Passwords that the overrides of a broker may have: each takes milliseconds to decode.
 PASSWORDS_MAX = 100
 # Decoded passwords that are remembered: those in the store, and earlier ones.
 REMEMBERED_MAX = 10 * PASSWORDS_MAX
+_PREFIX = "password.encoder."
 
 
 def check_password_count(overrides: Mapping[str, str]) -> None:
     """Raise UsageError if `overrides` have more than PASSWORDS_MAX passwords."""
     if sum(map(is_password, overrides)) > PASSWORDS_MAX:
         raise UsageError(f"A broker may have {PASSWORDS_MAX} passwords among its overrides")
+
+
+def _encoders(config: BrokerConfig) -> "tuple[PasswordEncoder | None, PasswordEncoder | None]":
+    """Return the encoders of the secret and of the old secret; raise UsageError for settings that
+    are not supported."""
+    # A local import: brokers without these settings do not need it.
+    from kctl.configs.password_encoder import KEY_FACTORY, EncoderSettings, PasswordEncoder
+
+    settings = EncoderSettings(
+        config.password_encoder_keyfactory_algorithm or KEY_FACTORY,
+        config.password_encoder_cipher_algorithm,
+        config.password_encoder_key_length,
+        config.password_encoder_iterations,
+    )
+    secret, old = config.password_encoder_secret, config.password_encoder_old_secret
+    return (
+        None if secret is None else PasswordEncoder(secret, settings),
+        None if old is None else PasswordEncoder(old, settings),
+    )
 
 
 class StoredPasswords:
@@ -44,15 +61,10 @@ class StoredPasswords:
         self._runtime = runtime
         # The name of the broker's entity in the store.
         self.entity_name = str(broker_id)
-        settings = EncoderSettings(
-            config.password_encoder_keyfactory_algorithm or KEY_FACTORY,
-            config.password_encoder_cipher_algorithm,
-            config.password_encoder_key_length,
-            config.password_encoder_iterations,
-        )
-        secret, old = config.password_encoder_secret, config.password_encoder_old_secret
-        self._encoder = None if secret is None else PasswordEncoder(secret, settings)
-        self._old = None if old is None else PasswordEncoder(old, settings)
+        self._encoder: PasswordEncoder | None = None
+        self._old: PasswordEncoder | None = None
+        if any(name.startswith(_PREFIX) for name in config.given):
+            self._encoder, self._old = _encoders(config)
         self._decoded: dict[str, str | None] = {}
 
     async def decoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -86,6 +98,8 @@ class StoredPasswords:
                 "Password encoder secret not configured",
                 hint="set password.encoder.secret in the broker's server.properties",
             )
+        from kctl.configs.password_encoder import IV_BYTES, SALT_BYTES
+
         random = self._runtime.entropy.random_bytes
         noise = {name: (random(SALT_BYTES), random(IV_BYTES)) for name in passwords}
 
@@ -115,7 +129,7 @@ class StoredPasswords:
                 BROKER_CONFIGS, self.entity_name, lambda now: {**now, **encoded}
             )
 
-    async def _decoded_by(self, encoder: PasswordEncoder, text: str) -> str | None:
+    async def _decoded_by(self, encoder: "PasswordEncoder", text: str) -> str | None:
         def decode() -> str | None:
             try:
                 return encoder.decode(text)

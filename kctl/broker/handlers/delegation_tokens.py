@@ -16,7 +16,7 @@ Kafka 2.7: KafkaApis.handleCreateTokenRequest and the three after it; KIP-48.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kctl.broker.delegation_tokens import DelegationToken, is_owner_or_renewer
+from kctl.broker.delegation_tokens import DelegationToken, DelegationTokens, is_owner_or_renewer
 from kctl.broker.replies import reply_from
 from kctl.broker.request import ANONYMOUS, Request, RequestContext
 from kctl.broker.services import Services
@@ -70,7 +70,7 @@ async def _create(services: Services, request: Request) -> None:
         if any(renewer.principal_type != _USER for renewer in body.renewers):
             raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         renewers = [f"{it.principal_type}:{it.principal_name}" for it in body.renewers]
-        created = await services.delegation_tokens.create(principal, renewers, body.max_lifetime_ms)
+        created = await _tokens(services).create(principal, renewers, body.max_lifetime_ms)
     except (ApiError, StoreError) as error:
         response.error_code = _code_of(error)
     else:
@@ -86,7 +86,7 @@ def handle_renew_delegation_token(services: Services, request: Request) -> None:
     """Reply when the new expiry time is in the store."""
     body: RenewDelegationTokenRequest = request.body
     moving = _move_expiry(
-        request, RenewDelegationTokenResponse, services.delegation_tokens.renew,
+        services, request, RenewDelegationTokenResponse, DelegationTokens.renew,
         body.hmac, body.renew_period_ms,
     )  # fmt: skip
     _reply_from(services, request, moving, "renew-token")
@@ -96,16 +96,17 @@ def handle_expire_delegation_token(services: Services, request: Request) -> None
     """Reply when the new expiry time is in the store, or the token is deleted."""
     body: ExpireDelegationTokenRequest = request.body
     moving = _move_expiry(
-        request, ExpireDelegationTokenResponse, services.delegation_tokens.expire,
+        services, request, ExpireDelegationTokenResponse, DelegationTokens.expire,
         body.hmac, body.expiry_time_period_ms,
     )  # fmt: skip
     _reply_from(services, request, moving, "expire-token")
 
 
 async def _move_expiry(
+    services: Services,
     request: Request,
     response_class: type[RenewDelegationTokenResponse | ExpireDelegationTokenResponse],
-    move: Callable[[str, bytes, int], Coroutine[Any, Any, int]],
+    move: Callable[[DelegationTokens, str, bytes, int], Coroutine[Any, Any, int]],
     secret: bytes,
     period_ms: int,
 ) -> None:
@@ -114,7 +115,7 @@ async def _move_expiry(
     try:
         _check_is_allowed(request.context)
         response.expiry_timestamp_ms = await move(
-            request.context.principal, bytes(secret), period_ms
+            _tokens(services), request.context.principal, bytes(secret), period_ms
         )
     except (ApiError, StoreError) as error:
         response.error_code = _code_of(error)
@@ -131,7 +132,8 @@ async def _describe(services: Services, request: Request) -> None:
     response = DescribeDelegationTokenResponse()
     try:
         _check_is_allowed(request.context)
-        tokens = services.delegation_tokens.tokens()
+        tokens = _tokens(services)
+        all_tokens = tokens.tokens()
     except ApiError as error:
         request.reply(DescribeDelegationTokenResponse(error_code=error.code))
         return
@@ -139,11 +141,18 @@ async def _describe(services: Services, request: Request) -> None:
     if body.owners is not None:
         owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners]
     pace = pace_of(services.runtime.scheduler)
-    for token in tokens:
+    for token in all_tokens:
         await pace.spend()
         if _is_visible(request, token, owners):
-            response.tokens.append(_described(services.delegation_tokens.with_secret(token)))
+            response.tokens.append(_described(tokens.with_secret(token)))
     request.reply(response)
+
+
+def _tokens(services: Services) -> DelegationTokens:
+    """Return the broker's tokens; raise ApiError if they are not configured."""
+    if services.delegation_tokens is None:
+        raise ApiError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return services.delegation_tokens
 
 
 def _is_visible(request: Request, token: TokenInformation, owners: list[str] | None) -> bool:

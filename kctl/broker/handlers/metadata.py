@@ -20,9 +20,10 @@ KIP-302 (listeners), KIP-430 (authorized operations).
 
 from collections.abc import Iterable, Sequence
 
-from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.metadata_cache import Snapshot
 from kctl.broker.replies import reply_from, reply_in_turns
 from kctl.broker.request import Request
+from kctl.broker.security.access import UNRESTRICTED
 from kctl.broker.services import Services
 from kctl.broker.topic_creation import is_internal
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -57,13 +58,14 @@ def handle_metadata(services: Services, request: Request) -> None:
             services.runtime.scheduler, request, _response(services, request, cache.topics(), {})
         )
         return
-    names = list(dict.fromkeys(topic.name for topic in body.topics or ()))
-    describable = request.access.allowed(DESCRIBE, TOPIC, names)
-    hidden = dict.fromkeys((it for it in names if it not in describable), NOT_AUTHORIZED)
-    missing = [name for name in names if name in describable and not cache.contains(name)]
-    uncreatable = _uncreatable(services, request, missing)
-    missing = [name for name in missing if name not in uncreatable]
-    errors = {**hidden, **dict.fromkeys(uncreatable, NOT_AUTHORIZED)}
+    names = list(dict.fromkeys([topic.name for topic in body.topics or ()]))
+    errors: dict[str, ErrorCode] = {}
+    if request.access is not UNRESTRICTED:
+        errors = _hidden(request, names)
+    missing = [name for name in names if name not in errors and not cache.contains(name)]
+    if missing:
+        errors.update(dict.fromkeys(_uncreatable(services, request, missing), NOT_AUTHORIZED))
+        missing = [name for name in missing if name not in errors]
     if missing and _may_create(services, body, missing):
         reply_from(
             services.runtime.scheduler,
@@ -76,6 +78,12 @@ def handle_metadata(services: Services, request: Request) -> None:
         reply_in_turns(
             services.runtime.scheduler, request, _response(services, request, names, errors)
         )
+
+
+def _hidden(request: Request, names: Sequence[str]) -> dict[str, ErrorCode]:
+    """Return the topics that the client may not describe, with the error of each."""
+    describable = request.access.allowed(DESCRIBE, TOPIC, names)
+    return {name: NOT_AUTHORIZED for name in names if name not in describable}
 
 
 def _wants_all(body: MetadataRequest, version: int) -> bool:
@@ -123,8 +131,8 @@ def _response(
 ) -> Work[MetadataResponse]:
     body: MetadataRequest = request.body
     cache, access = services.metadata_cache, request.access
-    describe = TopicDescriber(cache, request.context.listener_name, request.api_version)
-    is_filtered = _wants_all(body, request.api_version)
+    describe = TopicDescriber.of(cache.snapshot, request.context.listener_name, request.api_version)
+    is_filtered = access is not UNRESTRICTED and _wants_all(body, request.api_version)
     topics: list[MetadataResponseTopic] = []
     units = 0
     for name in names:
@@ -133,16 +141,19 @@ def _response(
             error, operations = errors.get(name), NOT_REQUESTED
             if body.include_topic_authorized_operations and error is not NOT_AUTHORIZED:
                 operations = access.operations(TOPIC, name)
-            topic = yield from describe.topic(name, error, operations)
+            topic = describe.known(name, error, operations)
+            if topic is None:
+                topic = yield from describe.topic(name, error, operations)
             topics.append(topic)
             units += len(topic.partitions)
         if units >= PARTITIONS_PER_TURN:
             units = 0
             yield
+    controller_id = cache.controller_id
     response = MetadataResponse(
-        brokers=describe.brokers(),
+        brokers=list(describe.brokers),
         cluster_id=services.cluster_id,
-        controller_id=NO_ID if cache.controller_id is None else cache.controller_id,
+        controller_id=NO_ID if controller_id is None else controller_id,
         topics=topics,
     )
     if body.include_cluster_authorized_operations:
@@ -155,12 +166,13 @@ def _response(
 
 
 class TopicDescriber:
-    """Describes topics for clients of one listener in one version of the response; topics are
-    cached in the metadata snapshot."""
+    """Describes the topics of one snapshot for clients of one listener, in the versions that have
+    the same errors. The snapshot keeps it, and with it what it has described."""
 
-    def __init__(self, cache: MetadataCache, listener_name: str, version: int) -> None:
-        self._snapshot = cache.snapshot
-        self._listener = listener_name
+    def __init__(self, snapshot: Snapshot, listener_name: str, version: int) -> None:
+        # Not the snapshot itself, which refers to this object.
+        self._topics = snapshot.topics
+        self._live = frozenset(snapshot.brokers)
         self._leaves_out_dead = version == 0
         self._unknown_listener_error = (
             ErrorCode.LISTENER_NOT_FOUND
@@ -169,22 +181,40 @@ class TopicDescriber:
         )
         self._reachable = {
             broker_id
-            for broker_id, endpoints in self._snapshot.endpoints.items()
+            for broker_id, endpoints in snapshot.endpoints.items()
             if listener_name in endpoints
         }
-
-    def brokers(self) -> list[MetadataResponseBroker]:
-        """Return the live brokers that have the listener."""
-        return [
+        # The live brokers that have the listener.
+        self.brokers = [
             MetadataResponseBroker(
                 node_id=broker.broker_id,
                 host=endpoint.host,
                 port=endpoint.port,
                 rack=broker.rack,
             )
-            for broker in self._snapshot.brokers.values()
-            if (endpoint := self._snapshot.endpoints[broker.broker_id].get(self._listener))
+            for broker in snapshot.brokers.values()
+            if (endpoint := snapshot.endpoints[broker.broker_id].get(listener_name))
         ]
+        # By name and operations.
+        self._described: dict[tuple[str, int], MetadataResponseTopic] = {}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, listener_name: str, version: int) -> "TopicDescriber":
+        """Return the describer that `snapshot` keeps for these clients."""
+        key = (cls, listener_name, version == 0, version >= LISTENER_ERRORS_FROM)
+        found: TopicDescriber | None = snapshot.memo.get(key)
+        if found is None:
+            found = snapshot.memo[key] = cls(snapshot, listener_name, version)
+        return found
+
+    def known(
+        self, name: str, error: ErrorCode | None, operations: int
+    ) -> MetadataResponseTopic | None:
+        """Return a topic without an error that was described before; the result must not be
+        changed."""
+        if error is not None:
+            return None
+        return self._described.get((name, operations))
 
     def topic(
         self, name: str, error: ErrorCode | None, operations: int
@@ -192,25 +222,15 @@ class TopicDescriber:
         """Return a topic with its error or its partitions; the result must not be changed."""
         if error is not None:
             return self._topic(name, error, [], operations)
-        key = (
-            name,
-            self._listener,
-            operations,
-            self._leaves_out_dead,
-            self._unknown_listener_error,
-        )
-        known: MetadataResponseTopic | None = self._snapshot.memo.get(key)
-        if known is None:
-            states = self._snapshot.topics.get(name, {})
-            partitions: list[MetadataResponsePartition] = []
-            for part in parts(sorted(states), PARTITIONS_PER_TURN):
-                if partitions:
-                    yield
-                partitions += [self._partition(states[number]) for number in part]
-            known = self._snapshot.memo[key] = self._topic(
-                name, ErrorCode.NONE, partitions, operations
-            )
-        return known
+        states = self._topics.get(name, {})
+        partitions: list[MetadataResponsePartition] = []
+        for part in parts(sorted(states), PARTITIONS_PER_TURN):
+            if partitions:
+                yield
+            partitions += [self._partition(states[number]) for number in part]
+        described = self._topic(name, ErrorCode.NONE, partitions, operations)
+        self._described[name, operations] = described
+        return described
 
     def _topic(
         self,
@@ -236,7 +256,7 @@ class TopicDescriber:
             if len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
         if leader not in self._reachable:
-            is_alive = leader in self._snapshot.brokers
+            is_alive = leader in self._live
             error = self._unknown_listener_error if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
             leader = NO_ID
         return MetadataResponsePartition(

@@ -27,10 +27,10 @@ Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest.
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from kctl.broker.coordinator.group.offset_commits import PlainCommit
 from kctl.broker.request import RequestContext
-from kctl.broker.security.authorizer import AclAuthorizer
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
@@ -45,6 +45,9 @@ from kctl.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kctl.protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    from kctl.broker.security.authorizer import AclAuthorizer
 
 # Maximum number of cached heads; beyond it the cache is cleared.
 HEADS_MAX = 16_384
@@ -89,7 +92,7 @@ class PlainCommits:
     """Handles plain commits; one per broker."""
 
     def __init__(
-        self, services: Services, version_max: int, authorizer: AclAuthorizer | None = None
+        self, services: Services, version_max: int, authorizer: "AclAuthorizer | None" = None
     ) -> None:
         self._authorizer = authorizer
         self._commit = services.group_coordinator.commit_plain
@@ -155,7 +158,7 @@ class PlainCommits:
         return body.retention_time_ms == _NO_RETENTION_MS
 
 
-def _may_commit(authorizer: AclAuthorizer, context: RequestContext, commit: PlainCommit) -> bool:
+def _may_commit(authorizer: "AclAuthorizer", context: RequestContext, commit: PlainCommit) -> bool:
     """Return whether the client may read the group and the topic."""
     principal, host = context.principal, context.client_host
     read, allows = AclOperation.READ, authorizer.is_allowed

@@ -31,10 +31,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
+from typing import TYPE_CHECKING
 
 from kctl.broker.replication.replica_manager import LogAppendInfo, ReplicaManager
 from kctl.broker.request import RequestContext
-from kctl.broker.security.authorizer import AclAuthorizer
 from kctl.errors import CorruptDataError
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.codec import decode, encode
@@ -50,6 +50,9 @@ from kctl.protocol.primitives import Buffer
 from kctl.records.compression import ZSTD
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+
+if TYPE_CHECKING:
+    from kctl.broker.security.authorizer import AclAuthorizer
 
 # The first version whose responses have a log start offset.
 VERSION_MIN = 5
@@ -97,7 +100,7 @@ class PlainProduce:
         self,
         replica_manager: ReplicaManager,
         version_max: int,
-        authorizer: AclAuthorizer | None = None,
+        authorizer: "AclAuthorizer | None" = None,
     ) -> None:
         self._append = replica_manager.append_plain
         self._wake_readers = replica_manager.wake_readers
@@ -173,7 +176,7 @@ class PlainProduce:
 
 
 def _may_append(
-    authorizer: AclAuthorizer, context: RequestContext, frame: Buffer, start: int, head: Head
+    authorizer: "AclAuthorizer", context: RequestContext, frame: Buffer, start: int, head: Head
 ) -> bool:
     """Return whether the client may append the batch at `start`, which decides itself whether it
     needs IdempotentWrite."""

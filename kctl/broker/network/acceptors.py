@@ -10,6 +10,7 @@ Kafka 2.7: kafka.network.{SocketServer, Acceptor}; KIP-402, KIP-612
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kctl.broker.network.connection_quotas import ConnectionQuotas
 from kctl.broker.network.counters import NetworkCounters
@@ -19,7 +20,9 @@ from kctl.runtime.complaints import Complaints
 from kctl.runtime.network import Listener, Receiver, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
-from kctl.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from kctl.tls.settings import TlsSettings
 
 # Takes the listener's name and protocol as an Endpoint; returns None to reject a connection.
 OnAccept = Callable[[Endpoint, Transport], Receiver | None]
@@ -56,7 +59,7 @@ class Acceptors:
         self._complaints = Complaints()
         self._is_closed = False
 
-    def open(self, endpoints: Sequence[Endpoint], tls: Mapping[str, TlsSettings]) -> None:
+    def open(self, endpoints: Sequence[Endpoint], tls: "Mapping[str, TlsSettings]") -> None:
         """Listen at all of `endpoints`, those named in `tls` with TLS, or raise KctlError and
         listen at none of them."""
         added: list[str] = []
@@ -113,7 +116,7 @@ class Acceptors:
             acceptor.listener.close()
             _cancel(acceptor)
 
-    def _open(self, endpoint: Endpoint, tls: TlsSettings | None) -> None:
+    def _open(self, endpoint: Endpoint, tls: "TlsSettings | None") -> None:
         def accept(transport: Transport) -> Receiver | None:
             return self._on_accept(endpoint, transport)
 

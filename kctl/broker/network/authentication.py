@@ -35,7 +35,7 @@ from kctl.broker.network.sasl_exchange import (
     exchange_of,
 )
 from kctl.broker.request import RequestContext
-from kctl.configs.listener_config import SaslListener
+from kctl.configs.listener_security import SaslListener
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, encode
@@ -52,9 +52,6 @@ from kctl.protocol.sasl.mechanism import (
 )
 from kctl.protocol.schema import Message, Part
 
-# Maximum size of a request before the connection is authenticated
-# (Kafka 2.7: SaslServerAuthenticator.MAX_RECEIVE_SIZE).
-UNAUTHENTICATED_BYTES_MAX = 524_288
 # Minimum time between the starts of two exchanges of a connection.
 REAUTHENTICATION_INTERVAL_MS = 1_000
 _SIZE_BYTES = 4

@@ -78,6 +78,7 @@ class RequestMemory:
         self._scheduler = scheduler
         self._counters = counters
         self._bytes_max = bytes_max
+        self._unreserved_bytes = _unreserved(bytes_max)
         # Waiting connections in order of arrival -> their number. Medium requests have their own
         # line.
         self._waiting: dict[Holder, int] = {}
@@ -105,6 +106,7 @@ class RequestMemory:
     @bytes_max.setter
     def bytes_max(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
+        self._unreserved_bytes = _unreserved(bytes_max)
         self._resume_next()
 
     @property
@@ -114,7 +116,7 @@ class RequestMemory:
 
     def is_short(self) -> bool:
         """Return whether medium and large requests must request a `grant`."""
-        return not self._has_room(is_medium=False)
+        return self._counters.queued_request_bytes >= self._unreserved_bytes
 
     def grant(self, holder: Holder) -> bool:
         """Return whether a request may begin or grow although memory is short.
@@ -168,10 +170,9 @@ class RequestMemory:
     # --- room and lines
 
     def _has_room(self, *, is_medium: bool) -> bool:
-        reserve = self._bytes_max // RESERVE_DIVISOR
-        if is_medium and self._medium_bytes < reserve:
+        if is_medium and self._medium_bytes < self._bytes_max - self._unreserved_bytes:
             return True
-        return self._counters.queued_request_bytes < self._bytes_max - reserve
+        return not self.is_short()
 
     def _count_medium(self, holder: Holder, change: int) -> None:
         """Count the bytes of medium requests."""
@@ -271,6 +272,11 @@ class RequestMemory:
             f"{progress} bytes of a large request in {period_ms} ms,"
             f" while {self.waiting_count} others wait for memory"
         )
+
+
+def _unreserved(bytes_max: int) -> int:
+    """Return the part of the budget that large requests may use."""
+    return bytes_max - bytes_max // RESERVE_DIVISOR
 
 
 def _is_medium(holder: Holder) -> bool:

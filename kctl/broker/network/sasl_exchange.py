@@ -11,7 +11,7 @@ Kafka 2.7: SaslServerAuthenticator, PlainSaslServer, ScramSaslServer, OAuthBeare
 
 from typing import NamedTuple, Protocol
 
-from kctl.configs.listener_config import SaslListener
+from kctl.configs.listener_security import SaslListener
 from kctl.configs.oauthbearer_configs import BearerConfig
 from kctl.protocol.sasl.mechanism import OAUTHBEARER, PLAIN, Identity, SaslFailure
 from kctl.protocol.sasl.oauthbearer import (

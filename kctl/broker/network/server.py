@@ -19,18 +19,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kctl.broker.network.acceptors import Acceptors
-from kctl.broker.network.authentication import Authentication
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.least_recently_used import LeastRecentlyUsed
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
-from kctl.broker.network.sasl_exchange import CredentialSource
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
-from kctl.configs.listener_config import SaslListener, TlsListener
 from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
@@ -40,8 +38,12 @@ from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.errors import StoppingError
-from kctl.tls.certificate import Certificate
-from kctl.tls.settings import TlsSettings
+
+if TYPE_CHECKING:
+    from kctl.broker.network.authentication import Authentication
+    from kctl.broker.network.sasl_exchange import CredentialSource
+    from kctl.configs.listener_security import SaslListener, TlsListener
+    from kctl.tls.settings import TlsSettings
 
 SWEEPS_PER_IDLE = 8
 SWEEP_MS_MIN = 100
@@ -62,16 +64,19 @@ class SocketServer:
         on_request: Callable[[Request], object],
         limits: NetworkLimits | None = None,
         fast_paths: Mapping[bytes, FastPath] | None = None,
-        sasl: Mapping[str, SaslListener] | None = None,
-        credentials: CredentialSource | None = None,
-        tls: Mapping[str, TlsListener] | None = None,
+        sasl: "Mapping[str, SaslListener] | None" = None,
+        credentials: "CredentialSource | None" = None,
+        tls: "Mapping[str, TlsListener] | None" = None,
     ) -> None:
         """Create a server; `fast_paths` maps API keys, as two bytes, to functions, `sasl` the names
         of the listeners with SASL, whose clients' credentials are in `credentials`, and `tls` those
         of the listeners with TLS."""
         self._tls = dict(tls or {})
         self._sasl = dict(sasl or {})
-        self._credentials = credentials
+        self._credentials: CredentialSource | None = None
+        self._authentication_class: type[Authentication] | None = None
+        if credentials is not None:
+            self.use_credentials(credentials)
         self.fast_paths = fast_paths or {}
         self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
@@ -107,6 +112,13 @@ class SocketServer:
         self._drain_timer: Timer | None = None
         self._closed: Future[None] | None = None
 
+    def use_credentials(self, credentials: "CredentialSource") -> None:
+        """Authenticate the clients of listeners with SASL by `credentials`."""
+        # A local import: servers without such listeners do not need it.
+        from kctl.broker.network.authentication import Authentication
+
+        self._credentials, self._authentication_class = credentials, Authentication
+
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""
         self._acceptors.open(self._wanted, self._tls_settings())
@@ -140,8 +152,8 @@ class SocketServer:
     async def change_listeners(
         self,
         wanted: Sequence[Endpoint],
-        sasl: Mapping[str, SaslListener],
-        tls: Mapping[str, TlsListener],
+        sasl: "Mapping[str, SaslListener]",
+        tls: "Mapping[str, TlsListener]",
     ) -> None:
         """Listen at `wanted`: open those whose names are new, and close the others.
 
@@ -173,8 +185,8 @@ class SocketServer:
     async def _open(
         self,
         endpoint: Endpoint,
-        sasl: Mapping[str, SaslListener],
-        tls: Mapping[str, TlsListener],
+        sasl: "Mapping[str, SaslListener]",
+        tls: "Mapping[str, TlsListener]",
     ) -> None:
         name = endpoint.listener_name
         if name in tls:
@@ -185,7 +197,7 @@ class SocketServer:
         if self._closed is None:
             self._acceptors.open([endpoint], self._tls_settings())
 
-    def _tls_settings(self) -> dict[str, TlsSettings]:
+    def _tls_settings(self) -> "dict[str, TlsSettings]":
         return {name: listener.settings for name, listener in self._tls.items()}
 
     def _close_leaving(self) -> None:
@@ -201,10 +213,10 @@ class SocketServer:
     async def replace_tls(
         self,
         listener_name: str,
-        wanted: Mapping[str, TlsListener],
+        wanted: "Mapping[str, TlsListener]",
         *,
         validate_only: bool = False,
-    ) -> TlsSettings | None:
+    ) -> "TlsSettings | None":
         """Use the stores that `wanted` has for a listener, if they or their files have changed.
 
         Return the listener's settings if so, else None. Raise UsageError, without a change, if the
@@ -292,7 +304,7 @@ class SocketServer:
     def principal_of(self, listener_name: str, certificate: bytes) -> str | None:
         """Return the principal of a client's certificate; None if no mapping rule applies. Raise
         CorruptDataError."""
-        name = self._tls[listener_name].principal_rules.name_of(Certificate.of(certificate).subject)
+        name = self._tls[listener_name].name_of(certificate)
         return None if name is None else f"User:{name}"
 
     def tls_failed(self, context: RequestContext, reason: str) -> None:
@@ -374,12 +386,13 @@ class SocketServer:
         self._close_excess()
         return connection
 
-    def _authentication(self, endpoint: Endpoint) -> Authentication | None:
+    def _authentication(self, endpoint: Endpoint) -> "Authentication | None":
         listener = self._sasl.get(endpoint.listener_name)
         if listener is None:
             return None
+        assert self._authentication_class is not None
         assert self._credentials is not None
-        return Authentication(listener, self._credentials, self.served, self.now_ms())
+        return self._authentication_class(listener, self._credentials, self.served, self.now_ms())
 
     # max.connections
 

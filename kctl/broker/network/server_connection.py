@@ -24,12 +24,13 @@ Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from kctl.broker.network.authentication import UNAUTHENTICATED_BYTES_MAX, Authentication, Step
 from kctl.broker.network.connection_host import ConnectionHost
+from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
-from kctl.client.foreign_protocols import foreign_protocol
+from kctl.client.foreign_protocols import foreign_request
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, decoding, encode, encoding
@@ -43,6 +44,9 @@ from kctl.protocol.server_phase import ServerPhase, moved
 from kctl.runtime.network import TlsError, TlsSession, Transport
 from kctl.runtime.turns import in_turns
 from kctl.work import Work, while_wanted
+
+if TYPE_CHECKING:
+    from kctl.broker.network.authentication import Authentication, Step
 
 # Bytes accepted while a request is in flight, before reading stops.
 PIPELINED_BYTES_MAX = 32 * 1024
@@ -65,6 +69,10 @@ _IN_FLIGHT = ServerPhase.IN_FLIGHT
 _SENDING = ServerPhase.SENDING
 _DRAINING = ServerPhase.DRAINING
 _OVER = ServerPhase.OVER
+# The two moves of every request (`_serve` dispatches in READING only), checked here and not each
+# time.
+_BEGUN = moved(_READING, _IN_FLIGHT)
+_ANSWERED = moved(_IN_FLIGHT, _READING)
 
 
 class ServerConnection:
@@ -102,7 +110,7 @@ class ServerConnection:
         server: ConnectionHost,
         transport: Transport,
         context: RequestContext,
-        authentication: Authentication | None = None,
+        authentication: "Authentication | None" = None,
     ) -> None:
         """Take `authentication` of a listener with SASL, which handles the first frames."""
         self.context = context
@@ -239,10 +247,6 @@ class ServerConnection:
             return 0
         return frames.buffered_bytes
 
-    def evict(self, reason: str) -> None:
-        """Close the connection and log `reason`."""
-        self._reject(reason)
-
     def unsent_bytes(self) -> int:
         """Return the bytes of responses that the client has not received yet."""
         return self._transport.unsent_bytes()
@@ -364,7 +368,7 @@ class ServerConnection:
             api, version, correlation_id, client_id, body, self.context, now_ms,
             self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
-        self._phase = moved(self._phase, _IN_FLIGHT)
+        self._phase = _BEGUN
         self._current, self._current_bytes = request, len(frame)
         if is_huge:
             work = self._decoding(request, frame, position)
@@ -401,7 +405,7 @@ class ServerConnection:
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
 
-    def _authenticate(self, authentication: Authentication, frame: Buffer) -> None:
+    def _authenticate(self, authentication: "Authentication", frame: Buffer) -> None:
         """Handle a frame of the SASL exchange; after a failure, respond and close later."""
         server = self._server
         now_ms = self.last_active_ms = server.now_ms()
@@ -423,7 +427,7 @@ class ServerConnection:
             if not authentication.has_lifetime:
                 self._fast_paths = server.fast_paths
 
-    def _end_authentication(self, step: Step) -> None:
+    def _end_authentication(self, step: "Step") -> None:
         """Send the response to a failed authentication and close."""
         if self._phase is _OVER:
             return
@@ -469,7 +473,7 @@ class ServerConnection:
         """End the request that has its response and continue with the next one."""
         self._current = None
         if self._phase is _IN_FLIGHT:
-            self._phase = moved(_IN_FLIGHT, _READING)
+            self._phase = _ANSWERED
         elif self._phase is _DRAINING:
             self._end()
         if not self._is_serving:
@@ -540,19 +544,16 @@ class ServerConnection:
 
     def _reason(self, error: CorruptDataError) -> str:
         """Return why the connection is closed: a ClientHello looks like a huge frame."""
-        protocol = foreign_protocol(self._frames.first_bytes)
-        if protocol is None:
-            return str(error)
-        return (
-            f"the client speaks {protocol}, and listener {self.context.listener_name} speaks"
-            f" {self.context.security_protocol}"
-        )
+        listener, protocol = self.context.listener_name, self.context.security_protocol
+        return foreign_request(self._frames.first_bytes, listener, protocol) or str(error)
 
     def _reject(self, reason: str) -> None:
         server = self._server
         server.counters.bad_requests += 1
         server.complain(self.context.client_host, f"{self.context.connection_id}: {reason}")
         self._end()
+
+    evict = _reject  # for RequestMemory
 
     def _end(self) -> None:
         """Close once everything queued is sent; serve no further request."""

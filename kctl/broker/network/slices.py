@@ -101,8 +101,10 @@ def is_heavy_response(api_key: ApiKey, response: Message) -> bool:
         return False
     elements = getattr(response, arrays[0]) or ()
     weight = len(elements)
-    if arrays[1] is not None:
-        weight += sum(len(getattr(element, arrays[1])) for element in elements)
+    nested = arrays[1]
+    if nested is not None:
+        for element in elements:
+            weight += len(getattr(element, nested))
     return weight > RESPONSE_WEIGHT_MAX
 
 

@@ -60,11 +60,9 @@ class AclCache:
 
     @classmethod
     async def open(
-        cls, runtime: Runtime, cluster_store: ClusterStore, settings: AuthorizerSettings | None
-    ) -> Self | None:
-        """Return the started cache of an authorizer, or None without settings for one."""
-        if settings is None:
-            return None
+        cls, runtime: Runtime, cluster_store: ClusterStore, settings: AuthorizerSettings
+    ) -> Self:
+        """Return the started cache of an authorizer; StoreError."""
         authorizer = AclAuthorizer(settings, runtime.trace, runtime.clock.monotonic_ms)
         cache = cls(runtime, cluster_store, authorizer)
         await cache.start()

@@ -463,11 +463,12 @@ def _secure(
 
 def _parse_acls(texts: "Sequence[str]", flags: dict[str, str]) -> "list[AclBinding]":
     """Return the ACLs of --acl, and add the authorizer to `flags` if there are any; UsageError."""
+    if not texts:
+        return []
     from kctl.configs.authorizer_settings import with_authorizer
     from kctl.protocol.acl_text import parse_acls
 
-    if texts:
-        flags.update(with_authorizer(flags))
+    flags.update(with_authorizer(flags))
     return [binding for text in texts for binding in parse_acls(text)]
 
 

@@ -4,8 +4,6 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kctl.tls.settings import PEM
-
 CA_FILE = "ca.pem"
 BROKER_FILE = "broker.pem"
 _OWNER_ONLY = 0o600
@@ -17,6 +15,9 @@ def development_tls(data_dir: str) -> dict[str, str]:
 
     They are in DATA_DIR/tls; only the owner can read the key. UsageError without cryptography.
     """
+    # A local import: `kctl serve` without --tls does not need it.
+    from kctl.tls.settings import PEM
+
     directory = Path(data_dir).absolute() / "tls"
     ca_file, broker_file = directory / CA_FILE, directory / BROKER_FILE
     if not (ca_file.exists() and broker_file.exists()):

@@ -18,10 +18,10 @@ from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import READABLE, WRITABLE
 from kctl.runtime.real.transport import RealTransport
 from kctl.runtime.trace import NullTrace, Trace
-from kctl.tls.settings import TlsSettings
 
 if TYPE_CHECKING:
     from kctl.runtime.real.tls_stack import TlsAcceptor, TlsConnector, TlsStack
+    from kctl.tls.settings import TlsSettings
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
@@ -70,12 +70,12 @@ class RealListener:
             self._is_paused = False
             self._scheduler.rewatch(self._socket.fileno(), READABLE)
 
-    def change_tls(self, tls: TlsSettings) -> None:
+    def change_tls(self, tls: "TlsSettings") -> None:
         """Use `tls` for new connections; raise UsageError, without a change, if it is unusable."""
         if self._tls is not None:
             self._tls.change(tls)
 
-    def replace_tls(self, tls: TlsSettings, *, validate_only: bool = False) -> Future[bool]:
+    def replace_tls(self, tls: "TlsSettings", *, validate_only: bool = False) -> Future[bool]:
         """Use `tls` for new connections if it has changed and is compatible; see `Listener`."""
         if self._tls is None:
             done: Future[bool] = self._scheduler.future()
@@ -254,7 +254,7 @@ class RealNetwork:
         # Loaded with the first settings of TLS: `ssl` takes 20 ms to import.
         self._tls: TlsStack | None = None
 
-    def load_tls(self, tls: TlsSettings) -> Future[None]:
+    def load_tls(self, tls: "TlsSettings") -> Future[None]:
         """Read the files of `tls` on another thread, for the next `listen`; see `Network`."""
         return self._tls_stack().load(tls)
 
@@ -269,7 +269,7 @@ class RealNetwork:
         on_connection: OnAccept,
         *,
         send_buffer_bytes: int = SYSTEM_SEND_BUFFER,
-        tls: TlsSettings | None = None,
+        tls: "TlsSettings | None" = None,
         is_urgent: bool = False,
     ) -> RealListener:
         """Accept connections at `host` ("" or "0.0.0.0": all addresses) and `port` (0: any)."""
@@ -305,7 +305,7 @@ class RealNetwork:
         on_connection: OnConnect,
         timeout_ms: int,
         *,
-        tls: TlsSettings | None = None,
+        tls: "TlsSettings | None" = None,
     ) -> Future[Transport]:
         """Connect, and with `tls` complete the handshake; see `Network` for the errors."""
         name = name_of(host, port)
@@ -324,7 +324,7 @@ class RealNetwork:
             lookup.add_done_callback(lambda done: _looked_up(connector, done))
         return connector.future
 
-    def substitute_tls(self, given: TlsSettings, used: TlsSettings) -> Future[None]:
+    def substitute_tls(self, given: "TlsSettings", used: "TlsSettings") -> Future[None]:
         """Connect with `used` wherever `given` is asked for; see `Network`."""
         return self._tls_stack().substitute(given, used)
 

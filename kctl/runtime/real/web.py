@@ -3,15 +3,15 @@ way."""
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kctl.configs.urls import check_url
 from kctl.errors import UnreachableError
-from kctl.protocol.sasl.login import AwsIdentity
 from kctl.runtime.future import Future
-from kctl.runtime.real.aws_signer import load_signer, signed_token
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.web import DOCUMENT_BYTES_MAX, SignedToken
+
+if TYPE_CHECKING:
+    from kctl.protocol.sasl.login import AwsIdentity
 
 T = TypeVar("T")
 FETCH_TIMEOUT_S = 10
@@ -27,14 +27,19 @@ class RealWeb:
         self, url: str, form: Mapping[str, str] | None = None, authorization: str = ""
     ) -> Future[bytes]:
         """Return a Future of the document at `url`."""
+        # A local import, as the others here: few processes fetch anything.
+        from kctl.configs.urls import check_url
+
         check_url(url)
         return self._on_thread(
             lambda: _fetched(url, form, authorization),
             lambda error: UnreachableError(f"cannot fetch {url}: {_reason(error)}"),
         )
 
-    def aws_token(self, identity: AwsIdentity, region: str) -> Future[SignedToken]:
+    def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
         """Return a Future of a token for Amazon MSK."""
+        from kctl.runtime.real.aws_signer import load_signer, signed_token
+
         signer = load_signer()
         return self._on_thread(
             lambda: signed_token(signer, identity, region),

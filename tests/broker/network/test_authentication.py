@@ -9,12 +9,12 @@ import pytest
 
 from kctl.broker.network.authentication import (
     LEGAL_MOVES,
-    UNAUTHENTICATED_BYTES_MAX,
     Authentication,
     AuthenticationState,
 )
+from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.server import SocketServer
-from kctl.configs.listener_config import SaslListener
+from kctl.configs.listener_security import SaslListener
 from kctl.errors import CorruptDataError
 from kctl.model import Endpoint
 from kctl.protocol.api_keys import ApiKey
