@@ -19,10 +19,16 @@ def is_setter(node):
     return any(isinstance(it, ast.Attribute) and it.attr == "setter" for it in node.decorator_list)
 
 
+def is_overload(node):
+    return any(isinstance(it, ast.Name) and it.id == "overload" for it in node.decorator_list)
+
+
 def without_docstring(scope, prefix):
     """Yield the public names in a module or class, and in its public classes, that lack one."""
     for node in scope.body:
-        if not isinstance(node, Documented) or node.name.startswith("_") or is_setter(node):
+        if not isinstance(node, Documented) or node.name.startswith("_"):
+            continue
+        if is_setter(node) or is_overload(node):
             continue
         if ast.get_docstring(node) is None:
             yield f"{prefix}.{node.name}"

@@ -14,7 +14,7 @@ Kafka 2.7: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender; KI
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -118,11 +118,13 @@ class ProducedRecord:
 
 
 @dataclass(slots=True)
-class _Batch:
+class PartitionBatch:
+    """Records of one partition, and what became of them."""
+
     partition: TopicPartition
     builder: RecordBatchBuilder | MessageSetBuilder
-    # Indexes of its records in the call's list.
-    members: list[int]
+    # Indexes of its records in the list of `Producer.send`.
+    members: list[int] = field(default_factory=list)
     base_offset: int = -1
     log_append_time_ms: int = -1
     error: KctlError | None = None
@@ -175,6 +177,7 @@ class Producer:
         compression_type: int = 0,
         timeout_ms: int = 30_000,
         transaction: "ProducerTransaction | None" = None,
+        is_idempotent: bool = True,
     ) -> None:
         self._router = router
         self._topic = topic
@@ -182,6 +185,8 @@ class Producer:
         self._compression_type = compression_type
         self._timeout_ms = timeout_ms
         self._transaction = transaction
+        # Whether to number batches if acks and the broker's version allow it.
+        self._is_idempotent = is_idempotent
         self._magic = 2
         self._partitioner: StickyPartitioner | None = None
         self._partition_count = 0
@@ -226,7 +231,7 @@ class Producer:
             await self._transaction.begin()
             self._producer_id = self._transaction.producer_id
             self._producer_epoch = self._transaction.producer_epoch
-        elif self._acks == ACKS_ALL and self._magic == 2:
+        elif self._acks == ACKS_ALL and self._magic == 2 and self._is_idempotent:
             await self._get_producer_id()
 
     async def send(self, records: Sequence[NewRecord]) -> list[ProducedRecord]:
@@ -236,13 +241,22 @@ class Producer:
         If the cluster cannot be reached or does not accept records for `timeout_ms`, the rest is
         not sent and `stopped_by` is the reason.
         """
-        self._stopped_by = None
         if self._partitioner is None:
             await self.open()
         results: list[ProducedRecord | None] = [None] * len(records)
+        batches = self._gather(records, results)
+        await self.write(batches)
+        for batch in batches:
+            _report(batch, records, results)
+        return [result for result in results if result is not None]
+
+    async def write(self, batches: Sequence[PartitionBatch]) -> None:
+        """Write `batches` of `new_batch`, in this order within a partition; each then has its
+        outcome. It stops as `send` does. One call at a time."""
+        self._stopped_by = None
         # Batches of one partition are sent one at a time; those of different partitions together.
-        queues: dict[TopicPartition, list[_Batch]] = {}
-        for batch in self._gather(records, results):
+        queues: dict[TopicPartition, list[PartitionBatch]] = {}
+        for batch in batches:
             queues.setdefault(batch.partition, []).append(batch)
         while queues:
             heads = [queue.pop(0) for queue in queues.values()]
@@ -253,20 +267,18 @@ class Producer:
                 for batch in heads:
                     batch.error = batch.error or error
             for batch in heads:
-                self._settle(batch, records, results)
+                self._release_numbers(batch)
                 if batch.stops:
                     self._stopped_by = self._stopped_by or batch.error
             queues = {partition: queue for partition, queue in queues.items() if queue}
             if self._stopped_by is not None:
                 for batch in (it for queue in queues.values() for it in queue):
                     batch.error, batch.is_sent = self._stopped_by, False
-                    self._settle(batch, records, results)
                 break
-        return [result for result in results if result is not None]
 
     def _gather(
         self, records: Sequence[NewRecord], results: list[ProducedRecord | None]
-    ) -> list[_Batch]:
+    ) -> list[PartitionBatch]:
         partitioner = self._partitioner
         assert partitioner is not None
         if self._magic < 2 and any(record.headers for record in records):
@@ -274,8 +286,8 @@ class Producer:
                 "This broker is older than Kafka 0.11: it does not support record headers"
             )
         now_ms = self._router.runtime.clock.wall_ms()
-        batches: list[_Batch] = []
-        is_open: dict[int, _Batch] = {}
+        batches: list[PartitionBatch] = []
+        is_open: dict[int, PartitionBatch] = {}
         for index, record in enumerate(records):
             number = record.partition
             if number is None:
@@ -289,7 +301,7 @@ class Producer:
                 if batch is not None and record.key is None and record.partition is None:
                     partitioner.turn()
                     number = partitioner.partition(None)
-                batch = is_open[number] = self._new_batch(number)
+                batch = is_open[number] = self.new_batch(number)
                 batches.append(batch)
             if record.timestamp is None:
                 record.timestamp = now_ms
@@ -303,12 +315,13 @@ class Producer:
         partitioner.turn()
         return batches
 
-    def _new_batch(self, number: int) -> _Batch:
+    def new_batch(self, number: int) -> PartitionBatch:
+        """Return an empty batch for partition `number`; `open` comes first."""
         partition = TopicPartition(self._topic, number)
         if self._magic < 2:
             builder = MessageSetBuilder(magic=self._magic, compression_type=self._compression_type)
-            return _Batch(partition, builder, [])
-        return _Batch(
+            return PartitionBatch(partition, builder)
+        return PartitionBatch(
             partition,
             RecordBatchBuilder(
                 compression_type=self._compression_type,
@@ -316,10 +329,9 @@ class Producer:
                 producer_epoch=self._producer_epoch,
                 is_transactional=self._transaction is not None,
             ),
-            [],
         )
 
-    async def _send_batches(self, batches: list[_Batch]) -> None:
+    async def _send_batches(self, batches: list[PartitionBatch]) -> None:
         """Send at most one batch per partition, until each is written, has failed permanently, or
         `timeout_ms` have passed."""
         clock = self._router.runtime.clock
@@ -385,32 +397,18 @@ class Producer:
             return self._transaction.transactional_id
         return None if self._magic == 2 else ""
 
-    def _number(self, batch: _Batch) -> None:
+    def _number(self, batch: PartitionBatch) -> None:
         if self._producer_id == NO_PRODUCER_ID or not isinstance(batch.builder, RecordBatchBuilder):
             return
         sequence = self._sequences.get(batch.partition, 0)
         batch.builder.base_sequence = sequence
         self._sequences[batch.partition] = (sequence + batch.builder.count) % _SEQUENCE_END
 
-    def _settle(
-        self,
-        batch: _Batch,
-        records: Sequence[NewRecord],
-        results: list[ProducedRecord | None],
-    ) -> None:
-        outcome = batch.outcome
-        if outcome is Outcome.REJECTED and batch.partition in self._sequences:
-            # The broker expects these numbers from the next batch.
+    def _release_numbers(self, batch: PartitionBatch) -> None:
+        """Let the next batch have the numbers of one that was rejected: the broker expects them."""
+        if batch.partition in self._sequences and batch.outcome is Outcome.REJECTED:
             assert isinstance(batch.builder, RecordBatchBuilder)
             self._sequences[batch.partition] = batch.builder.base_sequence
-        for position, index in enumerate(batch.members):
-            timestamp = batch.log_append_time_ms
-            if timestamp < 0:
-                timestamp = records[index].timestamp or 0
-            offset = batch.base_offset + position if batch.base_offset >= 0 else -1
-            results[index] = ProducedRecord(
-                batch.partition.partition, offset, timestamp, batch.error, outcome
-            )
 
     async def _get_producer_id(self) -> None:
         if await self._router.max_version(ApiKey.INIT_PRODUCER_ID) < 0:
@@ -423,6 +421,21 @@ class Producer:
         if response.error_code == 0:
             self._producer_id = response.producer_id
             self._producer_epoch = response.producer_epoch
+
+
+def _report(
+    batch: PartitionBatch, records: Sequence[NewRecord], results: list[ProducedRecord | None]
+) -> None:
+    """Put the results of a batch's records into `results`."""
+    outcome = batch.outcome
+    for position, index in enumerate(batch.members):
+        timestamp = batch.log_append_time_ms
+        if timestamp < 0:
+            timestamp = records[index].timestamp or 0
+        offset = batch.base_offset + position if batch.base_offset >= 0 else -1
+        results[index] = ProducedRecord(
+            batch.partition.partition, offset, timestamp, batch.error, outcome
+        )
 
 
 def _read_response(

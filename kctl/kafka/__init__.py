@@ -12,15 +12,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kctl.kafka.encoders import DefaultEncoder, Encoder, StringEncoder
     from kctl.kafka.errors import ConsumerTimeoutError, QueueFullError
-
-__all__ = ["ConsumerTimeoutError", "QueueFullError"]
+    from kctl.kafka.handlers import CallbackHandler, EventHandler
+    from kctl.kafka.messages import Delivery, KeyedMessage, ProducerData, RecordMetadata
+    from kctl.kafka.partitioners import (
+        ByteArrayPartitioner,
+        DefaultPartitioner,
+        Murmur2Partitioner,
+        Partitioner,
+    )
+    from kctl.kafka.producer import Producer
+    from kctl.kafka.producer_config import ProducerConfig
 
 # Name -> its module.
 _HOMES = {
+    "ByteArrayPartitioner": "kctl.kafka.partitioners",
+    "CallbackHandler": "kctl.kafka.handlers",
     "ConsumerTimeoutError": "kctl.kafka.errors",
+    "DefaultEncoder": "kctl.kafka.encoders",
+    "DefaultPartitioner": "kctl.kafka.partitioners",
+    "Delivery": "kctl.kafka.messages",
+    "Encoder": "kctl.kafka.encoders",
+    "EventHandler": "kctl.kafka.handlers",
+    "KeyedMessage": "kctl.kafka.messages",
+    "Murmur2Partitioner": "kctl.kafka.partitioners",
+    "Partitioner": "kctl.kafka.partitioners",
+    "Producer": "kctl.kafka.producer",
+    "ProducerConfig": "kctl.kafka.producer_config",
+    "ProducerData": "kctl.kafka.messages",
     "QueueFullError": "kctl.kafka.errors",
+    "RecordMetadata": "kctl.kafka.messages",
+    "StringEncoder": "kctl.kafka.encoders",
 }
+
+__all__ = [
+    "ByteArrayPartitioner",
+    "CallbackHandler",
+    "ConsumerTimeoutError",
+    "DefaultEncoder",
+    "DefaultPartitioner",
+    "Delivery",
+    "Encoder",
+    "EventHandler",
+    "KeyedMessage",
+    "Murmur2Partitioner",
+    "Partitioner",
+    "Producer",
+    "ProducerConfig",
+    "ProducerData",
+    "QueueFullError",
+    "RecordMetadata",
+    "StringEncoder",
+]
 
 
 def __getattr__(name: str) -> Any:

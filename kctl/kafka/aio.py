@@ -10,12 +10,17 @@ Names are imported when they are first used.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from kctl.kafka.aio_producer import AioProducer as Producer
+
+__all__ = ["Producer"]
 
 # Name -> the module and the name there.
-_HOMES: dict[str, tuple[str, str]] = {}
+_HOMES = {
+    "Producer": ("kctl.kafka.aio_producer", "AioProducer"),
+}
 
 
 def __getattr__(name: str) -> Any:

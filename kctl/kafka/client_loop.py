@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kctl.errors import TimedOutError
-from kctl.runtime.real.loop_thread import LoopThread
+from kctl.runtime.real.loop_thread import LoopThread, new_lock
 from kctl.runtime.real.trace import LoggerTrace
 from kctl.runtime.runtime import Runtime
+
+__all__ = ["LOGGER", "ClientLoop", "new_lock"]
 
 LOGGER = "kctl.kafka"
 # How long `close` waits for the thread: its callbacks take milliseconds.
@@ -25,6 +27,7 @@ class ClientLoop:
 
     def __init__(self, name: str = LOGGER) -> None:
         self._thread = LoopThread(name, LoggerTrace(LOGGER))
+        self._thread.runtime.scheduler.watchdog.be_silent()
 
     @property
     def runtime(self) -> Runtime:

@@ -60,6 +60,8 @@ class Settings:
     security: Mapping[str, str]
     # A sentence for each name that no table has.
     warnings: tuple[str, ...]
+    # Setting.name -> the name in Kafka's documentation of `age`.
+    documented: Mapping[str, str]
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -69,8 +71,8 @@ class Settings:
         return name in self.spelling
 
     def shown(self, name: str) -> str:
-        """Return the spelling in which a setting was given, for messages."""
-        return self.spelling.get(name, name)
+        """Return the spelling in which a setting was given, or would be, for messages."""
+        return self.spelling.get(name) or self.documented[name]
 
 
 def read_settings(table: Iterable[Setting], given: Mapping[str, object]) -> Settings:
@@ -101,7 +103,8 @@ def read_settings(table: Iterable[Setting], given: Mapping[str, object]) -> Sett
     age = _age(settings, spelling)
     for setting in settings:
         values.setdefault(setting.name, setting.default(age))
-    return Settings(values, age, spelling, security, tuple(warnings))
+    documented = {it.name: it.names[age] or next(filter(None, it.names)) for it in settings}
+    return Settings(values, age, spelling, security, tuple(warnings), documented)
 
 
 def _age(settings: Iterable[Setting], spelling: Mapping[str, str]) -> Age:

@@ -6,11 +6,12 @@ uncompressed records. `legacy_builder` does the same for v0 and v1.
 Kafka 2.7: org.apache.kafka.common.record.MemoryRecordsBuilder
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kctl.records.checksum import crc32c
 from kctl.records.compression import NONE, compress
 from kctl.records.compression_stream import StreamCompressor
+from kctl.records.plain_records import encode_pairs, encode_values
 from kctl.records.record import Header, Record, encode_record
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,
@@ -125,6 +126,32 @@ class RecordBatchBuilder:
         self.count += 1
         self._next_offset = offset + 1
         return offset
+
+    def append_values(self, timestamp: int, values: Sequence[bytes | None]) -> None:
+        """Add records without keys and headers, which have one timestamp."""
+        if values:
+            first, delta = self._extend(timestamp, len(values))
+            self._body += encode_values(values, first, delta)
+
+    def append_pairs(
+        self, timestamp: int, pairs: Sequence[tuple[bytes | None, bytes | None]]
+    ) -> None:
+        """Add records of (key, value) without headers, which have one timestamp."""
+        if pairs:
+            first, delta = self._extend(timestamp, len(pairs))
+            self._body += encode_pairs(pairs, first, delta)
+
+    def _extend(self, timestamp: int, count: int) -> tuple[int, int]:
+        """Account for `count` records; return the deltas of the first one's offset and of time."""
+        if not self.count:
+            self._base_timestamp = timestamp
+        first = self._next_offset
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.offset_of_max_timestamp = first
+        self.count += count
+        self._next_offset += count
+        return first - self.base_offset, timestamp - self._base_timestamp
 
     def append_record(self, record: Record) -> int:
         """Add a record at its own offset."""

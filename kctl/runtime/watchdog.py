@@ -68,6 +68,11 @@ class LoopWatchdog:
         """Call `listener(seconds)` on the loop right after a callback that took over STALL_MS."""
         self._stall_listeners.append(listener)
 
+    def be_silent(self) -> None:
+        """Log nothing: a client's loop shares its process, and Python's lock, with an application
+        that may keep it waiting."""
+        self._trace = NullTrace()
+
     def callback_was_long(self, seconds: float) -> None:
         """Notify the listeners of a callback that took over STALL_MS."""
         if seconds * 1000 > STALL_MS:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _IDLE_MS = 3_600_000
 
 
+# Guards what callers and the loop share.
+new_lock = threading.Lock
+
+
 class LoopThread:
     """A running loop; `close` ends it."""
 
