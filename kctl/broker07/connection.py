@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kctl.errors import CorruptDataError, KctlError
-from kctl.protocol.framing import BufferPool, FrameBuffer
+from kctl.protocol.framing import BufferPool, FrameBuffer, Scratch
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.server_phase import ServerPhase, moved
 from kctl.runtime.future import Future, Task
@@ -29,7 +29,7 @@ PIPELINED_BYTES_MAX = 32 * 1024
 class ConnectionHost(Protocol):
     """What a connection needs of its server."""
 
-    scratch: bytearray
+    scratch: Scratch
     pool: BufferPool
     request_bytes_max: int
 

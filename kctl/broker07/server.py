@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from kctl.broker07.connection import Connection07
 from kctl.broker07.handlers import Handlers07
 from kctl.model import Endpoint
-from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
+from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future, Task
@@ -29,7 +29,7 @@ class Server07:
     """Owns a listener and its connections."""
 
     def __init__(self, runtime: Runtime, handlers: Handlers07, request_bytes_max: int) -> None:
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = Scratch()
         self.pool = BufferPool()
         self.request_bytes_max = request_bytes_max
         # Bound once, because every request uses it.

@@ -26,7 +26,7 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.framing import FRAME_BYTES_MAX, BufferPool, FrameBuffer
+from kctl.protocol.framing import FRAME_BYTES_MAX, BufferPool, FrameBuffer, Scratch
 from kctl.protocol.primitives import Buffer, read_unknown_tags, read_uvarint
 from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
@@ -77,7 +77,7 @@ class Connection:
 
     def __init__(
         self,
-        scratch: bytearray | memoryview | None = None,
+        scratch: Scratch | None = None,
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
@@ -97,7 +97,7 @@ class BrokerConnection(Connection):
 
     def __init__(
         self,
-        scratch: bytearray | memoryview | None = None,
+        scratch: Scratch | None = None,
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
@@ -157,7 +157,7 @@ class ClientConnection(Connection):
     def __init__(
         self,
         client_id: str | None,
-        scratch: bytearray | memoryview | None = None,
+        scratch: Scratch | None = None,
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:

@@ -74,6 +74,23 @@ class BufferPool:
             self._free_bytes += size
 
 
+class Scratch:
+    """The buffer that the connections of a loop receive into, and how much of it one may fill."""
+
+    __slots__ = ("view", "window")
+
+    def __init__(self, size: int = SCRATCH_BYTES) -> None:
+        if size < SCRATCH_BYTES_MIN:
+            raise ValueError(f"a scratch buffer has at least {SCRATCH_BYTES_MIN} bytes")
+        self.view = memoryview(bytearray(size))
+        # What the next connection without unfinished frames receives into.
+        self.window = self.view
+
+    def limit(self, bytes_max: int | None) -> None:
+        """Let each connection receive at most `bytes_max` at a time; None: all that has room."""
+        self.window = self.view[:bytes_max]
+
+
 class FrameBuffer:
     """The receiving half of one connection."""
 
@@ -86,20 +103,20 @@ class FrameBuffer:
         "_lent",
         "_pool",
         "_scratch",
+        "_shared",
         "_start",
         "frame_bytes_max",
     )  # fmt: skip
 
     def __init__(
         self,
-        scratch: bytearray | memoryview | None = None,
+        scratch: Scratch | None = None,
         pool: BufferPool | None = None,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         """Create its own buffer without `scratch`; without `pool` large frames are not reused."""
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
-        if len(self._scratch) < SCRATCH_BYTES_MIN:
-            raise ValueError(f"a scratch buffer has at least {SCRATCH_BYTES_MIN} bytes")
+        self._shared = scratch or Scratch()
+        self._scratch = self._shared.view
         self._pool = pool
         # May change during the connection: before authentication the limit is lower.
         self.frame_bytes_max = frame_bytes_max
@@ -165,11 +182,11 @@ class FrameBuffer:
             return memoryview(self._large)[self._filled : self._large_size]
         left = self._end - self._start
         if not left:
-            return self._scratch
+            return self._shared.window
         if left >= len(self._scratch):
             raise RuntimeError("take the whole frames before you receive more")
         self._scratch[:left] = self._data[self._start : self._end]
-        return self._scratch[left:]
+        return self._scratch[left : left + len(self._shared.window)]
 
     def buffer_updated(self, count: int) -> None:
         """Accept the first `count` bytes of the last `get_buffer()`."""

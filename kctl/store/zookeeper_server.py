@@ -9,7 +9,7 @@ ZooKeeper: org.apache.zookeeper.server.NIOServerCnxnFactory, NIOServerCnxn.
 """
 
 from kctl.errors import CorruptDataError
-from kctl.protocol.framing import SCRATCH_BYTES, BufferPool, FrameBuffer
+from kctl.protocol.framing import BufferPool, FrameBuffer, Scratch
 from kctl.runtime.disk import Disk
 from kctl.runtime.entropy import Entropy
 from kctl.runtime.future import Future
@@ -63,7 +63,7 @@ class ZooKeeperServer:
         self.database = database
         self.passwords = passwords
         # Shared by all connections; see FrameBuffer.
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = Scratch()
         self.pool = BufferPool()
         # Frames received on all connections.
         self.received = 0
@@ -162,13 +162,13 @@ class _Connection:
     def get_buffer(self) -> memoryview:
         """Return the buffer for the next bytes."""
         if len(self._head) < WORD_BYTES:
-            return memoryview(self._server.scratch)[: WORD_BYTES - len(self._head)]
+            return self._server.scratch.view[: WORD_BYTES - len(self._head)]
         return self._frames.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
         """Serve the frames that are complete."""
         if len(self._head) < WORD_BYTES:
-            self._head += self._server.scratch[:count]
+            self._head += self._server.scratch.view[:count]
             if len(self._head) < WORD_BYTES:
                 return
             first = bytes(self._head)

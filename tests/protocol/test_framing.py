@@ -13,6 +13,7 @@ from kctl.protocol.framing import (
     SMALL_FRAME_MAX,
     BufferPool,
     FrameBuffer,
+    Scratch,
 )
 
 
@@ -57,7 +58,7 @@ def test_chunks_of_random_sizes():
     rng = random.Random(7)
     data = framed(*BODIES)
     for _ in range(20):
-        frames = FrameBuffer(bytearray(SCRATCH_BYTES_MIN), BufferPool())
+        frames = FrameBuffer(Scratch(SCRATCH_BYTES_MIN), BufferPool())
         received, position = [], 0
         while position < len(data):
             count = rng.choice((1, 3, 500, 70_000))
@@ -85,7 +86,7 @@ def test_what_is_not_one_frame_is_not_taken_as_one(data):
 
 
 def test_connections_share_a_scratch_buffer_without_mixing_bytes():
-    scratch = bytearray(SCRATCH_BYTES_MIN)
+    scratch = Scratch(SCRATCH_BYTES_MIN)
     one, other = FrameBuffer(scratch), FrameBuffer(scratch)
     first, second = framed(b"first" * 100), framed(b"second" * 100)
     for position in range(0, 495, 9):

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
+from kctl.broker.network.backlog import Backlog
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
@@ -12,7 +13,7 @@ from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import RequestContext
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.connection import BrokerConnection
-from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
+from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.server_phase import LEGAL_MOVES, ServerPhase, moved
 from kctl.runtime.complaints import Complaints
@@ -37,7 +38,8 @@ class Host:
         self.counters = NetworkCounters()
         self.memory = RequestMemory(self, self.counters, 1 << 26)
         self.pool = BufferPool()
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = Scratch()
+        self.backlog = Backlog(self.scratch)
         self.scheduler = self
         self.requests = []
         self.on_request = self.requests.append

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from kctl.broker.network.backlog import Backlog
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.request import Request, RequestContext
-from kctl.protocol.framing import BufferPool
+from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.scheduler import Scheduler
 
@@ -23,7 +24,8 @@ class ConnectionHost(Protocol):
     on_request: Callable[[Request], object]
     pool: BufferPool
     scheduler: Scheduler
-    scratch: bytearray
+    scratch: Scratch
+    backlog: Backlog
     # API key -> (first, last) version that is dispatched.
     served: Mapping[int, tuple[int, int]]
     # By API key as two bytes.

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kctl.broker.network.acceptors import Acceptors
+from kctl.broker.network.backlog import Backlog
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.least_recently_used import LeastRecentlyUsed
@@ -31,7 +32,7 @@ from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
 from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
-from kctl.protocol.framing import SCRATCH_BYTES, BufferPool
+from kctl.protocol.framing import BufferPool, Scratch
 from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
@@ -84,7 +85,8 @@ class SocketServer:
         self.on_request = on_request
         self.counters = NetworkCounters()
         # Shared by all connections; see FrameBuffer.
-        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch = Scratch()
+        self.backlog = Backlog(self.scratch)
         self.pool = BufferPool()
         # Bound once, because every request uses them.
         self.now_ms = runtime.clock.monotonic_ms

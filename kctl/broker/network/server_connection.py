@@ -1,9 +1,8 @@
 """ServerConnection: serves one client's connection, one request at a time, in order.
 
 The phases and their moves are those of `kctl.protocol.server_phase`. While a request is in flight,
-up to PIPELINED_BYTES_MAX bytes are still received, which saves a system call per request; beyond
-that, reading stops. Requests received meanwhile are served until the loop's turn is spent, and the
-rest in later turns.
+more is received, up to the limits of `Backlog`. Requests received meanwhile are served until the
+loop's turn is spent, and the rest in later turns.
 
 Invalid frames, APIs and versions that are not served, and bodies that cannot be decoded or that a
 handler finds corrupt close this connection and nothing else, as does a handler that fails. The
@@ -16,8 +15,7 @@ response at once or does nothing. A small request that arrives alone, as nearly 
 before any memory is accounted for.
 
 Invariants: `_current` is set exactly in the phases IN_FLIGHT and DRAINING; a frame's bytes stay
-valid until its response; a request's bytes are charged to RequestMemory from its first byte to its
-response, and a large frame grows only as RequestMemory allows.
+valid until its response; memory is accounted for by `Intake`.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
@@ -27,6 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.broker.network.connection_host import ConnectionHost
+from kctl.broker.network.intake import Intake
 from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
@@ -36,7 +35,7 @@ from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, decoding, encode, encoding
 from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.framing import SMALL_FRAME_MAX, FrameBuffer
+from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
@@ -47,9 +46,6 @@ from kctl.work import Work, while_wanted
 
 if TYPE_CHECKING:
     from kctl.broker.network.authentication import Authentication, Step
-
-# Bytes accepted while a request is in flight, before reading stops.
-PIPELINED_BYTES_MAX = 32 * 1024
 
 # Smaller requests are never sliced: an element takes at least four bytes, so that they hold no more
 # elements than a slice.
@@ -81,18 +77,15 @@ class ServerConnection:
     __slots__ = (
         "_abort",
         "_authentication",
-        "_charged_bytes",
         "_current",
         "_current_bytes",
         "_failed",
         "_fast_paths",
         "_frames",
-        "_has_begun_frame",
+        "_intake",
         "_is_large",
-        "_is_reading_paused",
         "_is_serving",
         "_last_api_key",
-        "_memory",
         "_phase",
         "_post_whole",
         "_received_eof",
@@ -119,7 +112,6 @@ class ServerConnection:
         # The unsent bytes of a slow reader at the server's last sweep.
         self.unsent_at_last_sweep = 0
         self._server = server
-        self._memory = server.memory
         self._transport = transport
         self._authentication = authentication
         # None before authentication, and none for sessions that end: each request is looked at.
@@ -128,6 +120,7 @@ class ServerConnection:
         if authentication is not None:
             bytes_max = min(bytes_max, UNAUTHENTICATED_BYTES_MAX)
         self._frames = FrameBuffer(server.scratch, server.pool, bytes_max)
+        self._intake = Intake(self._frames, self, transport, server.memory, server.backlog)
         self.get_buffer = self._frames.get_buffer
         self._phase = _READING
         # Whether the client has shut down its sending side.
@@ -136,10 +129,7 @@ class ServerConnection:
         self._current_bytes = 0
         # Whether the last frame had its own buffer, which the next look-up returns.
         self._is_large = False
-        self._has_begun_frame = False
-        self._charged_bytes = 0
         self._is_serving = False
-        self._is_reading_paused = False
         # Of the last frame, as bytes.
         self._last_api_key = b""
         # Bound once instead of once per request.
@@ -159,7 +149,7 @@ class ServerConnection:
             frame = frames.only_frame(count)
             if frame is None:
                 frames.buffer_updated(count)
-            elif not self._is_reading_paused and self._took_fast_path(frame):
+            elif not self._intake.is_paused and self._took_fast_path(frame):
                 if self._transport.unsent_bytes():
                     self._wait_for_reader()
                 return
@@ -198,12 +188,9 @@ class ServerConnection:
         if isinstance(error, TlsError):
             self._server.tls_failed(self.context, str(error))
         self._phase = moved(self._phase, _OVER)
-        if self._current is None or not self._is_large:
-            self._frames.close()
-        # Otherwise a handler may still read the frame: its buffer must not return to the pool.
+        is_frame_in_use = self._current is not None and self._is_large
         self._abandon()
-        self._charge(0)
-        self._memory.forget(self)
+        self._intake.close(is_frame_in_use=is_frame_in_use)
         self._server.connection_lost(self)
         # Each refers to this connection, which would not go before the next search for cycles.
         self._reply = self._abort = self._failed = self._post_whole = _nothing
@@ -238,14 +225,7 @@ class ServerConnection:
     @property
     def unfinished_small_bytes(self) -> int:
         """Return the bytes held of a small request that is not complete."""
-        frames = self._frames
-        if (
-            self._phase is not _READING
-            or not self._has_begun_frame
-            or frames.announced_bytes > SMALL_FRAME_MAX
-        ):
-            return 0
-        return frames.buffered_bytes
+        return self._intake.unfinished_small_bytes if self._phase is _READING else 0
 
     def unsent_bytes(self) -> int:
         """Return the bytes of responses that the client has not received yet."""
@@ -283,13 +263,13 @@ class ServerConnection:
         self._is_serving = True
         is_offered = frame is not None
         try:
-            while self._may_begin_request():
+            while self._phase is _READING and self._intake.may_begin_request():
                 if frame is None:
                     frame = self._frames.next_frame()
                 if frame is None:
                     self._wait_for_bytes()
                     break
-                self._has_begun_frame = False
+                self._intake.has_begun_frame = False
                 self._is_large = type(frame) is memoryview
                 if is_offered or not self._took_fast_path(frame):
                     self._dispatch(frame)
@@ -321,21 +301,9 @@ class ServerConnection:
         self.last_active_ms = server.now_ms()
         return True
 
-    def _may_begin_request(self) -> bool:
-        if self._phase is not _READING:
-            return False
-        memory = self._memory
-        if memory.is_short() and self._frames.wants_memory() and not memory.grant(self):
-            self._pause_reading()
-            return False
-        return True
-
     def _wait_for_bytes(self) -> None:
         """Wait for data because no request is complete."""
-        self._has_begun_frame = self._frames.buffered_bytes > 0
-        if self._is_reading_paused:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        self._intake.wait_for_bytes()
         if self._received_eof:
             self._end()
 
@@ -344,7 +312,7 @@ class ServerConnection:
         """Return whether there are more requests, or actions that waited for the response."""
         return (
             self._is_large
-            or self._is_reading_paused
+            or self._intake.is_paused
             or self._received_eof
             or self._frames.buffered_bytes > 0
         )
@@ -523,8 +491,7 @@ class ServerConnection:
             self._wait_for_reader()
         elif self._has_more_to_do:
             self._server.call_soon(self.resume)
-        if self._charged_bytes:
-            self._charge(0)
+        self._intake.discharge()
 
     def _wait_for_reader(self) -> None:
         if self._phase is _OVER:
@@ -566,34 +533,13 @@ class ServerConnection:
             self._current.is_abandoned = True
             self._current = None
 
-    # Bytes
-
     def _settle(self) -> None:
-        """Save the rest of the scratch buffer, and update the memory that is charged."""
-        frames = self._frames
-        held = frames.buffered_bytes
-        if held:
-            frames.release()
+        """Save what was received, and update the memory that is charged."""
         phase = self._phase
-        if held >= PIPELINED_BYTES_MAX and phase is not _READING and phase is not _OVER:
-            self._pause_reading()
-        # Requests that wait for their turn are not charged: they would keep each other waiting.
-        charged = held if self._has_begun_frame else 0
-        if charged and not self._is_reading_paused:
-            charged += frames.growth_bytes
-        if self._current is not None:
-            charged += self._current_bytes
-        if charged != self._charged_bytes:
-            self._charge(charged)
-
-    def _charge(self, held: int) -> None:
-        change, self._charged_bytes = held - self._charged_bytes, held
-        self._memory.charge(self, change)
-
-    def _pause_reading(self) -> None:
-        if not self._is_reading_paused:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
+        self._intake.settle(
+            0 if self._current is None else self._current_bytes,
+            is_behind=phase is not _READING and phase is not _OVER,
+        )
 
 
 def _nothing(*_: object) -> None:

@@ -412,52 +412,6 @@ def test_half_a_frame_and_a_close_is_no_request(loop):
     assert not broker.seen
 
 
-def test_a_peer_that_never_reads_is_served_one_answer_ahead(loop):
-    big = MetadataResponse(cluster_id="x" * 30_000)
-    broker = Broker(loop, lambda request: request.reply(big))
-    peer = broker.connect(receive_buffer=4096)
-    one = broker.writer.frame(MetadataRequest(topics=[]), 2)
-    peer.send_until_blocked(one * 100)
-    served = len(broker.seen)
-    loop.turns(50)
-    assert len(broker.seen) == served
-    (connection,) = broker.server._connections
-    assert 0 < connection.unsent_bytes() < 64 * 1024
-    # Once it reads, it is served again.
-    peer.receive_frame()
-    peer.receive(1_000_000)
-    loop.until(lambda: len(broker.seen) > served)
-
-
-def test_pipelining_without_end_stops_being_read(loop):
-    broker = Broker(loop)
-    peer = broker.connect()
-    one = broker.writer.frame(heartbeat("1"), 1)
-    peer.send_until_blocked(one * 1000)
-    # Nothing more is read from the socket before the waiting request has its response.
-    taken = broker.counters.bytes_in
-    assert taken < 200_000
-    broker.handler = answer_with_group
-    answer_with_group(broker.next_request())
-    loop.until(lambda: broker.counters.bytes_in > taken)
-    assert loop.trace.warnings == []
-
-
-def test_reading_continues_after_a_late_response_to_the_last_pipelined_request(loop):
-    broker = Broker(loop)
-    peer = broker.connect()
-    # More than PIPELINED_BYTES_MAX: reading stops, and then only whole requests are left.
-    count = 40
-    for number in range(count):
-        peer.send(broker.writer.frame(heartbeat(f"{number:01000}"), 1))
-    loop.until(lambda: broker.counters.bytes_in >= count * 1000)
-    for _ in range(count):
-        answer_with_group(broker.next_request())
-        loop.turns()
-    peer.send(broker.writer.frame(heartbeat("99"), 1))
-    assert broker.next_request().body.group_id == "99"
-
-
 def test_connections_beyond_the_limit_per_host_are_closed(loop):
     broker = Broker(loop, connections_per_ip_max=2)
     first, second = broker.connect(), broker.connect()
