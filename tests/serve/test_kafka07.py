@@ -1,0 +1,166 @@
+"""`kctl serve --kafka-0.7` as a process: started, killed, stopped, and started wrongly."""
+
+import signal
+import socket
+
+import pytest
+
+from kctl.protocol.kafka07 import (
+    FetchRequest,
+    OffsetsRequest,
+    ProduceRequest,
+    decode_fetch_answer,
+    decode_offsets_answer,
+    encode_request,
+)
+from kctl.records.message07 import message_set, messages
+from kctl.store.broker07_znodes import decode_broker
+from tests.support.golden07 import PAYLOADS07, copy07
+from tests.support.kctl_process import KctlBroker, serve_to_end
+from tests.support.waiting import wait_for
+
+LIMIT_S = 60
+
+
+class Client07:
+    """A blocking client."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), LIMIT_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, request):
+        self.socket.sendall(encode_request(request))
+
+    def receive(self):
+        size = int.from_bytes(self._exactly(4), "big")
+        return self._exactly(size)
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            assert more, "the broker closed the connection"
+            data += more
+        return data
+
+    def end(self, topic, partition=0):
+        self.send(OffsetsRequest(topic, partition, -1, 1))
+        return decode_offsets_answer(self.receive()).offsets[0]
+
+    def payloads(self, topic, partition=0):
+        self.send(FetchRequest(topic, partition, 0, 1 << 20))
+        found = decode_fetch_answer(self.receive()).message_set
+        return [bytes(it.message.payload) for it in messages(found)]
+
+
+def broker07(directory, *arguments):
+    return KctlBroker(directory, "--kafka-0.7", *arguments)
+
+
+def stop(broker):
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(LIMIT_S) == 0
+
+
+def test_a_broker_serves_apache_kafkas_directory_and_survives_kills(tmp_path):
+    copy07("logs-clean", tmp_path / "data")
+    broker = broker07(tmp_path, "--no-zookeeper", "-c", "num.partitions=2").start()
+    with Client07(broker.port) as client:
+        assert client.payloads("none") == PAYLOADS07["none-0"]
+    sent = []
+    for number in range(3):
+        payload = b"%d" % number * 20_000
+        sent.append(payload)
+        with Client07(broker.port) as client:
+            client.send(ProduceRequest("new", 1, message_set([payload])))
+            assert client.end("new", 1) == 20_010 * (number + 1)
+            broker.process.kill()
+            broker.process.wait()
+        broker.start()
+        with Client07(broker.port) as client:
+            assert client.payloads("new", 1) == sent
+    stop(broker)
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert broker.errors == ""
+
+
+def test_a_broker_registers_in_its_own_zookeeper_also_after_a_kill(tmp_path):
+    kazoo_client = pytest.importorskip("kazoo.client")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    broker = broker07(tmp_path, "--zookeeper-port", str(port)).start()
+    for _ in range(2):
+        reader = kazoo_client.KazooClient(f"127.0.0.1:{port}", timeout=LIMIT_S)
+        reader.start(LIMIT_S)
+        with Client07(broker.port) as client:
+            client.send(ProduceRequest("t", 0, message_set([b"x"])))
+            wait_for(lambda r=reader: r.exists("/brokers/topics/t/0"), lambda: "t is unknown")
+        data, stat = reader.get("/brokers/ids/0")
+        assert decode_broker(0, data)[:3] == (0, "127.0.0.1", broker.port)
+        assert stat.ephemeralOwner
+        assert reader.get("/brokers/topics/t/0")[0] == b"1"
+        reader.create("/consumers/g/offsets/t/0-0", b"11", makepath=True)
+        reader.delete("/consumers/g/offsets/t/0-0")
+        reader.stop()
+        reader.close()
+        broker.process.kill()
+        broker.process.wait()
+        broker.start()
+    stop(broker)
+    assert (tmp_path / "data.metadata").is_dir(), "beside the log directory"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "Where does the broker register?"),
+        (["--no-zookeeper", "--zookeeper-port", "1"], "Give one of --zookeeper"),
+        (["--no-zookeeper", "--brokers", "3"], "--brokers cannot be combined with --kafka-0.7"),
+        (["--no-zookeeper", "-c", "num.io.threads=3"], "Kafka 0.7 has no setting num.io.threads"),
+        (["--no-zookeeper", "-c", "log.flush.interval=0"], "log.flush.interval=0: it is 1 to"),
+        (["--no-zookeeper", "--listener", "9092"], "Not a listener: 9092"),
+        (["--no-zookeeper", "--config", "missing"], "Cannot read missing"),
+    ],
+)
+def test_wrong_options_are_refused_with_a_reason(tmp_path, arguments, line):
+    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path / "data", *arguments)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_of_a_later_kafka_is_refused_and_unchanged(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path, "--no-zookeeper")
+    assert done.returncode == 2
+    assert "is a log directory of Kafka 0.8 or later" in done.stderr
+
+
+def test_a_file_is_no_directory(tmp_path):
+    (tmp_path / "data").write_text("")
+    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path / "data", "--no-zookeeper")
+    assert done.returncode == 2
+    assert "cannot be a log directory" in done.stderr
+
+
+def test_apache_kafkas_settings_file_is_read(tmp_path):
+    (tmp_path / "server.properties").write_text(
+        "# of 0.7\nbrokerid=3\nport=0\nnum.threads=8\nenable.zookeeper=false\n"
+        f"log.dir={tmp_path / 'logs'}\nlog.flush.interval=10000\nwhat.is.this=1\n"
+        "log.default.flush.scheduler.interval.ms=200\n"
+    )
+    broker = broker07(tmp_path, "--config", str(tmp_path / "server.properties"), "--port", "0")
+    broker._arguments = (*broker._arguments, "--data-dir", str(tmp_path / "logs"))
+    broker.start()
+    with Client07(broker.port) as client:
+        client.send(ProduceRequest("t", 0, message_set([b"x"])))
+        wait_for(lambda: client.end("t") == 11, lambda: "the message is never flushed")
+    stop(broker)
+    assert "unknown setting what.is.this" in broker.errors
+    assert "settings without effect (docs/compatibility.md): num.threads" in broker.errors
