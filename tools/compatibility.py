@@ -1,6 +1,7 @@
 """Writes the generated parts of docs/compatibility.md: `python -m tools.compatibility`.
 
-APIs come from ApiKey and HANDLERS; settings from BrokerSettings and TOPIC_CONFIGS. Whether a
+APIs come from ApiKey and HANDLERS; settings from BrokerSettings and TOPIC_CONFIGS, those of Kafka
+0.7 from a table of their own. Whether a
 setting has an effect is read off the source: an effect is an attribute of that name, looked up on
 a broker's or a topic's configuration outside the modules that define it. What has none must be in
 IDLE_SETTINGS, or explained by TOPIC_REASONS; a test sees to that, and that the page is current.
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from kctl.broker.handlers import HANDLERS
+from kctl.broker07.config import SETTINGS as SETTINGS_07
 from kctl.configs.broker_configs import BrokerSettings
 from kctl.configs.idle_configs import REASONS
 from kctl.configs.topic_configs import TOPIC_CONFIGS
@@ -185,11 +187,21 @@ def _by_reason(groups: Mapping[str, Iterable[str]]) -> Iterator[str]:
         yield f"| {reason} | {', '.join(f'`{name}`' for name in members)} |"
 
 
+def settings_07_table() -> Iterator[str]:
+    """The settings of Kafka 0.7's brokers, and what they do here."""
+    yield "| setting | default | what it does |"
+    yield "|---|---|---|"
+    for setting in SETTINGS_07:
+        effect = setting.note if setting.field is not None else f"nothing: {setting.note}"
+        yield f"| `{setting.name}` | {setting.default} | {effect} |"
+
+
 PARTS = {
     "apis": api_table,
     "settings": effective_settings_table,
     "idle-settings": idle_settings_table,
     "topic-settings": topic_settings_table,
+    "settings-07": settings_07_table,
 }
 
 

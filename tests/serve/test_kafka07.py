@@ -1,4 +1,4 @@
-"""`kctl serve --kafka-0.7` as a process: started, killed, stopped, and started wrongly."""
+"""`kctl serve --kafka-0.7` as a process: started, killed and stopped."""
 
 import signal
 import socket
@@ -16,7 +16,7 @@ from kctl.protocol.kafka07 import (
 from kctl.records.message07 import message_set, messages
 from kctl.store.broker07_znodes import decode_broker
 from tests.support.golden07 import PAYLOADS07, copy07
-from tests.support.kctl_process import KctlBroker, serve_to_end
+from tests.support.kctl_process import KctlBroker
 from tests.support.waiting import wait_for
 
 LIMIT_S = 60
@@ -114,39 +114,6 @@ def test_a_broker_registers_in_its_own_zookeeper_also_after_a_kill(tmp_path):
         broker.start()
     stop(broker)
     assert (tmp_path / "data.metadata").is_dir(), "beside the log directory"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ([], "Where does the broker register?"),
-        (["--no-zookeeper", "--zookeeper-port", "1"], "Give one of --zookeeper"),
-        (["--no-zookeeper", "--brokers", "3"], "--brokers cannot be combined with --kafka-0.7"),
-        (["--no-zookeeper", "-c", "num.io.threads=3"], "Kafka 0.7 has no setting num.io.threads"),
-        (["--no-zookeeper", "-c", "log.flush.interval=0"], "log.flush.interval=0: it is 1 to"),
-        (["--no-zookeeper", "--listener", "9092"], "Not a listener: 9092"),
-        (["--no-zookeeper", "--config", "missing"], "Cannot read missing"),
-    ],
-)
-def test_wrong_options_are_refused_with_a_reason(tmp_path, arguments, line):
-    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path / "data", *arguments)
-    assert done.returncode == 2
-    assert line in done.stderr
-    assert not (tmp_path / "data").exists()
-
-
-def test_a_directory_of_a_later_kafka_is_refused_and_unchanged(tmp_path):
-    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=0\n")
-    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path, "--no-zookeeper")
-    assert done.returncode == 2
-    assert "is a log directory of Kafka 0.8 or later" in done.stderr
-
-
-def test_a_file_is_no_directory(tmp_path):
-    (tmp_path / "data").write_text("")
-    done = serve_to_end("--kafka-0.7", "--data-dir", tmp_path / "data", "--no-zookeeper")
-    assert done.returncode == 2
-    assert "cannot be a log directory" in done.stderr
 
 
 def test_apache_kafkas_settings_file_is_read(tmp_path):
