@@ -10,8 +10,14 @@ from kctl.arrow_files.files import FileFacts, Files
 from kctl.arrow_files.partition_log import PartitionLog, partition_log
 from kctl.errors import NotFoundError, UsageError
 from kctl.model import TopicPartition
+from kctl.storage import segments07
 from kctl.storage.checkpoint import decode_offsets
-from kctl.storage.layout import LOG_START_OFFSET_CHECKPOINT, LOG_SUFFIX, parse_directory_name
+from kctl.storage.layout import (
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    OLD_LOG_SUFFIX,
+    parse_directory_name,
+)
 
 TOPICS_NAMED_MAX = 10
 
@@ -77,10 +83,10 @@ def _logs_at(source: str) -> list[PartitionLog]:
         raise UsageError(f"{source}: no such file or directory")
     if not facts.is_directory:
         return _log_of_file(files, source, facts)
-    name = parse_directory_name(facts.name)
     listing = files.list(path)
-    if name is not None and not name.is_delete and not name.is_future:
-        log = partition_log(files, name.topic_partition, listing)
+    topic_partition = _partition_of(facts.name, listing)
+    if topic_partition is not None:
+        log = partition_log(files, topic_partition, listing)
         if log is not None:
             parent = path.rsplit("/", 1)[0]
             _set_log_starts(files, parent, [log])
@@ -90,15 +96,21 @@ def _logs_at(source: str) -> list[PartitionLog]:
 
 def _log_of_file(files: Files, source: str, facts: FileFacts) -> list[PartitionLog]:
     directory = facts.path.rpartition("/")[0]
-    name = parse_directory_name(directory.rpartition("/")[2])
-    if not facts.name.endswith(LOG_SUFFIX) or name is None:
+    topic_partition = _partition_of(directory.rpartition("/")[2], [facts])
+    if not facts.name.endswith((LOG_SUFFIX, OLD_LOG_SUFFIX)) or topic_partition is None:
         raise UsageError(
             f"{source}: not a segment of a partition",
             hint="the path names topic and partition: .../orders-0/00000000000000000000.log",
         )
     stem = facts.path.removesuffix(LOG_SUFFIX)
-    listing = [it for it in files.list(directory) if it.path.startswith(f"{stem}.")]
-    log = partition_log(files, name.topic_partition, listing)
+    listing = [facts]
+    if facts.name.endswith(LOG_SUFFIX):
+        listing = [
+            it
+            for it in files.list(directory)
+            if it.path.startswith(f"{stem}.") and not it.path.endswith(OLD_LOG_SUFFIX)
+        ]
+    log = partition_log(files, topic_partition, listing)
     if log is None:
         raise UsageError(f"{source}: the name is not an offset of 20 digits")
     return [log]
@@ -113,10 +125,10 @@ def _logs_of_directory(files: Files, source: str, path: str) -> list[PartitionLo
     for directory, listing in sorted(by_directory.items()):
         if directory.rpartition("/")[0] != path:
             continue
-        name = parse_directory_name(directory.rpartition("/")[2])
-        if name is None or name.is_delete or name.is_future:
+        topic_partition = _partition_of(directory.rpartition("/")[2], listing)
+        if topic_partition is None:
             continue
-        log = partition_log(files, name.topic_partition, listing)
+        log = partition_log(files, topic_partition, listing)
         if log is not None:
             logs.append(log)
     if not logs:
@@ -126,6 +138,17 @@ def _logs_of_directory(files: Files, source: str, path: str) -> list[PartitionLo
         )
     _set_log_starts(files, path, logs)
     return logs
+
+
+def _partition_of(name: str, listing: Iterable[FileFacts]) -> TopicPartition | None:
+    """Return the partition whose directory is called `name`; None if it is none, or is leaving.
+
+    With files of Kafka 0.7 it may be `topic_0`.
+    """
+    if any(it.name.endswith(OLD_LOG_SUFFIX) for it in listing):
+        return segments07.parse_directory_name(name)
+    found = parse_directory_name(name)
+    return None if found is None or found.is_delete or found.is_future else found.topic_partition
 
 
 def _set_log_starts(files: Files, directory: str, logs: Sequence[PartitionLog]) -> None:

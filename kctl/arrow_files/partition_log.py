@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kctl.arrow_files.files import FileFacts, Files
-from kctl.errors import CorruptDataError
+from kctl.errors import CorruptDataError, UsageError
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.records.columnar import decode_chunks
 from kctl.records.columnar_batches import scan_batches
@@ -23,21 +23,34 @@ from kctl.storage.layout import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    OLD_LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
 from kctl.storage.producer_snapshot import decode_snapshot
+from kctl.storage.segments07 import parse_segment_name
 from kctl.storage.transaction_index import decode_entries
+from kctl.storage.walk07 import ViewFile, end_of_intact
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A .log file."""
+    """A .log file, or a .kafka file of Kafka 0.7."""
 
     path: str
     base_offset: int
     size: int
+
+    @property
+    def is_old(self) -> bool:
+        """Return whether Kafka 0.7 wrote it: its offsets are positions, without timestamps."""
+        return is_old_segment(self.path)
+
+
+def is_old_segment(path: str) -> bool:
+    """Return whether `path` names a segment of Kafka 0.7."""
+    return path.endswith(OLD_LOG_SUFFIX)
 
 
 @dataclass(slots=True)
@@ -64,7 +77,9 @@ class PartitionLog:
         if self._end_offset is None:
             last = self.segments[-1]
             end = last.base_offset
-            if last.size:
+            if last.size and last.is_old:
+                end += end_of_intact(ViewFile(self.files.map(last.path)))
+            elif last.size:
                 entries = self.index_entries(last)
                 start = int(entries[-1, 1]) if len(entries) else 0
                 view = self.files.map(last.path, start)
@@ -109,7 +124,15 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp: int) -> int:
         """Return the offset of the first record at or after `timestamp` (ms); the end if there is
-        none."""
+        none.
+
+        UsageError for a log of Kafka 0.7, whose messages have no timestamps.
+        """
+        if self.segments[0].is_old:
+            raise UsageError(
+                f"{self.topic_partition}: messages of Kafka 0.7 have no timestamps",
+                hint="select by offsets, which are positions in bytes",
+            )
         for segment in self.segments:
             if not segment.size or self._is_older(segment, timestamp):
                 continue
@@ -187,7 +210,7 @@ class PartitionLog:
     ) -> tuple[list[AbortedRange], int | None]:
         scan = TransactionScan(opened.items())
         for segment in segments:
-            if not segment.size:
+            if not segment.size or segment.is_old:
                 continue
             view = self.files.map(segment.path)
             for step in scan_batches(view, check_crc=False):
@@ -198,11 +221,17 @@ class PartitionLog:
 def partition_log(
     files: Files, topic_partition: TopicPartition, listing: Iterable[FileFacts]
 ) -> PartitionLog | None:
-    """Return the log that consists of the files in `listing`; None if they include no segment."""
+    """Return the log that consists of the files in `listing`; None if they include no segment.
+
+    UsageError if some are of Kafka 0.7 and others are not: the same offsets mean different things.
+    """
     segments = []
     beside = {}
     for facts in listing:
         stem, dot, suffix = facts.name.partition(".")
+        old_start = parse_segment_name(facts.name)
+        if old_start is not None and not facts.is_directory:
+            segments.append(Segment(facts.path, old_start, facts.size))
         if facts.is_directory or not (stem.isdecimal() and len(stem) == 20):
             continue
         if dot + suffix == LOG_SUFFIX:
@@ -210,4 +239,9 @@ def partition_log(
         elif dot + suffix in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX):
             beside[facts.path] = facts.size
     segments.sort(key=lambda segment: segment.base_offset)
+    if len({segment.is_old for segment in segments}) > 1:
+        raise UsageError(
+            f"{topic_partition}: files of Kafka 0.7 and of later versions are in one directory",
+            hint="name the files one by one, or move those of one version elsewhere",
+        )
     return PartitionLog(files, topic_partition, segments, beside) if segments else None

@@ -19,7 +19,7 @@ from kctl.records.message07 import (
     shallow_entries,
 )
 from kctl.runtime.disk import Disk, DiskFile
-from kctl.verify.old_log_walk import next_entry
+from kctl.storage.walk07 import next_entry
 
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 

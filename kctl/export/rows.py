@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
+from kctl.arrow_files.partition_log import is_old_segment
 from kctl.errors import CorruptDataError
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import Piece, Split
@@ -24,11 +25,16 @@ from kctl.records.columnar import (
     RecordColumns,
     decode_chunks,
     without_control,
+    without_records,
 )
+from kctl.records.columnar07 import decode_chunks07
 from kctl.records.columnar_arrow import HEADERS, TIMESTAMP
-from kctl.records.columnar_batches import BatchColumns, BatchDamage, Mask
+from kctl.records.columnar_batches import BatchColumns, BatchDamage, DamageRule, Mask
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.transactions import CommittedReader
+from kctl.storage.segments07 import FaultKind
+from kctl.storage.walk07 import DamagedRange as OldDamage
+from kctl.storage.walk07 import ViewFile, walk_all
 
 __all__ = ["DamagedRange"]
 
@@ -85,10 +91,15 @@ class SplitReader:
             files, path = Files.of(piece.url)
             view = files.map(path, piece.start, piece.end)
             done = piece.start
-            for columns in decode_chunks(
-                view, position=piece.start, end=piece.end, keep=keep,
-                expected_offset=piece.first_offset,
-            ):  # fmt: skip
+            decoded = (
+                _old_chunks(view, piece)
+                if is_old_segment(path)
+                else decode_chunks(
+                    view, position=piece.start, end=piece.end, keep=keep,
+                    expected_offset=piece.first_offset,
+                )
+            )  # fmt: skip
+            for columns in decoded:
                 for damage in columns.damages:
                     self._note(piece, damage)
                 self.progress(columns.end - done)
@@ -108,6 +119,33 @@ class SplitReader:
                 str(damaged), hint="--on-damage skip exports all readable records"
             )
         self.damages.append(damaged)
+
+
+_OLD_RULES = {
+    FaultKind.CHECKSUM: DamageRule.CRC,
+    FaultKind.CUT: DamageRule.CUT,
+    FaultKind.MAGIC: DamageRule.HEADER,
+    FaultKind.SIZE: DamageRule.HEADER,
+}
+
+
+def _old_chunks(view: memoryview, piece: Piece) -> Iterator[RecordColumns]:
+    """Yield the messages of a piece of a Kafka 0.7 segment, also those behind damage."""
+    base_offset = piece.first_offset - piece.start
+    position = piece.start
+    while position < piece.end:
+        for columns in decode_chunks07(view, position, piece.end, base_offset):
+            position = columns.end
+            yield columns
+        if position < piece.end:
+            found = next(walk_all(ViewFile(view[: piece.end]), position))
+            assert isinstance(found, OldDamage)
+            damage = BatchDamage(
+                _OLD_RULES[found.kind], found.position, found.end - found.position,
+                base_offset + found.position, base_offset + found.end - 1, found.reason,
+            )  # fmt: skip
+            position = found.end
+            yield without_records([damage], position)
 
 
 def _keep(split: Split, options: ExportOptions) -> Keep:

@@ -182,7 +182,7 @@ def decode_chunks(
             columns.end = min(columns.end, scanned.end)
             yield columns
         # Batches that were not selected, damages and padding move the end too.
-        yield _nothing(damages, scanned.end)
+        yield without_records(damages, scanned.end)
 
 
 def decode_columns(buffer: Buffer, **options: Any) -> RecordColumns:
@@ -197,7 +197,7 @@ def concatenated(chunks: Sequence[RecordColumns]) -> RecordColumns:
     damages = [damage for chunk in chunks for damage in chunk.damages]
     end = chunks[-1].end if chunks else 0
     if len(filled) < 2:
-        return replace(filled[0] if filled else _nothing([], end), damages=damages, end=end)
+        return replace(filled[0] if filled else without_records([], end), damages=damages, end=end)
     payload_starts = np.cumsum([0] + [len(chunk.payload) for chunk in filled]).tolist()
     batch_starts = np.cumsum([0] + [len(chunk.batches) for chunk in filled]).tolist()
     moves = {"key_starts": payload_starts, "value_starts": payload_starts,
@@ -225,7 +225,8 @@ def concatenated(chunks: Sequence[RecordColumns]) -> RecordColumns:
     )
 
 
-def _nothing(damages: list[BatchDamage], end: int) -> RecordColumns:
+def without_records(damages: list[BatchDamage], end: int) -> RecordColumns:
+    """Return columns of no records that cover the bytes up to `end`."""
     empty = np.zeros(0, np.int64)
     return RecordColumns(
         b"", empty, empty, empty, empty, empty, empty, empty, HeaderColumns.none(), empty,

@@ -168,7 +168,8 @@ def shallow_entries(data: Buffer) -> Iterator[Entry07]:
 
     Raise CutMessageError if `data` end inside the first, CorruptDataError where no entry can be.
     """
-    view = memoryview(data)
+    # Views of mapped files may have signed bytes.
+    view = memoryview(data).cast("B")
     position = 0
     while (entry := entry_at(view, position)) is not None:
         yield entry

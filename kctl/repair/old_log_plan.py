@@ -25,8 +25,8 @@ from kctl.records.message07 import HEADER_BYTES, SIZE, encode_entry
 from kctl.repair.segment_edit import Edit, Piece, Step, edited
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.storage.segments07 import FileEntry07, Segment07, segments_in, unreadable_names
+from kctl.storage.walk07 import DamagedRange, walk_all
 from kctl.verify.old_log_checks import OPENED_BYTES_MAX, opens_as, read_message
-from kctl.verify.old_log_walk import DamagedRange, walk_all
 
 __all__ = ["FILLER_BYTES_MIN", "OldLogPlan", "filler07", "plan_old_log"]
 

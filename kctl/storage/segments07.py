@@ -19,13 +19,13 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kctl.model import TopicPartition
 from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import continue_crc32, crc32
 from kctl.records.message07 import CRC, CURRENT_MAGIC, HEADER_BYTES, SIZE
-from kctl.runtime.disk import Disk, DiskFile
+from kctl.runtime.disk import Disk
 from kctl.storage import layout
 
 _SEGMENT_NAME = re.compile(r"(\d+)\.kafka", re.ASCII)
@@ -47,6 +47,14 @@ class Segment07(NamedTuple):
     def end_offset(self) -> int:
         """Return where the next segment must begin."""
         return self.base_offset + self.size
+
+
+class Readable(Protocol):
+    """The part of DiskFile that a walk needs; `walk07.ViewFile` is another."""
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes: ...
 
 
 class FaultKind(Enum):
@@ -160,7 +168,7 @@ def has_clean_shutdown(disk: Disk, log_dir: str) -> bool:
     return disk.exists(f"{log_dir.rstrip('/')}/{layout.CLEAN_SHUTDOWN_FILE}")
 
 
-def walk(file: DiskFile, position: int = 0) -> Iterator[FileEntry07 | Fault07]:
+def walk(file: Readable, position: int = 0) -> Iterator[FileEntry07 | Fault07]:
     """Yield each entry from `position` on, up to the file's end or a Fault07, which comes last."""
     size = file.size()
     window, window_start = b"", position
@@ -221,7 +229,7 @@ def entry_head(head: bytes, position: int, file_size: int) -> FileEntry07 | Faul
     return FileEntry07(position, size, magic, head[SIZE.size + 1] if magic else 0, crc)
 
 
-def _payload_crc(file: DiskFile, in_window: Buffer, entry: FileEntry07, head_bytes: int) -> int:
+def _payload_crc(file: Readable, in_window: Buffer, entry: FileEntry07, head_bytes: int) -> int:
     crc = crc32(in_window)
     position = entry.position + head_bytes + len(in_window)
     while position < entry.end:

@@ -22,8 +22,8 @@ from kctl.storage.segments07 import (
     segments_in,
     unreadable_names,
 )
+from kctl.storage.walk07 import DamagedRange, walk_all
 from kctl.verify.findings import Findings
-from kctl.verify.old_log_walk import DamagedRange, walk_all
 from kctl.verify.rules import Finding, Rule
 
 __all__ = ["VerifiedOldLog", "opens_as", "verify_old_log"]

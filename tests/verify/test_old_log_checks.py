@@ -9,7 +9,7 @@ from kctl.records.compression import GZIP, SNAPPY
 from kctl.records.message07 import compressed_set, encode_entry, message_set, messages
 from kctl.runtime.real.disk import RealDisk
 from kctl.storage.segments07 import segment_name, segments_in
-from kctl.verify.old_log_walk import DamagedRange, walk_all
+from kctl.storage.walk07 import DamagedRange, walk_all
 from kctl.verify.rules import Rule, Severity
 from kctl.verify.verification import plan, verify_unit
 from tests.support.golden07 import golden07, golden07_json

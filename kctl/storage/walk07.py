@@ -22,20 +22,42 @@ from typing import NamedTuple
 
 from kctl.records.checksum import continue_crc32, crc32
 from kctl.records.message07 import CRC, HEADER_BYTES, SIZE
-from kctl.runtime.disk import DiskFile
-from kctl.storage.segments07 import Fault07, FaultKind, FileEntry07, entry_head, walk
+from kctl.storage.segments07 import (
+    Fault07,
+    FaultKind,
+    FileEntry07,
+    Readable,
+    entry_head,
+    walk,
+)
 
-__all__ = ["DamagedRange", "next_entry", "walk_all"]
+__all__ = ["DamagedRange", "ViewFile", "end_of_intact", "next_entry", "walk_all"]
 
 # An entry whose size or magic is wrong is recognized up to this size; Kafka 0.7's default limit of
 # a message is a quarter of it.
 PROOF_BYTES_MAX = 4 * 1024 * 1024
 _WINDOW_BYTES = 1024 * 1024
+_END_BYTES = 4 * 1024 * 1024
 # A larger entry found in a search must be followed by something like an entry, too: comparing the
 # checksum of everything that could be a size would take hours.
 _CHEAP_BYTES = 1024 * 1024
 # A size below 256 MiB that is not 0, and a magic.
 _CANDIDATE = re.compile(rb"(?=[\x00-\x0f](?!\0{3}[\x00-\x04]).{3}[\x00\x01])", re.DOTALL)
+
+
+class ViewFile:
+    """Bytes in memory that are read as a file."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return len(self._view)
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Return up to `length` bytes from `position`."""
+        return bytes(self._view[position : position + length])
 
 
 class DamagedRange(NamedTuple):
@@ -51,10 +73,10 @@ class DamagedRange(NamedTuple):
     restored_head: bytes | None = None
 
 
-def walk_all(file: DiskFile) -> Iterator[FileEntry07 | DamagedRange]:
-    """Yield the intact entries of a segment and the damaged ranges between them, in order."""
+def walk_all(file: Readable, position: int = 0) -> Iterator[FileEntry07 | DamagedRange]:
+    """Yield the intact entries of a segment from `position` on, and the damaged ranges between
+    them, in order."""
     size = file.size()
-    position = 0
     while position < size:
         for found in walk(file, position):
             if isinstance(found, Fault07):
@@ -66,7 +88,23 @@ def walk_all(file: DiskFile) -> Iterator[FileEntry07 | DamagedRange]:
             position = found.end
 
 
-def next_entry(file: DiskFile, position: int, size: int) -> int | None:
+def end_of_intact(file: Readable) -> int:
+    """Return where the segment ends for readers who continue after damage: before a torn end.
+
+    Only the end of a large segment is read, from an intact entry on.
+    """
+    size = file.size()
+    end = max(0, size - _END_BYTES)
+    if end:
+        end = next_entry(file, end, size) or 0
+    for it in walk_all(file, end):
+        if isinstance(it, DamagedRange) and it.is_tail and it.restored_head is None:
+            break
+        end = it.end
+    return end
+
+
+def next_entry(file: Readable, position: int, size: int) -> int | None:
     """Return where the first intact entry at or after `position` begins, at any byte."""
     while position < size:
         window = file.pread(min(_WINDOW_BYTES, size - position), position)
@@ -79,7 +117,7 @@ def next_entry(file: DiskFile, position: int, size: int) -> int | None:
     return None
 
 
-def _judged(file: DiskFile, fault: Fault07, size: int) -> DamagedRange:
+def _judged(file: Readable, fault: Fault07, size: int) -> DamagedRange:
     position, kind, reason, length = fault
     if length is not None and _may_end(file, position + length, size):
         end = position + length
@@ -95,11 +133,11 @@ def _judged(file: DiskFile, fault: Fault07, size: int) -> DamagedRange:
     return DamagedRange(position, end, kind, reason, following is None)
 
 
-def _may_end(file: DiskFile, end: int, size: int) -> bool:
+def _may_end(file: Readable, end: int, size: int) -> bool:
     return end == size or _is_intact(file, end, size)
 
 
-def _is_intact(file: DiskFile, position: int, size: int) -> bool:
+def _is_intact(file: Readable, position: int, size: int) -> bool:
     entry = entry_head(file.pread(SIZE.size + HEADER_BYTES[1], position), position, size)
     if isinstance(entry, Fault07):
         return False
@@ -108,7 +146,7 @@ def _is_intact(file: DiskFile, position: int, size: int) -> bool:
     return isinstance(next(walk(file, position)), FileEntry07)
 
 
-def _begins_entry(file: DiskFile, position: int, size: int) -> bool:
+def _begins_entry(file: Readable, position: int, size: int) -> bool:
     """Return whether the file ends at `position`, or something like an entry begins there."""
     if position == size:
         return True
@@ -116,7 +154,7 @@ def _begins_entry(file: DiskFile, position: int, size: int) -> bool:
     return isinstance(found, FileEntry07) or found.kind is FaultKind.CUT
 
 
-def _head_with_right_magic(file: DiskFile, position: int, end: int) -> bytes | None:
+def _head_with_right_magic(file: Readable, position: int, end: int) -> bytes | None:
     if end - position > PROOF_BYTES_MAX:
         return None
     data = file.pread(end - position, position)
@@ -129,7 +167,7 @@ def _head_with_right_magic(file: DiskFile, position: int, end: int) -> bytes | N
     return None
 
 
-def _proven(file: DiskFile, position: int, size: int) -> tuple[int, bytes] | None:
+def _proven(file: Readable, position: int, size: int) -> tuple[int, bytes] | None:
     """Return the end of the entry at `position` that its checksum proves, and its right head.
 
     An empty payload proves nothing: its checksum is 0.
