@@ -51,6 +51,7 @@ Examples:
   kctl dump-log /data/orders-0
   kctl dump-log --print-data-log /data/orders-0/00000000000000000000.log
   kctl dump-log --print-data-log --format ndjson /data/__consumer_offsets-3
+  kctl dump-log --format ndjson /archive/clicks-0/00000000000000000000.kafka
   kctl dump-log --print-data-log --offset @-1h --key order-17 /data/orders-0
   kctl dump-log --print-data-log --value-as avro --schema order.avsc /data/orders-0
   kctl dump-log --only-aborted --deep-iteration /data/orders-0

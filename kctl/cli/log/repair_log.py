@@ -56,6 +56,7 @@ def repair_log_command(
     Examples:
       kctl repair-log /data/orders-0
       kctl repair-log --apply /data
+      kctl repair-log /archive/kafka-0.7
       kctl repair-log --apply --rebuild indexes /data/orders-0
       kctl repair-log --apply --truncate-to 1200 /data/orders-0
       kctl repair-log --apply --cut 1200..1260 /data/orders-0

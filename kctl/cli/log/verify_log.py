@@ -69,6 +69,7 @@ def verify_log(
     Examples:
       kctl verify-log /data
       kctl verify-log --quick -j 8 /data
+      kctl verify-log --explain /archive/kafka-0.7
       kctl verify-log -o json /data/orders-0
       kctl verify-log /data/orders-0 --compare /mnt/broker2/orders-0
       kctl verify-log --spark --master spark://head:7077 /nfs/data

@@ -47,7 +47,7 @@ class KeyName(StrEnum):
 OutOption = Annotated[str, Option("--out", metavar="DIR", help="The table: a directory.")]
 SourcesArgument = Annotated[
     list[str] | None,
-    Argument(metavar="SOURCE", help="Log directory, partition directory or .log files."),
+    Argument(metavar="SOURCE", help="Log directory, partition directory, .log or .kafka files."),
 ]
 TopicsOption = Annotated[
     list[str] | None,
@@ -124,6 +124,7 @@ def export(
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
       kctl export /data -t users --latest-per-key --value json --out /tables/users
+      kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
       kctl export --spark -b broker1:9092 -t orders --out /tables/orders
     """
