@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kctl.kafka.connector import ConsumerConnector, KafkaStream
+    from kctl.kafka.connector_config import ConnectorConfig
     from kctl.kafka.encoders import DefaultEncoder, Encoder, StringEncoder
     from kctl.kafka.errors import ConsumerTimeoutError, QueueFullError
     from kctl.kafka.handlers import CallbackHandler, EventHandler
@@ -24,17 +26,24 @@ if TYPE_CHECKING:
     )
     from kctl.kafka.producer import Producer
     from kctl.kafka.producer_config import ProducerConfig
+    from kctl.kafka.streams import ConsumedMessage
+    from kctl.kafka.topic_filter import Blacklist, Whitelist
 
 # Name -> its module.
 _HOMES = {
+    "Blacklist": "kctl.kafka.topic_filter",
     "ByteArrayPartitioner": "kctl.kafka.partitioners",
     "CallbackHandler": "kctl.kafka.handlers",
+    "ConnectorConfig": "kctl.kafka.connector_config",
+    "ConsumedMessage": "kctl.kafka.streams",
+    "ConsumerConnector": "kctl.kafka.connector",
     "ConsumerTimeoutError": "kctl.kafka.errors",
     "DefaultEncoder": "kctl.kafka.encoders",
     "DefaultPartitioner": "kctl.kafka.partitioners",
     "Delivery": "kctl.kafka.messages",
     "Encoder": "kctl.kafka.encoders",
     "EventHandler": "kctl.kafka.handlers",
+    "KafkaStream": "kctl.kafka.connector",
     "KeyedMessage": "kctl.kafka.messages",
     "Murmur2Partitioner": "kctl.kafka.partitioners",
     "Partitioner": "kctl.kafka.partitioners",
@@ -44,17 +53,23 @@ _HOMES = {
     "QueueFullError": "kctl.kafka.errors",
     "RecordMetadata": "kctl.kafka.messages",
     "StringEncoder": "kctl.kafka.encoders",
+    "Whitelist": "kctl.kafka.topic_filter",
 }
 
 __all__ = [
+    "Blacklist",
     "ByteArrayPartitioner",
     "CallbackHandler",
+    "ConnectorConfig",
+    "ConsumedMessage",
+    "ConsumerConnector",
     "ConsumerTimeoutError",
     "DefaultEncoder",
     "DefaultPartitioner",
     "Delivery",
     "Encoder",
     "EventHandler",
+    "KafkaStream",
     "KeyedMessage",
     "Murmur2Partitioner",
     "Partitioner",
@@ -64,6 +79,7 @@ __all__ = [
     "QueueFullError",
     "RecordMetadata",
     "StringEncoder",
+    "Whitelist",
 ]
 
 

@@ -13,12 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kctl.kafka.aio_connector import AioConsumerConnector as ConsumerConnector
     from kctl.kafka.aio_producer import AioProducer as Producer
 
-__all__ = ["Producer"]
+__all__ = ["ConsumerConnector", "Producer"]
 
 # Name -> the module and the name there.
 _HOMES = {
+    "ConsumerConnector": ("kctl.kafka.aio_connector", "AioConsumerConnector"),
     "Producer": ("kctl.kafka.aio_producer", "AioProducer"),
 }
 

@@ -545,8 +545,8 @@ class ZooKeeperOffsets:
 
     async def fetch(self, partitions: Sequence[ConsumedPartition]) -> dict[ConsumedPartition, int]:
         """Return the committed offset of each partition that has one."""
-        found = await self._registry.offsets(self._group, partitions)
-        return {ConsumedPartition(*it): offset for it, offset in found.items()}
+        found = await self._registry.stored_offsets(self._group, partitions)
+        return {it: offset for it, (offset, _) in found.items()}
 
     async def commit(self, consumer_id: str, offsets: Mapping[ConsumedPartition, int]) -> None:
         """Commit; LostClaimError if a claim is gone."""

@@ -211,16 +211,17 @@ class ConsumerRegistry(ZnodeClient):
 
     # --- offsets
 
-    async def offsets(
+    async def stored_offsets(
         self, group_id: str, partitions: Sequence[ConsumedPartition]
-    ) -> dict[ConsumedPartition, int]:
-        """Return the committed offset of each partition that has one; CorruptDataError."""
+    ) -> dict[ConsumedPartition, tuple[int, int]]:
+        """Return the committed offset of each partition that has one, and when it was committed,
+        in milliseconds since 1970; CorruptDataError."""
         found = await self.get_all([offset_path(group_id, *it) for it in partitions])
         offsets = {}
         for it, answer in zip(partitions, found, strict=True):
             offset = None if answer is None else decode_consumer_offset(answer[0])
-            if offset is not None:
-                offsets[it] = offset
+            if answer is not None and offset is not None:
+                offsets[it] = (offset, answer[1].mtime_ms)
         return offsets
 
     async def commit(

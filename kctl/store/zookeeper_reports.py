@@ -72,8 +72,8 @@ class SessionReports:
     def expired(self, session_id: int) -> None:
         """Report that the session has ended."""
         self._miss(
-            f"Session {session_id:#x} with {self._where} has ended: this broker is no longer "
-            "registered, and other brokers take over what it leads. Asking for a new session"
+            f"Session {session_id:#x} with {self._where} has ended: what this process "
+            "registered is gone, and others take over what it led or read. Asking for a new session"
         )
 
     def _miss(self, message: str) -> None:

@@ -1,0 +1,357 @@
+"""ConsumerConnector: streams of messages for the members of a group on ZooKeeper.
+
+    with ConsumerConnector({"zookeeper.connect": "zk:2181", "group.id": "g"}) as connector:
+        [stream] = connector.create_message_streams({"orders": 1})["orders"]
+        for message in stream:
+            ...
+
+The connector runs on its own loop, in a thread of its own; each stream is for one thread. It shares
+a group with Kafka 0.8 to 1.1's consumers in Java (docs/compatibility.md, "Consumers on ZooKeeper").
+
+Kafka 1.1: kafka.javaapi.consumer.ConsumerConnector, kafka.consumer.ZookeeperConsumerConnector.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kctl.client.router import Router
+from kctl.client.security import ClientSecurity
+from kctl.errors import KctlError, UnreachableError, UnsupportedVersionError, UsageError
+from kctl.kafka.claims import Claims
+from kctl.kafka.client_loop import ClientLoop
+from kctl.kafka.connector_config import ConnectorConfig
+from kctl.kafka.group_membership import GroupMembership, GroupSettings
+from kctl.kafka.offset_stores import OffsetStores
+from kctl.kafka.stream_fetcher import StreamFetcher
+from kctl.kafka.streams import ChunkReader, ConsumedMessage, StreamQueue
+from kctl.kafka.topic_filter import TopicFilter
+from kctl.runtime.future import Task, sleep
+from kctl.runtime.runtime import Runtime
+from kctl.store import znodes
+from kctl.store.broker07_znodes import is_broker07
+from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
+from kctl.store.consumer_znodes import ConsumedPartition
+from kctl.store.errors import SessionExpiredError
+
+if TYPE_CHECKING:
+    from kctl.store.zookeeper import ZooKeeperStore
+
+STREAMS_MAX = 10_000
+# How long `shutdown` waits beyond the membership's own limit, s.
+SHUTDOWN_S_MAX = 30.0
+
+Subscribed = Mapping[str, int] | tuple[TopicFilter, int]
+
+
+class ConnectorCore:
+    """A connector on its loop: session, membership, fetcher and streams. Its Receiver."""
+
+    def __init__(self, runtime: Runtime, config: ConnectorConfig) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._claims = Claims()
+        self.queues: list[StreamQueue] = []
+        # The thread number of each queue, by topic; by None with a filter.
+        self._queue_of: dict[tuple[str | None, int], StreamQueue] = {}
+        self._store: ZooKeeperStore | None = None
+        self._router: Router | None = None
+        self._fetcher: StreamFetcher | None = None
+        self._tasks: list[Task[None]] = []
+        self.membership: GroupMembership | None = None
+
+    async def open(self) -> None:
+        """Connect to ZooKeeper and to a broker; UnreachableError, UnsupportedVersionError."""
+        # Local: kazoo takes 70 ms to import.
+        from kctl.store.zookeeper import ZooKeeperStore
+
+        config = self._config
+        session_ms = config.number("zookeeper_session_ms")
+        store = ZooKeeperStore(self._runtime, config["zookeeper"], session_timeout_ms=session_ms)
+        await store.connect(config.number("zookeeper_connection_ms", session_ms))
+        self._store = store
+        security = ClientSecurity.of(config.settings.security)
+        try:
+            self._router = Router(
+                self._runtime,
+                await self._servers(ConsumerRegistry(store), security),
+                client_id=config["client_id"] or config["group_id"],
+                timeout_ms=config.number("socket_timeout_ms"),
+                security=security,
+            )
+        except BaseException:
+            await store.close()
+            raise
+
+    async def _servers(
+        self, registry: ConsumerRegistry, security: ClientSecurity
+    ) -> Sequence[tuple[str, int]]:
+        given = self._config["bootstrap"]
+        if given is not None:
+            from kctl.client.bootstrap_servers import parse_servers
+
+            return parse_servers(given)
+        servers = []
+        ids = [int(it) for it in await registry.children(znodes.BROKER_IDS) if it.isdecimal()]
+        nodes = await registry.get_all([znodes.broker_path(it) for it in ids])
+        for number, node in zip(ids, nodes, strict=True):
+            if node is not None and is_broker07(node[0]):
+                raise UnsupportedVersionError(
+                    "the brokers in ZooKeeper are of Kafka 0.7, whose groups this connector does "
+                    "not join yet",
+                    hint="SimpleConsumer reads them",
+                )
+            if node is not None:
+                endpoints = znodes.decode_broker(number, node[0]).endpoints
+                servers += [
+                    (it.host, it.port)
+                    for it in endpoints
+                    if it.security_protocol is security.protocol
+                ]
+        if not servers:
+            raise UnreachableError(
+                f"no broker for {security.protocol} is registered in ZooKeeper at "
+                f"{self._config['zookeeper']}"
+            )
+        return servers
+
+    def begin(self, subscription: Subscribed) -> None:
+        """Make the streams and join the group."""
+        assert self._store is not None
+        assert self._router is not None
+        config = self._config
+        counts: dict[str | None, int] = {}
+        if isinstance(subscription, Mapping):
+            counts.update(subscription)
+        else:
+            counts[None] = subscription[1]
+        for topic, count in counts.items():
+            for number in range(count):
+                queue = StreamQueue(self._runtime, config.number("timeout_ms"))
+                self._queue_of[topic, number] = queue
+                self.queues.append(queue)
+        registry = ConsumerRegistry(self._store)
+        offsets = OffsetStores(registry, self._router, config["group_id"], config.offsets)
+        self._fetcher = StreamFetcher(self._router, config)
+        self.membership = GroupMembership(
+            self._runtime, registry, self._group_settings(), subscription, self, offsets
+        )
+        self.membership.start()
+        spawn = self._runtime.scheduler.spawn
+        self._tasks.append(spawn(self._fetcher.run(), "fetches"))
+        if config["auto_commit"]:
+            self._tasks.append(spawn(self._auto_commit(), "auto-commit"))
+
+    def _group_settings(self) -> GroupSettings:
+        config = self._config
+        return GroupSettings(
+            config["group_id"],
+            self._runtime.network.local_host_name(),
+            config["consumer_id"],
+            config["strategy"],
+            config["hashed_text"],
+            config["hides_internal_topics"],
+            config.rebalance_backoff_ms,
+            config["auto_commit"],
+        )
+
+    # --- Receiver
+
+    def start(
+        self, threads: Mapping[ConsumedPartition, int], offsets: Mapping[ConsumedPartition, int]
+    ) -> None:
+        """Begin to fetch partitions for their streams."""
+        assert self._fetcher is not None
+        assert self.membership is not None
+        for partition, thread in threads.items():
+            lease, committed = self.membership.lease, offsets.get(partition)
+            claim = self._claims.open(partition, thread, lease, committed)
+            queue = self._queue_of.get((partition.topic, thread)) or self._queue_of[None, thread]
+            self._fetcher.add(claim, queue)
+
+    def stop(self, partitions: Collection[ConsumedPartition]) -> dict[ConsumedPartition, int]:
+        """End the delivery of partitions."""
+        offsets = self._claims.close(partitions)
+        if self._fetcher is not None:
+            self._fetcher.remove_closed()
+        return offsets
+
+    def committed(self, offsets: Mapping[ConsumedPartition, int]) -> None:
+        """Note a commit."""
+        self._claims.committed(offsets)
+
+    def failed(self, error: KctlError) -> None:
+        """Raise `error` in every stream."""
+        for queue in self.queues:
+            queue.fail(error)
+
+    # --- streams and offsets
+
+    async def next_chunk(self, queue: StreamQueue, reader: ChunkReader) -> bool:
+        """Give the reader its next chunk; return False at the stream's end."""
+        rest = reader.rest()
+        if rest is not None:
+            await queue.put_back(rest)
+        chunk = await queue.next_chunk()
+        if self._fetcher is not None:
+            self._fetcher.wake()
+        if chunk is not None:
+            reader.begin(chunk)
+        return chunk is not None
+
+    async def commit(self) -> None:
+        """Commit what was consumed; LostClaimError if the session has ended meanwhile."""
+        offsets = self._claims.uncommitted()
+        if offsets and self.membership is not None:
+            await self.membership.commit(offsets)
+
+    async def _auto_commit(self) -> None:
+        interval_ms = self._config.number("auto_commit_ms")
+        while True:
+            await sleep(self._runtime.scheduler, interval_ms)
+            try:
+                await self.commit()
+            except (LostClaimError, SessionExpiredError):
+                # The messages are another member's now.
+                continue
+            except KctlError as error:
+                self._runtime.trace.warning(f"Offsets are not committed: {error}")
+
+    async def close(self) -> None:
+        """End the streams, leave the group, close all connections."""
+        for queue in self.queues:
+            queue.end()
+        for task in self._tasks:
+            task.cancel()
+        if self.membership is not None:
+            await self.membership.close()
+        if self._fetcher is not None:
+            self._fetcher.close()
+        if self._router is not None:
+            self._router.close()
+        if self._store is not None:
+            await self._store.close()
+
+
+def checked_subscription(topics: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of streams by topic; UsageError for numbers that are none."""
+    if not topics:
+        raise UsageError("no topic to read")
+    for topic, count in topics.items():
+        check_count(count, topic)
+    return dict(topics)
+
+
+def check_count(count: int, what: str) -> None:
+    """Raise UsageError for a number of streams that is not possible."""
+    if not 1 <= count <= STREAMS_MAX:
+        raise UsageError(f"{what}: {count} streams; between 1 and {STREAMS_MAX} are possible")
+
+
+def by_topic(topics: Mapping[str, int], streams: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the streams of each topic, in the order in which they were made."""
+    rest = iter(streams)
+    return {topic: [next(rest) for _ in range(count)] for topic, count in topics.items()}
+
+
+class KafkaStream:
+    """Messages for one thread; an iterator that ends with `shutdown`.
+
+    `next` raises ConsumerTimeoutError after `consumer.timeout.ms`, and the KctlError that made the
+    consumer leave its group for a while: it can be called again after either.
+    """
+
+    def __init__(
+        self, loop: ClientLoop, core: ConnectorCore, queue: StreamQueue, config: ConnectorConfig
+    ) -> None:
+        self._loop = loop
+        self._core = core
+        self._queue = queue
+        self._reader = ChunkReader(loop.runtime, config["moves"])
+
+    def __iter__(self) -> Iterator[ConsumedMessage]:
+        return self
+
+    def __next__(self) -> ConsumedMessage:
+        reader = self._reader
+        reader.asked_for_next()
+        message = reader.next()
+        while message is None:
+            if not self._loop.run(self._core.next_chunk, self._queue, reader):
+                raise StopIteration
+            message = reader.next()
+        return message
+
+    def next(self) -> ConsumedMessage:
+        """Return the next message; StopIteration after `shutdown`."""
+        return self.__next__()
+
+
+class ConsumerConnector:
+    """A member of a group on ZooKeeper; `shutdown`, or `with`, ends it."""
+
+    def __init__(self, config: Mapping[str, object] | ConnectorConfig) -> None:
+        """Connect; `config` has settings by their names in 0.7, 0.8 or today.
+
+        UsageError for settings that are not valid, UnreachableError without ZooKeeper or a broker.
+        """
+        self._config = config if isinstance(config, ConnectorConfig) else ConnectorConfig(config)
+        self._loop = ClientLoop()
+        self._is_open = True
+        self._has_streams = False
+        self._core = ConnectorCore(self._loop.runtime, self._config)
+        for warning in self._config.settings.warnings:
+            self._loop.post(self._loop.runtime.trace.warning, warning)
+        try:
+            self._loop.run(self._core.open)
+        except BaseException:
+            self._is_open = False
+            self._loop.close()
+            raise
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[KafkaStream]]:
+        """Join the group and return so many streams of each topic; once per connector."""
+        subscription = checked_subscription(topics)
+        return by_topic(subscription, self._begin(subscription))
+
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, count: int = 1
+    ) -> list[KafkaStream]:
+        """Join the group and return `count` streams of the topics that the filter allows, also of
+        those that come later; once per connector."""
+        check_count(count, repr(topic_filter))
+        return self._begin((topic_filter, count))
+
+    def _begin(self, subscription: Subscribed) -> list[KafkaStream]:
+        if not self._is_open:
+            raise UsageError("the connector is shut down")
+        if self._has_streams:
+            raise UsageError("a connector makes streams once: make another connector for more")
+        self._has_streams = True
+        self._loop.run(self._core.begin, subscription)
+        return [
+            KafkaStream(self._loop, self._core, queue, self._config) for queue in self._core.queues
+        ]
+
+    def commit_offsets(self) -> None:
+        """Commit the offsets of consumed messages of the partitions that are still this consumer's.
+
+        LostClaimError if the session ended meanwhile: nothing is committed then.
+        """
+        if not self._is_open:
+            raise UsageError("the connector is shut down")
+        self._loop.run(self._core.commit)
+
+    def shutdown(self) -> None:
+        """End the streams, commit if the connector does so by itself, and leave the group."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                self._loop.run(self._core.close, timeout_s=SHUTDOWN_S_MAX)
+            finally:
+                self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
