@@ -1,4 +1,4 @@
-"""ConnectorConfig: the settings of a ConsumerConnector, by their names in three ages of Kafka. Pure.
+"""ConnectorConfig: settings of a ConsumerConnector, by their names in three ages of Kafka. Pure.
 
 Kafka: kafka.consumer.ConsumerConfig of 0.7.2 and 1.1.1; the newest names are those of today's
 consumers, where they have the setting. Settings that only kctl has are named for both later ages.

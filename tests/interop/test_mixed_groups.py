@@ -41,6 +41,7 @@ class Topic:
 
     def __init__(self, address, name, partitions=PARTITIONS):
         self.name, self.partitions, self.count = name, partitions, 0
+        self.address = address
         self.admin = AdminClient({"bootstrap.servers": address})
         self.producer = Producer({"bootstrap.servers": address})
         for made in self.admin.create_topics([NewTopic(name, partitions)]).values():
@@ -57,6 +58,15 @@ class Topic:
         grown = self.admin.create_partitions([NewPartitions(self.name, self.partitions)])
         for it in grown.values():
             it.result()
+        # A producer that knew the topic learns of the partition later.
+        wait_for(
+            lambda: (
+                len(self.admin.list_topics(self.name).topics[self.name].partitions)
+                == self.partitions
+            ),
+            lambda: f"no {self.partitions} partitions",
+        )
+        self.producer = Producer({"bootstrap.servers": self.address})
 
 
 class Watcher:

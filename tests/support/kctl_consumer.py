@@ -1,4 +1,5 @@
-"""A ConsumerConnector in a process of its own, for tests that stop and kill it; JSON a line each way.
+"""A ConsumerConnector in a process of its own, for tests that stop and kill it; JSON a line each
+way.
 
 The first line of stdin is {"settings": {...}, "streams": {topic: n}} or {..., "whitelist": regex,
 "count": n}; "commit" and "shutdown" may follow. It prints {"message": [topic, partition, offset,

@@ -1,0 +1,167 @@
+"""ConsumerConnector without a cluster: its settings, its streams, and what it fetches."""
+
+import pytest
+
+from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.kafka import ConsumerConnector
+from kctl.kafka.claims import Claims, OffsetMoves
+from kctl.kafka.connector_config import ConnectorConfig
+from kctl.kafka.errors import ConsumerTimeoutError
+from kctl.kafka.offsets import OffsetsStorage
+from kctl.kafka.rebalance import Lease
+from kctl.kafka.streams import Chunk, ChunkReader, StreamQueue
+from kctl.records.record import Record
+from kctl.runtime.future import sleep
+from kctl.runtime.real import make_runtime
+from kctl.store.consumer_znodes import ConsumedPartition
+
+T0 = ConsumedPartition("t", 0)
+MINIMUM = {"zookeeper.connect": "zk:2181", "group.id": "g"}
+
+
+@pytest.fixture
+def runtime():
+    runtime = make_runtime()
+    yield runtime
+    runtime.scheduler.close()
+
+
+def run(runtime, coroutine):
+    return runtime.scheduler.run_until(runtime.scheduler.spawn(coroutine))
+
+
+def lease_of(runtime, timeout_ms=60_000):
+    lease = Lease(timeout_ms)
+    lease.answered(runtime.clock.monotonic_ms())
+    return lease
+
+
+def chunk(claim, *offsets, next_offset=None):
+    records = [Record(it, -1, None, b"%d" % it) for it in offsets]
+    return Chunk(claim, records, next_offset or offsets[-1] + 1, 100)
+
+
+# --- settings
+
+
+def test_defaults_are_those_of_the_age_of_the_names():
+    old = ConnectorConfig({"zk.connect": "zk:2181", "groupid": "g"})
+    later = ConnectorConfig(MINIMUM | {"auto.commit.enable": "true"})
+    assert (old["reset"], old["auto_commit_ms"], old["queued_chunks"]) == ("smallest", 10_000, 10)
+    assert (later["reset"], later["auto_commit_ms"]) == ("largest", 60_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"group.id": "g"}, "zookeeper.connect is missing"),
+        ({"zookeeper.connect": "zk:2181"}, "group.id is missing"),
+        (MINIMUM | {"groupid": "h"}, "the same setting"),
+        (MINIMUM | {"group.id": "a/b"}, "cannot be kept in ZooKeeper"),
+        (MINIMUM | {"auto.offset.reset": "middle"}, "not supported"),
+        (MINIMUM | {"zookeeper.session.timeout.ms": "6 s"}, "not an integer"),
+        (MINIMUM | {"fetch.wait.max.ms": 500, "socket.timeout.ms": 400}, "is above"),
+    ],
+)
+def test_settings_that_are_not_valid_are_refused_by_name(given, why):
+    with pytest.raises(UsageError, match=why):
+        ConnectorConfig(given)
+
+
+def test_dual_commit_is_on_where_offsets_are_in_kafka():
+    stores = [
+        ConnectorConfig(MINIMUM | given).offsets.stores
+        for given in (
+            {},
+            {"offsets.storage": "kafka"},
+            {"offsets.storage": "kafka", "dual.commit.enabled": False},
+            {"dual.commit.enabled": "true"},
+        )
+    ]
+    zookeeper, kafka = OffsetsStorage.ZOOKEEPER, OffsetsStorage.KAFKA
+    assert stores == [(zookeeper,), (kafka, zookeeper), (kafka,), (zookeeper, kafka)]
+
+
+def test_a_store_that_is_not_there_is_reported():
+    pytest.importorskip("kazoo")
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
+        ConsumerConnector(
+            {"zk.connect": "127.0.0.1:1", "groupid": "g", "zk.connectiontimeout.ms": 50}
+        )
+
+
+# --- streams
+
+
+def test_a_stream_hands_out_chunks_in_order_and_moves_the_position_late(runtime):
+    queue, reader = StreamQueue(runtime, 0), ChunkReader(runtime, OffsetMoves.LATE)
+    claims = Claims()
+    claim = claims.open(T0, 0, lease_of(runtime), None)
+    queue.put(chunk(claim, 5, 7, next_offset=9))
+
+    async def story():
+        reader.begin(await queue.next_chunk())
+
+    run(runtime, story())
+    assert reader.next().offset == 5
+    assert claims.uncommitted() == {}
+    reader.asked_for_next()
+    assert claims.uncommitted() == {T0: 6}
+    assert reader.next().value == b"7"
+    assert reader.next() is None
+    reader.asked_for_next()
+    # What follows the last record, such as the marker of a transaction, is passed too.
+    assert claims.uncommitted() == {T0: 9}
+
+
+def test_what_is_queued_of_a_partition_that_went_is_dropped(runtime):
+    queue, claims = StreamQueue(runtime, 0), Claims()
+    old = claims.open(T0, 0, lease_of(runtime), None)
+    queue.put(chunk(old, 1))
+    claims.close([T0])
+    new = claims.open(T0, 0, lease_of(runtime), None)
+    queue.put(chunk(new, 0))
+
+    async def story():
+        assert (await queue.next_chunk()).claim is new
+
+    run(runtime, story())
+
+
+def test_the_rest_of_a_chunk_waits_for_the_lease_and_is_then_delivered(runtime):
+    queue, reader = StreamQueue(runtime, 60_000), ChunkReader(runtime, OffsetMoves.LATE)
+    lease = lease_of(runtime)
+    claim = Claims().open(T0, 0, lease, None)
+    queue.put(chunk(claim, 1, 2))
+
+    async def story():
+        reader.begin(await queue.next_chunk())
+        assert reader.next().offset == 1
+        lease.end()
+        assert reader.next() is None
+        await queue.put_back(reader.rest())
+        waiting = runtime.scheduler.spawn(queue.next_chunk())
+        await sleep(runtime.scheduler, 1)
+        assert not waiting.done
+        lease.answered(runtime.clock.monotonic_ms())
+        reader.begin(await waiting)
+        assert reader.next().offset == 2
+
+    run(runtime, story())
+
+
+def test_a_stream_times_out_raises_what_failed_once_and_ends(runtime):
+    queue = StreamQueue(runtime, 1)
+
+    async def story():
+        with pytest.raises(ConsumerTimeoutError):
+            await queue.next_chunk()
+        queue.fail(KctlError("no broker"))
+        with pytest.raises(KctlError, match="no broker"):
+            await queue.next_chunk()
+        with pytest.raises(ConsumerTimeoutError):
+            await queue.next_chunk()
+        queue.end()
+        assert await queue.next_chunk() is None
+
+    run(runtime, story())
