@@ -67,11 +67,16 @@ class OffsetReset:
         self._offsets = OffsetsClient(router)
 
     async def plan(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None, target: ResetTarget
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        target: ResetTarget,
+        committed: Mapping[TopicPartition, CommittedOffset] | None = None,
     ) -> list[ResetStep]:
         """Return the new offset of each partition (default: all with a commit) without changing
-        anything."""
-        committed = await self._offsets.committed(group_id)
+        anything; `committed` are the offsets of a group that keeps them elsewhere."""
+        if committed is None:
+            committed = await self._offsets.committed(group_id)
         wanted = sorted(set(committed if partitions is None else partitions))
         if not wanted:
             return []

@@ -9,7 +9,15 @@ from kctl.cli.group.copy_offsets import clone_offsets, export_offsets, import_of
 from kctl.cli.group.delete_offsets import delete_offsets
 from kctl.cli.group.describe import describe
 from kctl.cli.group.listing import report_missing_brokers
+from kctl.cli.group.migrate import migrate
 from kctl.cli.group.reset import reset_offsets
+from kctl.cli.group.zookeeper import (
+    ZooKeeperOption,
+    delete_in_zookeeper,
+    list_in_zookeeper,
+    rebalance_check,
+    refuse_with_zookeeper,
+)
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
@@ -24,6 +32,8 @@ remote_command(app, "import-offsets", DANGEROUS)(import_offsets)
 remote_command(app, "clone-offsets", DANGEROUS)(clone_offsets)
 remote_command(app, "delete-offsets", DANGEROUS)(delete_offsets)
 remote_command(app, "describe", READS)(describe)
+remote_command(app, "migrate", DANGEROUS)(migrate)
+remote_command(app, "rebalance-check", READS)(rebalance_check)
 
 
 @remote_command(app, "list", READS)
@@ -40,6 +50,7 @@ def list_groups(
         list[str] | None,
         Option("--type", metavar="TYPE", help="Only classic, consumer, share or streams."),
     ] = None,
+    zookeeper: ZooKeeperOption = None,
 ) -> int:
     """List consumer groups; on Kafka 3.8 and later, also share groups and others, with their types.
 
@@ -48,7 +59,11 @@ def list_groups(
       kctl group list
       kctl group list --state Empty -o name
       kctl group list --type share
+      kctl group list --zookeeper zk1:2181
     """
+    if zookeeper is not None:
+        refuse_with_zookeeper({"--state": state, "--type": group_type})
+        return list_in_zookeeper(session, zookeeper, patterns or [])
     from kctl.admin.selection import matching_groups
 
     found = session.run(lambda admin: admin.groups.list_groups(state or [], group_type or []))
@@ -72,6 +87,7 @@ def list_groups(
 def delete(
     session: Session,
     names: Annotated[list[str], Argument(metavar="GROUP", help="Names or globs.")],
+    zookeeper: ZooKeeperOption = None,
 ) -> int:
     """Delete groups without members, with their committed offsets.
 
@@ -79,7 +95,10 @@ def delete(
     Examples:
       kctl group delete billing --yes
       kctl group delete 'test-*' --dry-run
+      kctl group delete billing --zookeeper zk1:2181 --dry-run
     """
+    if zookeeper is not None:
+        return delete_in_zookeeper(session, zookeeper, names)
 
     from kctl.admin.group_overview import plan_group_deletion
 

@@ -8,29 +8,53 @@ from typing import Annotated
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.group.reset import TopicOption, execute_steps, read_offsets
+from kctl.cli.group.zookeeper import ZooKeeperOption
+from kctl.cli.group.zookeeper_offsets import export_lines, import_lines
 from kctl.cli.session import Session
 from kctl.cli.topic.scope import partitions_named
 from kctl.errors import UsageError
+
+FormatOption = Annotated[
+    str | None,
+    Option(
+        "--format",
+        metavar="csv|zk",
+        help="CSV, or the lines of ExportZkOffsets. [default: zk with --zookeeper, else csv]",
+    ),
+]
+
+
+def _is_csv(given: str | None, default: bool) -> bool:
+    if given not in (None, "csv", "zk"):
+        raise UsageError(f"--format is csv or zk, not {given}")
+    return default if given is None else given == "csv"
 
 
 def export_offsets(
     session: Session,
     names: Annotated[list[str], Argument(metavar="GROUP", help="Names or globs.")],
     topic: TopicOption = None,
+    zookeeper: ZooKeeperOption = None,
+    file_format: FormatOption = None,
 ) -> int:
-    """Print the committed offsets of groups as CSV for import-offsets and Apache Kafka's tool.
+    """Print the committed offsets of groups for import-offsets and Apache Kafka's tools.
 
-    Lines are topic,partition,offset for one group, and group,topic,partition,offset for several.
+    In CSV, lines are topic,partition,offset for one group, and group,topic,partition,offset for
+    several. The format zk is that of ExportZkOffsets, a line per znode.
 
     \b
     Examples:
       kctl group export-offsets billing > offsets.csv
       kctl group export-offsets 'billing-*' -t orders > offsets.csv
+      kctl group export-offsets '*' --zookeeper zk1:2181 --format zk > offsets.txt
     """
     from kctl.admin import committed_offsets
     from kctl.admin.offset_file import format_offsets
 
     scope = partitions_named(topic or [])
+    is_csv = _is_csv(file_format, zookeeper is None)
+    if zookeeper is not None or not is_csv:
+        return export_lines(session, names, scope, zookeeper, is_csv=is_csv)
     offsets = session.run(lambda admin: committed_offsets.export_offsets(admin, names, scope))
     session.output.write(format_offsets(offsets))
     return DONE
@@ -38,7 +62,7 @@ def export_offsets(
 
 def import_offsets(
     session: Session,
-    path: Annotated[str, Argument(metavar="FILE", help="A CSV file, or - for stdin.")],
+    path: Annotated[str, Argument(metavar="FILE", help="A file, or - for stdin.")],
     name: Annotated[
         str | None,
         Option(
@@ -48,15 +72,21 @@ def import_offsets(
             help="Import only this group; or the group of a file that names none.",
         ),
     ] = None,
+    zookeeper: ZooKeeperOption = None,
+    file_format: FormatOption = None,
 ) -> int:
-    """Commit the offsets in a CSV file of export-offsets or Apache Kafka's tool. The command shows
+    """Commit the offsets in a file of export-offsets or Apache Kafka's tools. The command shows
     the plan and asks first.
 
     \b
     Examples:
       kctl group import-offsets offsets.csv --group billing --dry-run
       kctl group import-offsets groups.csv --yes
+      kctl group import-offsets offsets.txt --zookeeper zk1:2181 --format zk --dry-run
     """
+    is_csv = _is_csv(file_format, zookeeper is None)
+    if zookeeper is not None or not is_csv:
+        return import_lines(session, path, name, zookeeper, is_csv=is_csv)
     offsets = read_offsets(path, name)
     if name is not None:
         offsets = {group: found for group, found in offsets.items() if group == name}

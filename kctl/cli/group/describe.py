@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.group.listing import report_missing_brokers
+from kctl.cli.group.zookeeper import (
+    ZooKeeperOption,
+    describe_in_zookeeper,
+    refuse_with_zookeeper,
+)
 from kctl.cli.items import counted
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
@@ -45,6 +50,7 @@ def describe(
     every: Annotated[
         str, Option("--every", metavar="DURATION", help="Interval of --watch.")
     ] = "2s",
+    zookeeper: ZooKeeperOption = None,
 ) -> int:
     """Show the committed offset, end offset, lag and member of each partition of groups.
 
@@ -53,13 +59,20 @@ def describe(
     member of a group of Kafka Streams has the partitions that its active tasks read; -o json shows
     all tasks.
 
+    With --zookeeper, the groups of Kafka 0.7 to 1.1 are shown, whose members, owners and offsets are
+    in ZooKeeper, beside their offsets in Kafka.
+
     \b
     Examples:
       kctl group describe billing
       kctl group describe billing --members
       kctl group describe billing --by-topic --watch
       kctl group describe -o ndjson
+      kctl group describe billing --zookeeper zk1:2181
     """
+    if zookeeper is not None:
+        refuse_with_zookeeper({"--by-topic": by_topic, "--watch": watch})
+        return describe_in_zookeeper(session, zookeeper, names or [], shows_members=members)
     from kctl.admin.group_overview import describe_groups, watch_groups
     from kctl.cli.interrupt import Interrupt
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.command import NUMBER
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
+from kctl.cli.group.migrate import write_offsets
+from kctl.cli.group.zookeeper import ZooKeeperOption
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
@@ -82,6 +84,7 @@ def reset_offsets(
     to_datetime: ToDatetimeOption = None,
     by_duration: ByDurationOption = None,
     from_file: FromFileOption = None,
+    zookeeper: ZooKeeperOption = None,
 ) -> int:
     """Change the committed offsets of a group. The command shows the plan and asks first.
 
@@ -91,6 +94,7 @@ def reset_offsets(
       kctl group reset-offsets billing -t orders:0,1 --to-offset 4200 --yes
       kctl group reset-offsets billing --all-topics --by-duration 2h -y
       kctl group reset-offsets billing --from-file offsets.csv --dry-run
+      kctl group reset-offsets billing -t orders --to-latest --zookeeper zk1:2181 --dry-run
     """
     given = {
         "--to-earliest": to_earliest or None,
@@ -115,6 +119,10 @@ def reset_offsets(
     from kctl.admin.committed_offsets import plan_reset
 
     scope = partitions_named(topic or [])
+    if zookeeper is not None:
+        return write_offsets(
+            session, zookeeper, lambda groups: groups.plan_reset(name, scope, target)
+        )
     return execute_steps(session, lambda admin: plan_reset(admin, name, scope, target))
 
 
@@ -203,10 +211,15 @@ def read_offsets(path: str, only_group: str | None = None) -> "Offsets":
     """Return the offsets in a CSV file, or on stdin for `-`; raise UsageError if that fails."""
     from kctl.admin.offset_file import parse_offsets
 
+    source, text = read_text(path)
+    return parse_offsets(text, source, only_group)
+
+
+def read_text(path: str) -> tuple[str, str]:
+    """Return the name and the text of a file, or of stdin for `-`; raise UsageError."""
     source = "stdin" if path == "-" else path
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        text = data.decode("utf-8-sig")
+        return source, data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read {source}: {error}") from None
-    return parse_offsets(text, source, only_group)

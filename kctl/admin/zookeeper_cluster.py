@@ -1,0 +1,242 @@
+"""ZooKeeperCluster: a cluster as its ZooKeeper knows it, with the groups that it keeps there."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from kctl.admin.selection import is_pattern
+from kctl.admin.zookeeper_groups import (
+    GroupPartition,
+    ZooKeeperGroup,
+    ZooKeeperGroups,
+    subscribed_topics,
+)
+from kctl.errors import KctlError, UsageError, not_found
+from kctl.model import SecurityProtocol, TopicPartition
+from kctl.store import znodes
+from kctl.store.consumer_znodes import Layout
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.committed_offsets import Scope
+    from kctl.store.cluster_store import ClusterStore
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """The progress of a group in one partition, in either store; None where it is unknown."""
+
+    partition: GroupPartition
+    zookeeper_offset: int | None
+    kafka_offset: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    # The owner as its znode names it, and whether that consumer is registered.
+    owner: str | None = None
+    is_owner_alive: bool = False
+    error: KctlError | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Return the records between the offset in ZooKeeper, else in Kafka, and the end."""
+        offset = self.kafka_offset if self.zookeeper_offset is None else self.zookeeper_offset
+        if offset is None or self.end_offset is None:
+            return None
+        return max(0, self.end_offset - offset)
+
+
+@dataclass(slots=True)
+class RebalanceFinding:
+    """A partition of a topic that a group reads, and what is wrong with its owner, or None."""
+
+    partition: GroupPartition
+    owner: str | None
+    problem: str | None = None
+
+
+class ZooKeeperCluster:
+    """The groups of a cluster, and its brokers as far as they can be asked."""
+
+    def __init__(
+        self, store: "ClusterStore", groups: ZooKeeperGroups, cluster_id: str | None
+    ) -> None:
+        self._store = store
+        self.groups = groups
+        # None before Kafka 0.10.1.
+        self.cluster_id = cluster_id
+
+    async def bootstrap_servers(self) -> list[tuple[str, int]]:
+        """Return the addresses of brokers of Kafka 0.8 and later, of PLAINTEXT listeners if there
+        are any."""
+        if await self.groups.layout() is not Layout.KAFKA_0_8:
+            return []
+        brokers = (await self._store.get_all_brokers()).values()
+        endpoints = [endpoint for broker in brokers for endpoint in broker.endpoints]
+        plain = [it for it in endpoints if it.security_protocol is SecurityProtocol.PLAINTEXT]
+        return [(it.host, it.port) for it in plain or endpoints]
+
+    async def lags(self, group: ZooKeeperGroup, admin: "AdminClient | None") -> list[GroupLag]:
+        """Return the progress of a group in every partition of its topics, in order.
+
+        Without `admin`, nothing is known of the brokers. Raise UnreachableError, ApiError.
+        """
+        lags = {it: _progress(group, it) for it in await self._partitions(group)}
+        if admin is None:
+            return list(lags.values())
+        committed = await admin.offsets.committed(group.group_id)
+        for partition, found in committed.items():
+            if found.error is None:
+                named = GroupPartition(*partition)
+                lags.setdefault(named, _progress(group, named)).kafka_offset = found.offset
+        await _add_ends(lags, admin)
+        return [lags[it] for it in sorted(lags, key=lambda it: it.in_order)]
+
+    async def export_offsets(
+        self, names: Sequence[str], scope: "Scope"
+    ) -> dict[str, dict[GroupPartition, int]]:
+        """Return the offsets, in `scope`, of the groups that names and globs select.
+
+        Raise NotFoundError for a name without a group, CorruptDataError for an offset that is no
+        number.
+        """
+        groups = await self.groups.read(await self.groups.select(names))
+        for name in names:
+            if name not in groups and not is_pattern(name):
+                raise not_found("group", name, await self.groups.all_ids())
+        for group in groups.values():
+            for progress in group.partitions.values():
+                if progress.error is not None:
+                    raise progress.error
+        return {
+            name: {
+                it: offset for it, offset in group.offsets.items() if not scope or _is_in(it, scope)
+            }
+            for name, group in groups.items()
+        }
+
+    async def _partitions(self, group: ZooKeeperGroup) -> list[GroupPartition]:
+        topics = set(subscribed_topics(group, await self.groups.topics()))
+        topics |= {it.topic for it in group.partitions}
+        exist = await self.groups.partitions_of(topics, group.layout)
+        every = {GroupPartition(topic, it) for topic, found in exist.items() for it in found}
+        return sorted(every | set(group.partitions), key=lambda it: it.in_order)
+
+    async def check_rebalance(self, group: ZooKeeperGroup) -> list[RebalanceFinding]:
+        """Return every partition of the topics that members read: each must have an owner, which
+        is a member that reads the topic.
+
+        Kafka 1.1: kafka.tools.VerifyConsumerRebalance
+        """
+        readers = subscribed_topics(group, await self.groups.topics())
+        partitions = await self.groups.partitions_of(readers, group.layout)
+        return [
+            _finding(group, GroupPartition(topic, number), readers[topic])
+            for topic, found in sorted(partitions.items())
+            for number in found
+        ]
+
+
+async def on_zookeeper(
+    admin: "AdminClient",
+    zookeeper: str,
+    check_cluster: Callable[[str | None], object],
+    work: Callable[[ZooKeeperCluster], Awaitable[T]],
+) -> T:
+    """Run `work` on the cluster at `zookeeper` (HOST:PORT[/PATH]).
+
+    `check_cluster` gets the id of the cluster, and may raise. Raise UsageError if ZooKeeper holds
+    neither brokers nor groups, UnreachableError.
+    """
+    from kctl.store.cluster_store import ClusterStore
+    from kctl.store.zookeeper import ZooKeeperStore
+
+    timeout_ms = admin.router.timeout_ms
+    connection = await ZooKeeperStore.open(
+        admin.router.runtime, zookeeper, connection_timeout_ms=timeout_ms
+    )
+    try:
+        store = ClusterStore(connection)
+        if not (await store.exists(znodes.BROKERS) or await store.exists(znodes.CONSUMERS)):
+            raise UsageError(
+                f"No Kafka cluster at {zookeeper}",
+                hint="check the chroot path: --zookeeper HOST:PORT/PATH",
+            )
+        cluster_id = await store.get_cluster_id()
+        check_cluster(cluster_id)
+        return await work(ZooKeeperCluster(store, ZooKeeperGroups(store), cluster_id))
+    finally:
+        await connection.close()
+
+
+async def refuse_another_cluster(admin: "AdminClient", cluster: ZooKeeperCluster) -> None:
+    """Raise UsageError if the brokers of `admin` belong to another cluster than ZooKeeper's.
+
+    Offsets of one cluster mean nothing in another.
+    """
+    of_brokers = (await admin.cluster.describe()).cluster_id
+    if cluster.cluster_id is not None and of_brokers != cluster.cluster_id:
+        raise UsageError(
+            f"The brokers belong to the cluster {of_brokers}, ZooKeeper to {cluster.cluster_id}",
+            hint="check -b and --zookeeper",
+        )
+
+
+def _progress(group: ZooKeeperGroup, partition: GroupPartition) -> GroupLag:
+    found = group.partitions.get(partition)
+    if found is None:
+        return GroupLag(partition, None)
+    owner = found.owner
+    return GroupLag(
+        partition,
+        found.offset,
+        owner=_owner_text(*owner) if owner is not None else None,
+        is_owner_alive=found.is_owner_alive,
+        error=found.error,
+    )
+
+
+def _is_in(partition: GroupPartition, scope: "Scope") -> bool:
+    numbers = scope.get(partition.topic, ())
+    named = partition.of_kafka
+    return numbers is None or (named is not None and named.partition in numbers)
+
+
+def _owner_text(consumer_id: str, thread: int | None) -> str:
+    return consumer_id if thread is None else f"{consumer_id}-{thread}"
+
+
+async def _add_ends(lags: Mapping[GroupPartition, GroupLag], admin: "AdminClient") -> None:
+    known = {tp: lag for it, lag in lags.items() if (tp := it.of_kafka) is not None}
+    partitions: list[TopicPartition] = sorted(known)
+    if not partitions:
+        return
+    starts = await admin.offsets.earliest(partitions)
+    ends = await admin.offsets.latest(partitions)
+    for partition in partitions:
+        lag, start, end = known[partition], starts[partition], ends[partition]
+        lag.start_offset = start.offset if start.error is None else None
+        lag.end_offset = end.offset if end.error is None else None
+        lag.error = lag.error or end.error
+
+
+def _finding(
+    group: ZooKeeperGroup, partition: GroupPartition, readers: set[str]
+) -> RebalanceFinding:
+    found = group.partitions.get(partition)
+    owner = found.owner if found is not None else None
+    if found is None or owner is None:
+        return RebalanceFinding(partition, None, "no owner")
+    text = _owner_text(*owner)
+    if not found.is_owner_alive:
+        return RebalanceFinding(partition, text, "the owner is not registered")
+    if owner.consumer_id not in readers:
+        return RebalanceFinding(partition, text, "the owner does not read the topic")
+    member = next(it for it in group.members if it.consumer_id == owner.consumer_id)
+    if owner.thread is not None and member.subscription is not None:
+        counts = member.subscription.streams
+        count = counts.get(partition.topic, max(counts.values(), default=0))
+        if owner.thread >= count:
+            return RebalanceFinding(partition, text, "the owner has no such stream")
+    return RebalanceFinding(partition, text)

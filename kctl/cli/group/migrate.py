@@ -1,0 +1,161 @@
+"""kctl group migrate: moves the committed offsets of groups between ZooKeeper and Kafka."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kctl.cli.declaration.declarations import Argument, Option
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.group.zookeeper import NeededZooKeeperOption, run_on_zookeeper
+from kctl.cli.items import counted, row, show_results
+from kctl.cli.output import Table
+from kctl.cli.session import Question, Session
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.group_migration import GroupMigration, MigrationPlan, MigrationStep
+    from kctl.admin.zookeeper_cluster import ZooKeeperCluster
+    from kctl.cli.session import Change
+
+_COLUMNS = ("group", "topic", "partition", "current_offset", "new_offset", "note")
+
+
+def migrate(
+    session: Session,
+    zookeeper: NeededZooKeeperOption,
+    names: Annotated[list[str] | None, Argument(metavar="GROUP", help="Names or globs.")] = None,
+    to: Annotated[
+        str | None, Option("--to", metavar="kafka|zookeeper", help="Where the offsets go.")
+    ] = None,
+    undo_file: Annotated[
+        str | None,
+        Option(
+            "--undo-file",
+            metavar="FILE",
+            help="Where to write the replaced offsets. [default: migrate-to-STORE.undo.json]",
+        ),
+    ] = None,
+    rollback: Annotated[
+        str | None,
+        Option("--rollback", metavar="FILE", help="Restore the offsets in such a file."),
+    ] = None,
+) -> int:
+    """Copy the committed offsets of groups from ZooKeeper to Kafka, or back. Groups with live
+    members on either side are refused.
+
+    The command shows the plan and asks first. Before it changes anything, it writes a file with the
+    offsets that it replaces, which --rollback restores. It reads back what it has written. The
+    offsets at the source stay.
+
+    \b
+    Examples:
+      kctl group migrate billing --to kafka --zookeeper zk1:2181 -b kafka1:9092 --dry-run
+      kctl group migrate '*' --to kafka --zookeeper zk1:2181 --yes
+      kctl group migrate --rollback migrate-to-kafka.undo.json --zookeeper zk1:2181 --yes
+    """
+    from kctl.admin.group_migration import OffsetStore, parse_undo_document, undo_document
+
+    if rollback is not None:
+        if names or to or undo_file:
+            raise UsageError("--rollback takes groups and direction from the file")
+        document = parse_undo_document(_read(rollback), rollback)
+        return write_offsets(
+            session, zookeeper, lambda migration: migration.plan_rollback(document)
+        )
+    if not names:
+        raise UsageError("No groups given", hint="name groups, or '*' for all")
+    if to not in list(OffsetStore):
+        raise UsageError("Give the direction", hint="--to kafka or --to zookeeper")
+    store, path = OffsetStore(to), Path(undo_file or f"migrate-to-{to}.undo.json")
+    if path.exists() and not session.dry_run:
+        raise UsageError(
+            f"{path} exists already: it may undo an earlier migration",
+            hint="give another --undo-file, or remove it",
+        )
+
+    def keep(plan: "MigrationPlan") -> None:
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(undo_document(plan))
+        except OSError as error:
+            raise UsageError(
+                f"Cannot write {path}: {error.strerror}", hint="give another --undo-file"
+            ) from None
+        session.output.say(
+            f"To undo it: kctl group migrate --rollback {path} --zookeeper {zookeeper}"
+        )
+
+    return write_offsets(session, zookeeper, lambda migration: migration.plan(names, store), keep)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path}: {error}") from None
+
+
+def write_offsets(
+    session: Session,
+    zookeeper: str,
+    plan: "Callable[[GroupMigration], Coroutine[Any, Any, MigrationPlan]]",
+    keep: "Callable[[MigrationPlan], object] | None" = None,
+    *,
+    needs_brokers: bool = True,
+) -> int:
+    """Plan with `plan`, ask, call `keep` with the plan, execute it; return the exit status."""
+
+    async def execute(migration: "GroupMigration", planned: "MigrationPlan") -> "MigrationPlan":
+        if keep is not None and planned.changes:
+            keep(planned)
+        return await migration.execute(planned)
+
+    def work(
+        admin: "AdminClient", cluster: "ZooKeeperCluster"
+    ) -> "Coroutine[Any, Any, Change[MigrationPlan, MigrationPlan]]":
+        from kctl.admin.group_migration import GroupMigration
+
+        target = GroupMigration(admin, cluster.groups, has_brokers=needs_brokers)
+        return session.carry_out(target, plan, _question, execute)
+
+    change = run_on_zookeeper(session, zookeeper, work, needs_brokers=needs_brokers)
+    if change.is_declined:
+        return DONE
+    planned = change.plan
+    status = "would write" if change.result is None else "written"
+    for error in planned.refused.values():
+        session.output.say(f"error: {error}" + (f"\nhint: {error.hint}" if error.hint else ""))
+    rows = _rows(planned, status)
+    shown = show_results(session, rows, "partition_name", hidden=["partition_name"])
+    return FAILED if planned.refused else shown
+
+
+def _question(plan: "MigrationPlan") -> Question | None:
+    if not plan.changes:
+        return None
+    groups = sum(any(step.is_change for step in steps) for steps in plan.steps.values())
+    place = "Kafka" if plan.to == "kafka" else "ZooKeeper"
+    text = f"Write {counted(plan.changes, 'offset')} of {counted(groups, 'group')} to {place}?"
+    return Question(Table(_COLUMNS, _rows(plan, "")), text)
+
+
+def _rows(plan: "MigrationPlan", status: str) -> list[dict[str, Any]]:
+    return [_row(name, step, status) for name, steps in plan.steps.items() for step in steps]
+
+
+def _row(name: str, step: "MigrationStep", status: str) -> dict[str, Any]:
+    is_written = step.wanted != step.at_target
+    number = step.partition.partition
+    return {
+        "group": name,
+        "topic": step.partition.topic,
+        "partition": number if isinstance(number, int) else str(number),
+        "current_offset": step.at_target,
+        "new_offset": step.wanted,
+        "note": step.note or None,
+        **row(
+            "partition_name", f"{name}:{step.partition}", status if is_written else "left alone",
+            step.error,
+        ),
+    }  # fmt: skip
