@@ -170,13 +170,16 @@ async def on_zookeeper(
         await connection.close()
 
 
-async def refuse_another_cluster(admin: "AdminClient", cluster: ZooKeeperCluster) -> None:
-    """Raise UsageError if the brokers of `admin` belong to another cluster than ZooKeeper's.
+def refuse_another_cluster(of_brokers: str | None, cluster: ZooKeeperCluster) -> None:
+    """Raise UsageError if the brokers' cluster id is another than ZooKeeper's.
 
     Offsets of one cluster mean nothing in another.
     """
-    of_brokers = (await admin.cluster.describe()).cluster_id
-    if cluster.cluster_id is not None and of_brokers != cluster.cluster_id:
+    if (
+        of_brokers is not None
+        and cluster.cluster_id is not None
+        and of_brokers != cluster.cluster_id
+    ):
         raise UsageError(
             f"The brokers belong to the cluster {of_brokers}, ZooKeeper to {cluster.cluster_id}",
             hint="check -b and --zookeeper",

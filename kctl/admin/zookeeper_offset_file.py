@@ -1,7 +1,7 @@
-"""Reads and writes files of ExportZkOffsets: a line `/consumers/G/offsets/T/P:N` for each partition.
+"""Reads and writes files of ExportZkOffsets: lines `/consumers/G/offsets/T/P:N`, one a partition.
 
 The offset is what follows the last colon, so a topic's name may have colons, at which Apache
-Kafka's importer fails; and an empty line does not end the file. Pure.
+Kafka's importer fails; and an empty line does not end the file.
 
 Kafka 0.7: kafka.tools.ExportZkOffsets, ImportZkOffsets (unchanged until Kafka 1.1)
 """

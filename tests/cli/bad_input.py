@@ -70,6 +70,8 @@ VALID = {
     "group describe": "g",
     "group list": "",
     "group delete": "g -y",
+    "group migrate": "g --to kafka --zookeeper localhost:2181 -y",
+    "group rebalance-check": "g --zookeeper localhost:2181",
     "txn list": "",
     "txn describe": "x",
     "txn hanging": "",
@@ -111,8 +113,8 @@ VALID = {
     "token renew": "t --for 1h",
     "token expire": "t -y",
 }
-# Commands that connect to no cluster with their line in VALID.
-_LOCAL = {"verify-log", "repair-log", "import", "profile add"}
+# Commands that connect to no broker with their line in VALID.
+_LOCAL = {"verify-log", "repair-log", "import", "profile add", "group rebalance-check"}
 _DEAD = "-b 127.0.0.1:1"
 _TOO_LARGE = str(10**30)
 
@@ -256,6 +258,16 @@ WITHOUT_A_CLUSTER = [
     Mistake("group import-offsets {file}", 2, "{file}"),
     Mistake("group clone-offsets g g", 2, "g"),
     Mistake("group delete-offsets g", 2, "topics"),
+    Mistake("group migrate g --to kafka", 2, "--zookeeper"),
+    Mistake("group migrate g --zookeeper localhost:2181", 2, "--to"),
+    Mistake("group migrate --to kafka --zookeeper localhost:2181", 2, "'*'"),
+    Mistake("group migrate g --rollback {file} --zookeeper localhost:2181", 2, "--rollback"),
+    Mistake("group migrate --rollback {missing} --zookeeper localhost:2181", 2, "{missing}"),
+    Mistake("group migrate --rollback {file} --zookeeper localhost:2181", 2, "{file}"),
+    Mistake("group list --state Empty --zookeeper localhost:2181", 2, "--state"),
+    Mistake("group describe --by-topic --zookeeper localhost:2181", 2, "--by-topic"),
+    Mistake("group export-offsets g --format xml", 2, "xml"),
+    Mistake("group import-offsets {file} --zookeeper localhost:2181", 2, "{file}"),
     Mistake("txn abort", 2, "transactional ids"),
     Mistake("txn abort --topic t", 2, "--partition"),
     Mistake("txn abort x --partition 1", 2, "--topic"),

@@ -106,6 +106,8 @@ WITHOUT_A_TABLE = {
     "elect preferred": "needs a broker that was down; its columns are those of elect unclean",
     "elect unclean": "needs a partition without a leader",
     "group export-offsets": "prints CSV",
+    "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
+    "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",
     "export": "one row of its figures; needs pyarrow",
     "import": "needs pyarrow",
     "reassign kafka": "prints what Apache Kafka's tool prints",

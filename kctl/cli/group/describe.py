@@ -59,8 +59,8 @@ def describe(
     member of a group of Kafka Streams has the partitions that its active tasks read; -o json shows
     all tasks.
 
-    With --zookeeper, the groups of Kafka 0.7 to 1.1 are shown, whose members, owners and offsets are
-    in ZooKeeper, beside their offsets in Kafka.
+    With --zookeeper, the groups of Kafka 0.7 to 1.1 are shown, whose members, owners and offsets
+    are in ZooKeeper, beside their offsets in Kafka.
 
     \b
     Examples:

@@ -50,13 +50,14 @@ def run_on_zookeeper(
     guard = session.settings.guard
     guard.check_may_use_zookeeper()
 
-    def on_admin(admin: "AdminClient") -> Coroutine[Any, Any, T]:
+    async def on_admin(admin: "AdminClient") -> T:
+        of_brokers = (await admin.cluster.describe()).cluster_id if needs_brokers else None
+
         async def on_found(cluster: "ZooKeeperCluster") -> T:
-            if needs_brokers:
-                await refuse_another_cluster(admin, cluster)
+            refuse_another_cluster(of_brokers, cluster)
             return await work(admin, cluster)
 
-        return on_zookeeper(admin, zookeeper, guard.check_cluster, on_found)
+        return await on_zookeeper(admin, zookeeper, guard.check_cluster, on_found)
 
     return session.run(on_admin, by_brokers=needs_brokers)
 
