@@ -29,7 +29,7 @@ from kctl.runtime.future import gather
 from kctl.store.consumer_znodes import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.committed_offsets import Scope
@@ -193,12 +193,17 @@ class GroupMigration:
         await self._refuse_members(plan, {name: found})
         return plan
 
-    async def execute(self, plan: MigrationPlan) -> MigrationPlan:
+    async def execute(
+        self, plan: MigrationPlan, record: "Callable[[MigrationPlan], object] | None" = None
+    ) -> MigrationPlan:
         """Write the offsets of a plan and read them back; return it with the errors of steps.
 
-        Members that have joined since the plan was made are found first.
+        Members that have joined since the plan was made are found first. If there is something to
+        write, `record` is called before anything is changed.
         """
         await self._refuse_members(plan, await self._groups.read(plan.steps))
+        if record is not None and plan.changes:
+            record(plan)
         changed = [
             (name, step) for name, steps in plan.steps.items() for step in steps if step.is_change
         ]

@@ -1,17 +1,17 @@
 """ZooKeeperCluster: a cluster as its ZooKeeper knows it, with the groups that it keeps there."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from kctl.admin.selection import is_pattern
+from kctl.admin.selection import did_you_mean, is_pattern, matching
 from kctl.admin.zookeeper_groups import (
     GroupPartition,
     ZooKeeperGroup,
     ZooKeeperGroups,
     subscribed_topics,
 )
-from kctl.errors import KctlError, UsageError, not_found
+from kctl.errors import KctlError, UnreachableError, UsageError, not_found
 from kctl.model import SecurityProtocol, TopicPartition
 from kctl.store import znodes
 from kctl.store.consumer_znodes import Layout
@@ -48,6 +48,25 @@ class GroupLag:
 
 
 @dataclass(slots=True)
+class ZooKeeperOverview:
+    """Groups with the progress of their partitions."""
+
+    groups: list[tuple[ZooKeeperGroup, list[GroupLag]]] = field(default_factory=list)
+    # Unknown names with a hint, or None.
+    missing: dict[str, str | None] = field(default_factory=dict)
+    # Why nothing is known of the brokers.
+    unreachable: UnreachableError | None = None
+
+
+@dataclass(slots=True)
+class ZooKeeperDeletion:
+    """The groups to delete, and why some of those named are not."""
+
+    groups: list[ZooKeeperGroup] = field(default_factory=list)
+    refused: dict[str, KctlError] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class RebalanceFinding:
     """A partition of a topic that a group reads, and what is wrong with its owner, or None."""
 
@@ -57,13 +76,13 @@ class RebalanceFinding:
 
 
 class ZooKeeperCluster:
-    """The groups of a cluster, and its brokers as far as they can be asked."""
+    """The groups of a cluster, and its brokers as far as they can be asked; `admin` is a client of
+    brokers that the caller has named, if any."""
 
-    def __init__(
-        self, store: "ClusterStore", groups: ZooKeeperGroups, cluster_id: str | None
-    ) -> None:
+    def __init__(self, store: "ClusterStore", admin: "AdminClient", cluster_id: str | None) -> None:
         self._store = store
-        self.groups = groups
+        self.admin = admin
+        self.groups = ZooKeeperGroups(store)
         # None before Kafka 0.10.1.
         self.cluster_id = cluster_id
 
@@ -76,6 +95,71 @@ class ZooKeeperCluster:
         endpoints = [endpoint for broker in brokers for endpoint in broker.endpoints]
         plain = [it for it in endpoints if it.security_protocol is SecurityProtocol.PLAINTEXT]
         return [(it.host, it.port) for it in plain or endpoints]
+
+    async def list_groups(self, patterns: Sequence[str] = ()) -> list[ZooKeeperGroup]:
+        """Return the groups that match a name or glob; without patterns, all."""
+        names = matching(await self.groups.all_ids(), patterns)
+        return list((await self.groups.read(names)).values())
+
+    async def group(self, name: str) -> ZooKeeperGroup:
+        """Return a group; raise NotFoundError."""
+        found = (await self.groups.read([name])).get(name)
+        if found is None:
+            raise not_found("group", name, await self.groups.all_ids())
+        return found
+
+    async def describe(
+        self, names: Sequence[str], properties: Mapping[str, str] | None = None
+    ) -> ZooKeeperOverview:
+        """Return the groups that names and globs select, or all, with their lags.
+
+        The brokers that are registered are asked, with these client settings; without
+        `properties`, those of `admin`. If none answers, the ends of partitions stay unknown.
+        """
+        wanted = await self.groups.select(names)
+        groups = await self.groups.read(wanted)
+        found = ZooKeeperOverview()
+        if len(groups) < len(wanted):
+            known = await self.groups.all_ids()
+            found.missing = {
+                name: did_you_mean(name, known) for name in wanted if name not in groups
+            }
+        asked = self.admin if properties is None else await self._registered_brokers(properties)
+        try:
+            found.groups = [(it, await self.lags(it, asked)) for it in groups.values()]
+        except UnreachableError as error:
+            found.unreachable = error
+            found.groups = [(it, await self.lags(it, None)) for it in groups.values()]
+        finally:
+            if asked is not None and asked is not self.admin:
+                asked.close()
+        return found
+
+    async def _registered_brokers(self, properties: Mapping[str, str]) -> "AdminClient | None":
+        from kctl.admin.admin_client import AdminClient
+
+        servers = await self.bootstrap_servers()
+        if not servers:
+            return None
+        router = self.admin.router
+        return AdminClient.connect(
+            router.runtime, servers, router.timeout_ms, properties, reads_only=True
+        )
+
+    async def plan_deletion(self, names: Sequence[str]) -> ZooKeeperDeletion:
+        """Return the groups that names and globs select, without those that have live members."""
+        plan = ZooKeeperDeletion()
+        wanted = await self.groups.select(names)
+        groups = await self.groups.read(wanted)
+        for name in wanted:
+            group = groups.get(name)
+            if group is None:
+                plan.refused[name] = KctlError(f"No group {name} in ZooKeeper")
+            elif reason := group.why_not_at_rest:
+                plan.refused[name] = KctlError(reason)
+            else:
+                plan.groups.append(group)
+        return plan
 
     async def lags(self, group: ZooKeeperGroup, admin: "AdminClient | None") -> list[GroupLag]:
         """Return the progress of a group in every partition of its topics, in order.
@@ -123,12 +207,13 @@ class ZooKeeperCluster:
         every = {GroupPartition(topic, it) for topic, found in exist.items() for it in found}
         return sorted(every | set(group.partitions), key=lambda it: it.in_order)
 
-    async def check_rebalance(self, group: ZooKeeperGroup) -> list[RebalanceFinding]:
-        """Return every partition of the topics that members read: each must have an owner, which
-        is a member that reads the topic.
+    async def check_rebalance(self, name: str) -> list[RebalanceFinding]:
+        """Return every partition of the topics that members of a group read: each must have an
+        owner, which is a member that reads the topic. Raise NotFoundError.
 
         Kafka 1.1: kafka.tools.VerifyConsumerRebalance
         """
+        group = await self.group(name)
         readers = subscribed_topics(group, await self.groups.topics())
         partitions = await self.groups.partitions_of(readers, group.layout)
         return [
@@ -143,12 +228,16 @@ async def on_zookeeper(
     zookeeper: str,
     check_cluster: Callable[[str | None], object],
     work: Callable[[ZooKeeperCluster], Awaitable[T]],
+    *,
+    needs_brokers: bool,
 ) -> T:
     """Run `work` on the cluster at `zookeeper` (HOST:PORT[/PATH]).
 
     `check_cluster` gets the id of the cluster, and may raise. Raise UsageError if ZooKeeper holds
-    neither brokers nor groups, UnreachableError.
+    neither brokers nor groups, and with `needs_brokers` if the brokers of `admin` belong to another
+    cluster; UnreachableError.
     """
+    of_brokers = (await admin.cluster.describe()).cluster_id if needs_brokers else None
     from kctl.store.cluster_store import ClusterStore
     from kctl.store.zookeeper import ZooKeeperStore
 
@@ -165,23 +254,18 @@ async def on_zookeeper(
             )
         cluster_id = await store.get_cluster_id()
         check_cluster(cluster_id)
-        return await work(ZooKeeperCluster(store, ZooKeeperGroups(store), cluster_id))
+        _refuse_another_cluster(of_brokers, cluster_id)
+        return await work(ZooKeeperCluster(store, admin, cluster_id))
     finally:
         await connection.close()
 
 
-def refuse_another_cluster(of_brokers: str | None, cluster: ZooKeeperCluster) -> None:
-    """Raise UsageError if the brokers' cluster id is another than ZooKeeper's.
-
-    Offsets of one cluster mean nothing in another.
-    """
-    if (
-        of_brokers is not None
-        and cluster.cluster_id is not None
-        and of_brokers != cluster.cluster_id
-    ):
+def _refuse_another_cluster(of_brokers: str | None, cluster_id: str | None) -> None:
+    """Raise UsageError if the brokers' cluster id is another than ZooKeeper's: offsets of one
+    cluster mean nothing in another."""
+    if of_brokers is not None and cluster_id is not None and of_brokers != cluster_id:
         raise UsageError(
-            f"The brokers belong to the cluster {of_brokers}, ZooKeeper to {cluster.cluster_id}",
+            f"The brokers belong to the cluster {of_brokers}, ZooKeeper to {cluster_id}",
             hint="check -b and --zookeeper",
         )
 

@@ -13,7 +13,6 @@ from kctl.cli.session import Question, Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
     from kctl.admin.group_migration import GroupMigration, MigrationPlan, MigrationStep
     from kctl.admin.zookeeper_cluster import ZooKeeperCluster
     from kctl.cli.session import Change
@@ -106,18 +105,17 @@ def write_offsets(
 ) -> int:
     """Plan with `plan`, ask, call `keep` with the plan, execute it; return the exit status."""
 
-    async def execute(migration: "GroupMigration", planned: "MigrationPlan") -> "MigrationPlan":
-        if keep is not None and planned.changes:
-            keep(planned)
-        return await migration.execute(planned)
-
     def work(
-        admin: "AdminClient", cluster: "ZooKeeperCluster"
+        cluster: "ZooKeeperCluster",
     ) -> "Coroutine[Any, Any, Change[MigrationPlan, MigrationPlan]]":
         from kctl.admin.group_migration import GroupMigration
 
-        target = GroupMigration(admin, cluster.groups, has_brokers=needs_brokers)
-        return session.carry_out(target, plan, _question, execute)
+        return session.carry_out(
+            GroupMigration(cluster.admin, cluster.groups, has_brokers=needs_brokers),
+            plan,
+            _question,
+            lambda migration, planned: migration.execute(planned, keep),
+        )
 
     change = run_on_zookeeper(session, zookeeper, work, needs_brokers=needs_brokers)
     if change.is_declined:

@@ -12,15 +12,14 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
-from kctl.errors import KctlError, UnreachableError, UsageError, close_name
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
-    from kctl.admin.zookeeper_cluster import GroupLag, RebalanceFinding, ZooKeeperCluster
+    from kctl.admin.zookeeper_cluster import GroupLag, ZooKeeperCluster, ZooKeeperDeletion
     from kctl.admin.zookeeper_groups import ZooKeeperGroup, ZooKeeperMember
 
 T = TypeVar("T")
-Work = Callable[["AdminClient", "ZooKeeperCluster"], Coroutine[Any, Any, T]]
+Work = Callable[["ZooKeeperCluster"], Coroutine[Any, Any, T]]
 
 ADDRESS = "HOST:PORT[/PATH]"
 ZooKeeperOption = Annotated[
@@ -45,35 +44,21 @@ def run_on_zookeeper(
 
     With `needs_brokers`, the brokers of the session must belong to the same cluster.
     """
-    from kctl.admin.zookeeper_cluster import on_zookeeper, refuse_another_cluster
+    from kctl.admin.zookeeper_cluster import on_zookeeper
 
     guard = session.settings.guard
     guard.check_may_use_zookeeper()
-
-    async def on_admin(admin: "AdminClient") -> T:
-        of_brokers = (await admin.cluster.describe()).cluster_id if needs_brokers else None
-
-        async def on_found(cluster: "ZooKeeperCluster") -> T:
-            refuse_another_cluster(of_brokers, cluster)
-            return await work(admin, cluster)
-
-        return await on_zookeeper(admin, zookeeper, guard.check_cluster, on_found)
-
-    return session.run(on_admin, by_brokers=needs_brokers)
+    return session.run(
+        lambda admin: on_zookeeper(
+            admin, zookeeper, guard.check_cluster, work, needs_brokers=needs_brokers
+        ),
+        by_brokers=needs_brokers,
+    )
 
 
 def list_in_zookeeper(session: Session, zookeeper: str, patterns: list[str]) -> int:
     """Print the groups in ZooKeeper."""
-
-    async def read(
-        _admin: "AdminClient", cluster: "ZooKeeperCluster"
-    ) -> "dict[str, ZooKeeperGroup]":
-        from kctl.admin.selection import matching
-
-        names = matching(await cluster.groups.all_ids(), patterns)
-        return await cluster.groups.read(names)
-
-    groups = run_on_zookeeper(session, zookeeper, read)
+    groups = run_on_zookeeper(session, zookeeper, lambda cluster: cluster.list_groups(patterns))
     documents = [
         {
             "group": group.group_id,
@@ -82,7 +67,7 @@ def list_in_zookeeper(session: Session, zookeeper: str, patterns: list[str]) -> 
             "topics": len({it.topic for it in group.partitions}),
             "offsets": len(group.offsets),
         }
-        for group in groups.values()
+        for group in groups
     ]
     session.output.show(
         documents, ["group", "layout", "members", "topics", "offsets"], name="group"
@@ -94,57 +79,20 @@ def describe_in_zookeeper(
     session: Session, zookeeper: str, names: list[str], *, shows_members: bool
 ) -> int:
     """Print the offsets, the lag and the owners of groups in ZooKeeper, or their members."""
-    notes: list[str] = []
-
-    async def read(
-        admin: "AdminClient", cluster: "ZooKeeperCluster"
-    ) -> "list[tuple[ZooKeeperGroup, list[GroupLag]]]":
-        wanted = await cluster.groups.select(names)
-        groups = await cluster.groups.read(wanted)
-        known = await cluster.groups.all_ids()
-        for name in wanted:
-            if name not in groups:
-                close = close_name(name, known)
-                hint = f"\nhint: did you mean {close}?" if close else ""
-                notes.append(f"error: No group {name} in ZooKeeper{hint}")
-        return await _with_lags(session, admin, cluster, list(groups.values()))
-
-    found = run_on_zookeeper(session, zookeeper, read)
-    documents = [_document(group, lags) for group, lags in found]
+    properties = None if session.names_a_cluster else session.settings.properties
+    found = run_on_zookeeper(session, zookeeper, lambda it: it.describe(names, properties))
+    if found.unreachable is not None:
+        session.output.say(f"warning: the ends of partitions are unknown: {found.unreachable}")
+    documents = [_document(group, lags) for group, lags in found.groups]
     columns = _MEMBER_COLUMNS if shows_members else _LAG_COLUMNS
     key = "members" if shows_members else "partitions"
     tables = [Table(columns, _rows(item, key), _heading(item)) for item in documents]
     session.output.show(documents, name="group", tables=tables)
-    for note in notes:
-        session.output.say(note)
-    return FAILED if notes else DONE
-
-
-async def _with_lags(
-    session: Session,
-    admin: "AdminClient",
-    cluster: "ZooKeeperCluster",
-    groups: "list[ZooKeeperGroup]",
-) -> "list[tuple[ZooKeeperGroup, list[GroupLag]]]":
-    """Return the groups with their lags, which the brokers of the command line know, or else those
-    that are registered; unknown if none answers."""
-    from kctl.admin.admin_client import AdminClient
-
-    asked: AdminClient | None = admin if session.names_a_cluster else None
-    found: AdminClient | None = None
-    if asked is None and (servers := await cluster.bootstrap_servers()):
-        settings = session.settings
-        found = asked = AdminClient.connect(
-            session.runtime, servers, settings.timeout_ms, settings.properties, reads_only=True
+    for name, hint in found.missing.items():
+        session.output.say(
+            f"error: No group {name} in ZooKeeper" + (f"\nhint: {hint}" if hint else "")
         )
-    try:
-        return [(group, await cluster.lags(group, asked)) for group in groups]
-    except UnreachableError as error:
-        session.output.say(f"warning: the ends of partitions are unknown: {error}")
-        return [(group, await cluster.lags(group, None)) for group in groups]
-    finally:
-        if found is not None:
-            found.close()
+    return FAILED if found.missing else DONE
 
 
 def _document(group: "ZooKeeperGroup", lags: "list[GroupLag]") -> dict[str, Any]:
@@ -217,41 +165,32 @@ def _heading(document: dict[str, Any]) -> str:
 def delete_in_zookeeper(session: Session, zookeeper: str, names: list[str]) -> int:
     """Delete groups in ZooKeeper; the command shows the plan and asks first."""
 
-    async def work(
-        _admin: "AdminClient", cluster: "ZooKeeperCluster"
-    ) -> "tuple[dict[str, ZooKeeperGroup], list[str], dict[str, KctlError | None] | None, bool]":
-        wanted = await cluster.groups.select(names)
-        groups = await cluster.groups.read(wanted)
-        free = [name for name, it in groups.items() if not it.why_not_at_rest]
-
-        async def plan(_target: object) -> list[str]:
-            return free
-
-        change = await session.carry_out(
-            cluster.groups,
-            plan,
-            lambda chosen: _deletion_question([groups[name] for name in chosen]),
-            lambda target, chosen: target.delete(chosen),
-        )
-        return groups, wanted, change.result, change.is_declined
-
-    groups, wanted, results, is_declined = run_on_zookeeper(session, zookeeper, work)
-    if is_declined:
+    change = run_on_zookeeper(
+        session,
+        zookeeper,
+        lambda cluster: session.carry_out(
+            cluster,
+            lambda it: it.plan_deletion(names),
+            _deletion_question,
+            lambda it, plan: it.groups.delete([group.group_id for group in plan.groups]),
+        ),
+    )
+    if change.is_declined:
         return DONE
-    rows = []
-    for name in wanted:
-        group = groups.get(name)
-        error: object = f"No group {name} in ZooKeeper" if group is None else group.why_not_at_rest
-        status = "would delete" if results is None else "deleted"
-        rows.append(row("group", name, status, error or (results or {}).get(name)))
+    plan, results = change.plan, change.result
+    status = "would delete" if results is None else "deleted"
+    rows = [
+        row("group", it.group_id, status, (results or {}).get(it.group_id)) for it in plan.groups
+    ]
+    rows += [row("group", name, "", error) for name, error in plan.refused.items()]
     return show_results(session, rows, "group")
 
 
-def _deletion_question(groups: "list[ZooKeeperGroup]") -> Question | None:
-    if not groups:
+def _deletion_question(plan: "ZooKeeperDeletion") -> Question | None:
+    if not plan.groups:
         return None
-    rows = [{"group": it.group_id, "offsets": len(it.offsets)} for it in groups]
-    text = f"Delete {counted(len(groups), 'group')} from ZooKeeper?"
+    rows = [{"group": it.group_id, "offsets": len(it.offsets)} for it in plan.groups]
+    text = f"Delete {counted(len(rows), 'group')} from ZooKeeper?"
     return Question(Table(["group", "offsets"], rows), text)
 
 
@@ -268,16 +207,7 @@ def rebalance_check(
       kctl group rebalance-check billing --zookeeper zk1:2181
       kctl group rebalance-check billing --zookeeper zk1:2181/kafka -o json
     """
-
-    async def check(_admin: "AdminClient", cluster: "ZooKeeperCluster") -> "list[RebalanceFinding]":
-        from kctl.errors import not_found
-
-        groups = await cluster.groups.read([name])
-        if name not in groups:
-            raise not_found("group", name, await cluster.groups.all_ids())
-        return await cluster.check_rebalance(groups[name])
-
-    findings = run_on_zookeeper(session, zookeeper, check)
+    findings = run_on_zookeeper(session, zookeeper, lambda it: it.check_rebalance(name))
     if not findings:
         session.output.say(f"Group {name} has no live members in ZooKeeper that read a topic.")
     rows = [

@@ -14,10 +14,7 @@ from kctl.cli.session import Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
     from kctl.admin.committed_offsets import Scope
-    from kctl.admin.zookeeper_cluster import ZooKeeperCluster
-    from kctl.admin.zookeeper_offset_file import ZooKeeperOffsets
 
 
 def export_lines(
@@ -33,10 +30,9 @@ def export_lines(
         session.output.write(format_zookeeper_offsets(to_zookeeper(found)))
         return DONE
 
-    async def read(_admin: "AdminClient", cluster: "ZooKeeperCluster") -> "ZooKeeperOffsets":
-        return await cluster.export_offsets(names, scope)
-
-    offsets = run_on_zookeeper(session, zookeeper, read)
+    offsets = run_on_zookeeper(
+        session, zookeeper, lambda cluster: cluster.export_offsets(names, scope)
+    )
     text = format_offsets(of_kafka(offsets)) if is_csv else format_zookeeper_offsets(offsets)
     session.output.write(text)
     return DONE
