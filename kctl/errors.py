@@ -79,9 +79,9 @@ def not_found(
     """Return the error for an unknown `noun`: `No topic ordres`.
 
     The hint is the name in `known` that was probably meant, else `hint`, else the first few names
-    in `known`.
+    in `known`; never `name` itself, which another broker may know.
     """
-    names = [str(it) for it in known if not str(it).startswith("__")]
+    names = [it for it in map(str, known) if not it.startswith("__") and it != str(name)]
     closest = close_name(str(name), names)
     if closest is not None:
         hint = f"did you mean {closest}?"

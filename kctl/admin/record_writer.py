@@ -15,12 +15,16 @@ from kctl.client.results import is_unknown_topic
 from kctl.errors import KctlError, NotFoundError, not_found
 from kctl.protocol.constants import ACKS_ALL
 from kctl.protocol.error_codes import ApiError
+from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
 
 # After a stop the abort is a courtesy: the broker aborts the transaction when it times out.
 _ABORT_TIMEOUT_MS = 1_000
+# How long a topic may be unknown: brokers learn of a new one after the controller, one by one.
+TOPIC_UNKNOWN_MS_MAX = 1_000
+_TOPIC_POLL_MS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +95,20 @@ async def write_records(
 
 async def _open(admin: "AdminClient", producer: Producer, request: WriteRequest) -> None:
     topic, partition = request.topic, request.partition
-    try:
-        await producer.open()
-    except ApiError as error:
-        if not is_unknown_topic(error):
-            raise
-        names = [it.name for it in await admin.topics.list_topics()]
-        hint = f"create it: kctl topic create {shlex.quote(topic)}"
-        raise not_found("topic", topic, names, hint=hint) from None
+    runtime = admin.router.runtime
+    give_up_ms = runtime.clock.monotonic_ms() + TOPIC_UNKNOWN_MS_MAX
+    while True:
+        try:
+            await producer.open()
+            break
+        except ApiError as error:
+            if not is_unknown_topic(error):
+                raise
+        if runtime.clock.monotonic_ms() >= give_up_ms:
+            names = [it.name for it in await admin.topics.list_topics()]
+            hint = f"create it: kctl topic create {shlex.quote(topic)}"
+            raise not_found("topic", topic, names, hint=hint)
+        await sleep(runtime.scheduler, _TOPIC_POLL_MS)
     if partition is not None and not 0 <= partition < producer.partition_count:
         raise NotFoundError(
             f"{topic} has no partition {partition}, only {producer.partition_count}"

@@ -7,6 +7,7 @@ response name differently; everything else follows from the messages' fields.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 from kctl.broker.request import Request
@@ -124,6 +125,8 @@ def _rejected_moves(requested: AlterReplicaLogDirsRequest, code: ErrorCode) -> M
 def mark_metadata(response: Message | None, code: ErrorCode) -> None:
     """Set the error on every topic of a Metadata response; its brokers are kept."""
     assert isinstance(response, MetadataResponse)
+    # Copies: the metadata cache keeps the described topics.
+    response.topics = list(map(copy, response.topics))
     for topic in response.topics:
         topic.error_code = int(code)
         topic.partitions = []

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from kctl.testing.kafka_broker import KafkaBroker
+
 
 def test_arguments_become_records_and_come_back(on, topic):
     assert on("produce", topic, "hello", "world", "-p", 2).err == f"2 records written to {topic}\n"
@@ -261,3 +263,17 @@ def test_contradictory_options_are_invalid_usage(on, topic, argv):
 
     assert ran.status == 2
     assert ran.err.startswith("error: ")
+
+
+def test_a_topic_that_a_broker_learns_of_later_is_found(kctl):
+    with KafkaBroker(topics=["new:1"]) as broker:
+        where = ["-b", broker.bootstrap_servers]
+        with broker.inject_error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=None) as unknown:
+            ran = kctl("produce", "new", "x", *where)
+            assert ran.status == 1
+            assert "did you mean new?" not in ran.err
+            assert unknown.hits > 2
+        with broker.inject_error("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=3):
+            ran = kctl("produce", "new", "x", *where)
+        assert ran.status == 0, ran.err
+        assert len(broker.records("new")) == 1
