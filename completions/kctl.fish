@@ -101,7 +101,7 @@ complete -c kctl -n '__kctl_needs acl' -a add -d 'Allow operations on resources 
 complete -c kctl -n '__kctl_needs acl' -a remove -d 'Remove the ACLs that the same arguments of `kctl acl add` add'
 complete -c kctl -n '__kctl_needs acl' -a check -d 'Check whether ACLs allow an operation, and show the one that decides'
 complete -c kctl -n '__kctl_needs user' -a list -d 'List users with SCRAM credentials'
-complete -c kctl -n '__kctl_needs user' -a create -d 'Create a user with a password, or give an existing user another password'
+complete -c kctl -n '__kctl_needs user' -a create -d 'Create a user with a password, or give an existing user another mechanism'
 complete -c kctl -n '__kctl_needs user' -a passwd -d 'Change the password of an existing user, for the mechanisms that the user has'
 complete -c kctl -n '__kctl_needs user' -a delete -d 'Delete the SCRAM credentials of users; connections that are open stay open'
 complete -c kctl -n '__kctl_needs token' -a list -d 'List the delegation tokens that you may see, without their secrets'

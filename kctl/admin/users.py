@@ -87,6 +87,22 @@ class UserAdmin:
             for result in response.results
         ]
 
+    async def create_user(self, wanted: NewPassword) -> UserResult:
+        """Create a user, or give an existing one mechanisms that it does not have, and return the
+        result. A user with one of the mechanisms keeps its password: the error is
+        DUPLICATE_RESOURCE. Raise UsageError for a number of iterations that brokers reject.
+        """
+        _check(wanted)
+        for user in await self.list_users([wanted.name]):
+            has = [it.value for it in wanted.mechanisms if it in user.iterations]
+            if has:
+                taken = ApiError(
+                    ErrorCode.DUPLICATE_RESOURCE,
+                    f"the user has a password for {', '.join(has)}: kctl user passwd changes it",
+                )
+                return UserResult(wanted.name, taken)
+        return (await self.set_passwords([wanted]))[0]
+
     async def set_passwords(self, passwords: Iterable[NewPassword]) -> list[UserResult]:
         """Set passwords of new or existing users and return a result for each user, in order.
 

@@ -22,6 +22,9 @@ DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "KCTL_PROFILE"
 EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
+# What only SASL uses, and the protocols without it.
+_CREDENTIALS = ("sasl.username", "sasl.password", "sasl.jaas.config")
+_WITHOUT_SASL = ("PLAINTEXT", "SSL")
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 
@@ -91,12 +94,34 @@ def settings_of(
     return ConnectSettings(parse_servers(servers), timeout_ms, properties, guard)
 
 
-def unused_properties(options: ConnectOptions) -> list[str]:
-    """Return a line about each `-X` that has no effect."""
-    from kctl.configs.client_configs import without_effect
+def check_sasl_is_used(options: ConnectOptions, properties: Mapping[str, str]) -> None:
+    """Raise UsageError if the command line has credentials that the protocol does not use: the
+    broker would close the connection without an error."""
+    given = next((it for it in options.properties if it.startswith(_CREDENTIALS)), None)
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if given is not None and protocol.upper() in _WITHOUT_SASL:
+        raise UsageError(
+            f"-X {given.partition('=')[0].strip()} needs SASL, and security.protocol is {protocol}",
+            hint="add -X security.protocol=SASL_SSL, or SASL_PLAINTEXT for a broker without TLS",
+        )
+
+
+def warnings_of(options: ConnectOptions) -> list[str]:
+    """Return a line about each `-X` that has no effect, and about each unknown name in the file of
+    --command-config, which Apache Kafka's tools accept with the same warning."""
+    from kctl.configs.client_configs import is_client_config, without_effect
 
     names = dict.fromkeys(parse_pair(pair, "-X")[0] for pair in options.properties)
-    return [text for name in names if (text := without_effect(name)) is not None]
+    notes = [f"note: -X {text}" for name in names if (text := without_effect(name)) is not None]
+    if options.command_config is None:
+        return notes
+    in_file = _read_properties(options.command_config)
+    return notes + [
+        f"warning: {options.command_config}: The configuration '{name}' was supplied but isn't a"
+        " known config."
+        for name in in_file
+        if name != "timeout" and not is_client_config(name)
+    ]
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:

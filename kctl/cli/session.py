@@ -6,7 +6,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kctl.cli.connect import ConnectOptions, ConnectSettings, resolve, unused_properties
+from kctl.cli.connect import (
+    ConnectOptions,
+    ConnectSettings,
+    check_sasl_is_used,
+    resolve,
+    warnings_of,
+)
 from kctl.cli.output import Output, Table
 from kctl.cli.pipes import write_message
 from kctl.errors import UsageError
@@ -68,8 +74,9 @@ class Session:
         """Return the addresses and settings of the connection."""
         if self._settings is None:
             self._settings = resolve(self._options, os.environ)
-            for text in unused_properties(self._options):
-                self.output.say(f"note: -X {text}")
+            check_sasl_is_used(self._options, self._settings.properties)
+            for line in warnings_of(self._options):
+                self.output.say(line)
         return self._settings
 
     @property

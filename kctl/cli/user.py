@@ -74,8 +74,9 @@ def create(
     password_file: PasswordFileOption = None,
     iterations: IterationsOption = 8192,
 ) -> int:
-    """Create a user with a password, or give an existing user another password.
+    """Create a user with a password, or give an existing user another mechanism.
 
+    A password that the user has is not changed: see `kctl user passwd`.
     The password is never part of the command line: it is read from a file, from standard input, or
     asked for on the terminal.
 
@@ -93,9 +94,8 @@ def create(
     wanted = NewPassword(
         name, read_password(name, password_file, is_new=True), mechanisms, iterations
     )
-    results = session.run(lambda admin: admin.users.set_passwords([wanted]))
-    rows = [row("user", it.name, "password set", it.error) for it in results]
-    return show_results(session, rows, "user")
+    created = session.run(lambda admin: admin.users.create_user(wanted))
+    return show_results(session, [row("user", name, "password set", created.error)], "user")
 
 
 @remote_command(app, "passwd", CHANGES)

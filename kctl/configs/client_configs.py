@@ -71,9 +71,14 @@ def without_effect(name: str) -> str | None:
     return f"{name} has no effect in kctl" + (f"; the option is {option}" if option else "")
 
 
+def is_client_config(name: str) -> bool:
+    """Return whether `name` is a config of Kafka's clients, or of librdkafka."""
+    return name in CLIENT_CONFIGS or name in _OF_LIBRDKAFKA or name.startswith(_PREFIXES)
+
+
 def check_client_config(name: str, option: str) -> None:
     """Raise UsageError if `name`, a value of `option`, is not a config of Kafka's clients."""
-    if name in CLIENT_CONFIGS | _OF_LIBRDKAFKA or name.startswith(_PREFIXES):
+    if is_client_config(name):
         return
     near = difflib.get_close_matches(name, CLIENT_CONFIGS | _EFFECTIVE, n=1, cutoff=0.7)
     raise UsageError(

@@ -136,3 +136,25 @@ def test_settings_without_an_effect_are_reported(on):
         "note: -X fetch.max.bytes has no effect in kctl",
         "note: -X acks has no effect in kctl; the option is --acks",
     ]
+
+
+def test_credentials_without_a_protocol_that_uses_them_are_refused_at_once(kctl):
+    # The address of nothing: no connection is tried.
+    for protocol in ([], ["-X", "security.protocol=SSL"]):
+        ran = kctl("topic", "list", "-b", "127.0.0.1:1", "-X", "sasl.username=alice", *protocol)
+
+        assert ran.status == 2
+        assert "-X sasl.username needs SASL" in ran.err
+        assert "alice" not in ran.err
+        assert "security.protocol=SASL_SSL" in ran.err
+
+
+def test_unknown_names_in_the_file_of_command_config_are_reported(on, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("client.id=me\nclient.idd=secret\nlinger.ms=5\nssl.new.thing=1\n")
+    ran = on("topic", "list", "--command-config", path)
+
+    assert ran.status == 0
+    assert ran.err.splitlines() == [
+        f"warning: {path}: The configuration 'client.idd' was supplied but isn't a known config."
+    ]

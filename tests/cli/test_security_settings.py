@@ -2,7 +2,7 @@
 
 import pytest
 
-from kctl.cli.connect import ConnectOptions, resolve, unused_properties
+from kctl.cli.connect import ConnectOptions, resolve, warnings_of
 from kctl.client.security import ClientSecurity
 from kctl.errors import UsageError
 
@@ -98,8 +98,8 @@ def test_a_setting_is_accepted_and_one_without_effect_is_reported(name):
 
     assert resolve(options, {}).properties == {name: "x"}
     is_read = (JAVA | LIBRDKAFKA)[name]
-    notes = [] if is_read else [f"{name} has no effect in kctl"]
-    assert unused_properties(options) == notes
+    notes = [] if is_read else [f"note: -X {name} has no effect in kctl"]
+    assert warnings_of(options) == notes
 
 
 def login(*pairs):
@@ -126,4 +126,4 @@ def test_a_misspelt_setting_is_rejected_or_reported():
         resolve(ConnectOptions(properties=["enable.ssl.certificate.verificaton=false"]), {})
     assert caught.value.hint == "did you mean enable.ssl.certificate.verification?"
     misspelt = ConnectOptions(properties=["ssl.truststore.locaton=x"])
-    assert unused_properties(misspelt) == ["ssl.truststore.locaton has no effect in kctl"]
+    assert warnings_of(misspelt) == ["note: -X ssl.truststore.locaton has no effect in kctl"]

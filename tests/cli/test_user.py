@@ -36,6 +36,24 @@ def test_users_come_and_go(user, tmp_path):
     assert not {"alice", "bob"} & set(listed(user))
 
 
+def test_a_user_that_exists_keeps_its_password(user, tmp_path):
+    secret = tmp_path / "dora.txt"
+    secret.write_text("dora's secret\n")
+    words = ["create", "dora", "--password-file", str(secret)]
+    assert user(*words, "--mechanism", "SCRAM-SHA-256").status == 0
+    try:
+        ran = user(*words, "--iterations", "4096")
+        assert ran.status == 1
+        assert "kctl user passwd" in ran.out + ran.err
+        assert listed(user)["dora"] == {**listed(user)["dora"], "SCRAM-SHA-256": 8192}
+        assert listed(user)["dora"]["SCRAM-SHA-512"] is None
+        # Another mechanism changes nothing of the first.
+        assert user(*words, "--mechanism", "SCRAM-SHA-512").status == 0
+        assert listed(user)["dora"]["SCRAM-SHA-512"] == 8192
+    finally:
+        user("delete", "dora", "--yes")
+
+
 def test_password_of_an_existing_user_changes(kctl, tmp_path):
     secret = tmp_path / "new.txt"
     secret.write_text("the new one\n")
