@@ -246,6 +246,10 @@ class BrokerChannel:
         """Return whether both sides support `version` of `api` or a later one."""
         return self._versions.has(api, version)
 
+    def speaks(self, api: Api, version: int) -> bool:
+        """Return whether both sides support exactly this version of `api`."""
+        return self._versions.speaks(api, version)
+
     def when_closed(self, callback: "Callable[[BrokerChannel], object]") -> None:
         """Call `callback(self)` when the channel closes, for whatever reason."""
         self._on_closed = callback

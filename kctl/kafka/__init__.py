@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from kctl.kafka.connector import ConsumerConnector, KafkaStream
     from kctl.kafka.connector_config import ConnectorConfig
     from kctl.kafka.encoders import DefaultEncoder, Encoder, StringEncoder
-    from kctl.kafka.errors import ConsumerTimeoutError, QueueFullError
+    from kctl.kafka.errors import ConsumerTimeoutError, MessageTooLargeError, QueueFullError
     from kctl.kafka.handlers import CallbackHandler, EventHandler
+    from kctl.kafka.message_set import FetchRequest, MessageAndOffset, MessageSet
     from kctl.kafka.messages import Delivery, KeyedMessage, ProducerData, RecordMetadata
+    from kctl.kafka.offsets import OffsetsStorage
     from kctl.kafka.partitioners import (
         ByteArrayPartitioner,
         DefaultPartitioner,
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
     )
     from kctl.kafka.producer import Producer
     from kctl.kafka.producer_config import ProducerConfig
+    from kctl.kafka.simple_consumer import SimpleConsumer
     from kctl.kafka.streams import ConsumedMessage
     from kctl.kafka.topic_filter import Blacklist, Whitelist
+    from kctl.model import TopicPartition
+    from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME
 
 # Name -> its module.
 _HOMES = {
@@ -41,22 +46,33 @@ _HOMES = {
     "DefaultEncoder": "kctl.kafka.encoders",
     "DefaultPartitioner": "kctl.kafka.partitioners",
     "Delivery": "kctl.kafka.messages",
+    "EARLIEST_TIME": "kctl.protocol.kafka07",
     "Encoder": "kctl.kafka.encoders",
     "EventHandler": "kctl.kafka.handlers",
+    "FetchRequest": "kctl.kafka.message_set",
     "KafkaStream": "kctl.kafka.connector",
     "KeyedMessage": "kctl.kafka.messages",
+    "LATEST_TIME": "kctl.protocol.kafka07",
+    "MessageAndOffset": "kctl.kafka.message_set",
+    "MessageSet": "kctl.kafka.message_set",
+    "MessageTooLargeError": "kctl.kafka.errors",
     "Murmur2Partitioner": "kctl.kafka.partitioners",
+    "OffsetsStorage": "kctl.kafka.offsets",
     "Partitioner": "kctl.kafka.partitioners",
     "Producer": "kctl.kafka.producer",
     "ProducerConfig": "kctl.kafka.producer_config",
     "ProducerData": "kctl.kafka.messages",
     "QueueFullError": "kctl.kafka.errors",
     "RecordMetadata": "kctl.kafka.messages",
+    "SimpleConsumer": "kctl.kafka.simple_consumer",
     "StringEncoder": "kctl.kafka.encoders",
+    "TopicPartition": "kctl.model",
     "Whitelist": "kctl.kafka.topic_filter",
 }
 
 __all__ = [
+    "EARLIEST_TIME",
+    "LATEST_TIME",
     "Blacklist",
     "ByteArrayPartitioner",
     "CallbackHandler",
@@ -69,16 +85,23 @@ __all__ = [
     "Delivery",
     "Encoder",
     "EventHandler",
+    "FetchRequest",
     "KafkaStream",
     "KeyedMessage",
+    "MessageAndOffset",
+    "MessageSet",
+    "MessageTooLargeError",
     "Murmur2Partitioner",
+    "OffsetsStorage",
     "Partitioner",
     "Producer",
     "ProducerConfig",
     "ProducerData",
     "QueueFullError",
     "RecordMetadata",
+    "SimpleConsumer",
     "StringEncoder",
+    "TopicPartition",
     "Whitelist",
 ]
 

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.kafka.aio_connector import AioConsumerConnector as ConsumerConnector
     from kctl.kafka.aio_producer import AioProducer as Producer
+    from kctl.kafka.simple_consumer import AioSimpleConsumer as SimpleConsumer
 
-__all__ = ["ConsumerConnector", "Producer"]
+__all__ = ["ConsumerConnector", "Producer", "SimpleConsumer"]
 
 # Name -> the module and the name there.
 _HOMES = {
     "ConsumerConnector": ("kctl.kafka.aio_connector", "AioConsumerConnector"),
     "Producer": ("kctl.kafka.aio_producer", "AioProducer"),
+    "SimpleConsumer": ("kctl.kafka.simple_consumer", "AioSimpleConsumer"),
 }
 
 

@@ -10,3 +10,13 @@ class QueueFullError(KctlError):
 
 class ConsumerTimeoutError(KctlError):
     """No message arrived within `consumer.timeout.ms`. The stream can be read again."""
+
+
+class MessageTooLargeError(KctlError):
+    """A message is larger than the largest fetch that the consumer makes. Allow larger ones, or go
+    on behind it."""
+
+    def __init__(self, message: str, bytes_needed: int | None) -> None:
+        super().__init__(message, hint="raise buffer_size_max")
+        # The size of a fetch that gets the message; None if it is not known.
+        self.bytes_needed = bytes_needed

@@ -41,6 +41,10 @@ class NegotiatedVersions:
         """Return whether both sides support `version` of `api` or a newer one."""
         return self._common(api, VersionRange(version, api.max_version)) is not None
 
+    def speaks(self, api: Api, version: int) -> bool:
+        """Return whether both sides support exactly `version` of `api`."""
+        return self._common(api, VersionRange(version, version)) is not None
+
     def pick(self, api: Api, *, first: int = 0, last: int | None = None) -> int:
         """Return the newest common version between `first` and `last`.
 
