@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from kctl.dump.old_log_stats import add_old_file, is_old_file
 from kctl.dump.stats import (
     CODEC_NAMES,
     MINUTE_MS,
@@ -23,7 +24,10 @@ _WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def add_file(stats: LogStats, disk: Disk, path: str, base_offset: int) -> None:
-    """Add one .log file to `stats`; damage is counted, never raised."""
+    """Add one .log or .kafka file to `stats`; damage is counted, never raised."""
+    if is_old_file(path):
+        add_old_file(stats, disk, path, base_offset)
+        return
     records = FileRecords.open(disk, path)
     stats.files += 1
     stats.size += records.size

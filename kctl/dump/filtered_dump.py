@@ -1,6 +1,7 @@
 """A dump of the records that a filter selects: segments by their names, positions by the indexes.
 
-Only .log files are read; a batch is decompressed only if its header does not rule it out.
+Only .log files are read, and the .kafka files of Kafka 0.7; a batch is decompressed only if its
+header does not rule it out.
 
 Kafka 2.7: kafka.tools.DumpLogSegments has no filters
 """
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from kctl.dump.dump import classify, decoder_for, find_files
 from kctl.dump.filters import RecordFilter, is_aborted
 from kctl.dump.log_dump import dump_log
+from kctl.dump.old_log_stats import selected_old_messages
 from kctl.dump.seek import start_position
 from kctl.dump.values import (
     DumpDamage,
     DumpedBatch,
     DumpedFile,
+    DumpedOldMessage,
     DumpedRecord,
     DumpItem,
     DumpOptions,
@@ -24,7 +27,7 @@ from kctl.errors import CorruptDataError
 from kctl.records.memory_records import Batch
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
-from kctl.storage.layout import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from kctl.storage.layout import LOG_SUFFIX, OLD_LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from kctl.storage.segment_files import segment_base_offsets
 from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -36,27 +39,38 @@ __all__ = ["filtered_dump", "limited"]
 def filtered_dump(
     disk: Disk, paths: Iterable[str], options: DumpOptions, filter_for: FilterFor
 ) -> Iterator[DumpItem]:
-    """Yield the items that the filter of each directory selects from the .log files at or below
-    `paths`."""
-    files = [file for path in paths for file in find_files(disk, path) if file.endswith(LOG_SUFFIX)]
+    """Yield the items that the filter of each directory selects from the .log and .kafka files at
+    or below `paths`."""
+    files = [
+        file
+        for path in paths
+        for file in find_files(disk, path)
+        if file.endswith((LOG_SUFFIX, OLD_LOG_SUFFIX))
+    ]
     filters: dict[str, RecordFilter] = {}
     for path in files:
         directory = path.rpartition("/")[0] or "."
         if directory not in filters:
             filters[directory] = filter_for(directory)
-        yield from _dump_file(disk, path, directory, options, filters[directory])
+        if path.endswith(OLD_LOG_SUFFIX):
+            yield from selected_old_messages(disk, path, filters[directory])
+        else:
+            yield from _dump_file(disk, path, directory, options, filters[directory])
 
 
 def limited(items: Iterable[DumpItem], limit: int, *, of_records: bool) -> Iterator[DumpItem]:
-    """Yield `items` up to `limit` records, or up to `limit` batches without `of_records`."""
+    """Yield `items` up to `limit` records, or up to `limit` batches without `of_records`.
+
+    Messages of Kafka 0.7 count with what they contain.
+    """
     kind = DumpedRecord if of_records else DumpedBatch
     left = limit
     for item in items:
-        if isinstance(item, kind):
+        if isinstance(item, kind) or (isinstance(item, DumpedOldMessage) and not item.depth):
             if not left:
                 return
             left -= 1
-        elif not left:
+        elif not left and not isinstance(item, DumpedOldMessage):
             return
         yield item
 

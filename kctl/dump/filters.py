@@ -44,6 +44,11 @@ class RecordFilter:
         return self == RecordFilter()
 
     @property
+    def is_only_of_offsets(self) -> bool:
+        """Return whether nothing but offsets restricts the records."""
+        return replace(self, start_offset=0, end_offset=None).is_empty
+
+    @property
     def looks_into_records(self) -> bool:
         """Return whether the filter needs records, not only batch headers."""
         return bool(

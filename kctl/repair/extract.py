@@ -24,6 +24,7 @@ from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import LOG_SUFFIX, file_name
 from kctl.storage.log_directory_locks import locked_log_directories
 from kctl.storage.segment_files import segment_base_offsets
+from kctl.storage.segments07 import has_old_files
 from kctl.verify.segment_walk import DamagedStretch, Window, walk
 
 SEGMENT_BYTES = 1024 * 1024 * 1024
@@ -56,6 +57,11 @@ def extract(
 def _extract(
     disk: Disk, source: str, target: str, wanted: RecordFilter, codec: int | None
 ) -> Extracted:
+    if has_old_files(disk, source):
+        raise UsageError(
+            f"{source}: --extract does not apply to files of Kafka 0.7",
+            hint="kctl export writes their messages to a table",
+        )
     if disk.exists(target) and disk.list(target):
         raise UsageError(f"{target}: exists already and is not empty")
     disk.make_directory(target)

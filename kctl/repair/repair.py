@@ -29,6 +29,7 @@ from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.checkpoint import decode_offsets, encode_offsets
 from kctl.storage.log_directory_locks import check_outside, locked_log_directories
+from kctl.storage.segments07 import has_old_files
 
 __all__ = ["Repaired", "apply_plans"]
 
@@ -53,9 +54,23 @@ def apply_plans(disk: Disk, plans: Iterable[RepairPlan], backup: str) -> Repaire
     """
     wanted = [plan for plan in plans if plan.steps()]
     check_outside(disk, backup, "The backup")
+    _check_outside_old_logs(disk, wanted, backup)
     with locked_log_directories(disk, [plan.directory for plan in wanted]):
         files = sum(_apply(disk, plan, backup) for plan in wanted)
     return Repaired(backup if files else None, files)
+
+
+def _check_outside_old_logs(disk: Disk, plans: Iterable[RepairPlan], backup: str) -> None:
+    """Raise UsageError if `backup` is where Kafka 0.7, which marks its log directory with no file,
+    takes every directory for a partition."""
+    place = disk.real_path(backup)
+    for plan in plans:
+        if has_old_files(disk, plan.directory):
+            directory = disk.real_path(plan.log_directory)
+            if place == directory or place.startswith(f"{directory}/"):
+                raise UsageError(
+                    f"The backup cannot be in the log directory {directory}", hint="name another"
+                )
 
 
 def _apply(disk: Disk, plan: RepairPlan, backup: str) -> int:

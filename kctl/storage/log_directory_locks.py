@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from kctl.errors import StorageError, UsageError
 from kctl.runtime.disk import Disk, DiskLock
 from kctl.storage import layout
-from kctl.storage.segments07 import has_old_files
 
 
 def is_log_directory(disk: Disk, directory: str) -> bool:
@@ -76,22 +75,9 @@ def check_outside(disk: Disk, path: str, what: str) -> None:
     does not start with a directory there that is no partition's."""
     path = disk.real_path(path)
     while path not in ("/", "."):
-        if disk.exists(f"{path}/{layout.META_PROPERTIES}") or _is_old_log_directory(disk, path):
+        if disk.exists(f"{path}/{layout.META_PROPERTIES}"):
             raise UsageError(f"{what} cannot be in the log directory {path}", hint="name another")
         path = _parent(path)
-
-
-def _is_old_log_directory(disk: Disk, path: str) -> bool:
-    """Return whether `path` contains partitions of Kafka 0.7, which has no file that marks its log
-    directory while it runs."""
-    if not disk.is_directory(path):
-        return False
-    partitions = (
-        f"{path}/{name}"
-        for name in disk.list(path)
-        if layout.parse_directory_name(name) is not None
-    )
-    return any(disk.is_directory(it) and has_old_files(disk, it) for it in partitions)
 
 
 def _check_unused(disk: Disk, directories: Sequence[str]) -> None:

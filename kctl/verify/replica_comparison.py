@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kctl.records.checksum import crc32
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import LOG_SUFFIX, file_name
 from kctl.storage.segment_files import segment_base_offsets
+from kctl.storage.segments07 import FileEntry07, Segment07, segments_in
+from kctl.storage.walk07 import walk_all
 from kctl.verify.segment_walk import WalkedBatch, valid_batches
 
 
@@ -55,7 +58,9 @@ class Comparison:
 
 
 def log_batches(disk: Disk, directory: str) -> Iterator[ReplicaBatch]:
-    """Yield the batches of a partition's directory that can be read."""
+    """Yield the batches of a partition's directory that can be read; of Kafka 0.7 its entries."""
+    for segment in segments_in(disk, directory):
+        yield from _old_entries(disk, segment)
     for base in segment_base_offsets(disk, directory):
         records = FileRecords.open(disk, f"{directory}/{file_name(base, LOG_SUFFIX)}")
         try:
@@ -63,6 +68,19 @@ def log_batches(disk: Disk, directory: str) -> Iterator[ReplicaBatch]:
                 yield replica_batch(batch, records.path)
         finally:
             records.close()
+
+
+def _old_entries(disk: Disk, segment: Segment07) -> Iterator[ReplicaBatch]:
+    """Yield the intact entries of a segment; the checksum here is that of all their bytes."""
+    file = disk.open(segment.path, read_only=True)
+    try:
+        for it in walk_all(file):
+            if isinstance(it, FileEntry07):
+                start = segment.base_offset + it.position
+                crc = crc32(file.pread(it.size, it.position))
+                yield ReplicaBatch(start, start + it.size - 1, -1, crc, segment.path, it.position)
+    finally:
+        file.close()
 
 
 def replica_batch(batch: WalkedBatch, path: str) -> ReplicaBatch:

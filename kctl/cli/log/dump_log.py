@@ -88,6 +88,7 @@ def dump_log(output: Output, request: DumpRequest) -> int:
     from kctl.runtime.real.disk import RealDisk
 
     disk = RealDisk()
+    _check_old_files(disk, request)
     damages: list[str] = []
     factory = FilterFactory(disk, request.filters, RealClock().wall_ms())
     if request.is_followed:
@@ -100,6 +101,20 @@ def dump_log(output: Output, request: DumpRequest) -> int:
         items = without_index_entries(items)
     _print(output, items, request)
     return FAILED if damages else DONE
+
+
+def _check_old_files(disk: "Disk", request: DumpRequest) -> None:
+    """UsageError for a form of output that would show nothing of a file of Kafka 0.7."""
+    refused = {
+        "--hex": request.is_hex,
+        "--follow": request.is_followed,
+        "--format kafka": request.dump_format is DumpFormat.KAFKA,
+    }
+    for option, is_given in refused.items():
+        if is_given:
+            from kctl.dump.old_log_stats import refuse_old_files
+
+            refuse_old_files(disk, request.paths, option)
 
 
 def _print(output: Output, items: "Iterable[DumpItem]", request: DumpRequest) -> None:

@@ -130,12 +130,18 @@ class FilterFactory:
     def _offset(self, directory: str, position: "Position") -> int:
         from kctl.dump.seek import end_offset, offset_at_time
         from kctl.model import PositionKind
+        from kctl.storage.segments07 import has_old_files
 
         kind = position.kind
         if kind is PositionKind.OFFSET:
             return position.value
         if kind is PositionKind.EARLIEST:
             return 0
+        if has_old_files(self._disk, directory):
+            raise UsageError(
+                f"{directory}: messages of Kafka 0.7 are selected by their positions only",
+                hint="--offset START..END, in bytes",
+            )
         end = end_offset(self._disk, directory)
         if kind is PositionKind.LATEST:
             return end

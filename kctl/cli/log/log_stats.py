@@ -49,14 +49,15 @@ def _on_spark(paths: list[str], spark: "SparkOptions") -> "LogStats":
 
 
 def _log_files(paths: list[str]) -> list[tuple[str, int]]:
-    """Return the .log files and their base offsets."""
+    """Return the .log and .kafka files and their base offsets."""
     from kctl.dump.dump import classify, find_files
     from kctl.dump.values import FileKind
     from kctl.runtime.real.disk import RealDisk
 
     disk = RealDisk()
     found = [(file, classify(file)) for path in paths for file in find_files(disk, path)]
-    return [(file, it[1] or 0) for file, it in found if it is not None and it[0] is FileKind.LOG]
+    kinds = (FileKind.LOG, FileKind.OLD_LOG)
+    return [(file, it[1] or 0) for file, it in found if it is not None and it[0] in kinds]
 
 
 def stats_document(stats: "LogStats", top: int) -> dict[str, Any]:
