@@ -110,6 +110,7 @@ def assemble(
             runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
             metadata_cache, producer_ids, lambda leader_id: _link_to(leader_id, services, deliver),
             cluster_store.topic_stays,
+            lambda tp, epoch: cluster_store.is_leader(tp, opened.broker_id, epoch),
         ),
         auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
         topic_creator=topic_creator,

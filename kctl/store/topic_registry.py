@@ -112,6 +112,15 @@ class TopicRegistry(ZnodeClient):
         """Return the states of those partitions that have one."""
         return (await self.get_partition_states_and_changes(partitions))[0]
 
+    async def is_leader(self, partition: TopicPartition, broker_id: int, leader_epoch: int) -> bool:
+        """Return whether the broker leads the partition in that epoch, and no other has led it
+        since."""
+        state = (await self.get_partition_states([partition])).get(partition)
+        if state is None:
+            return False
+        found = state.leader_and_isr
+        return (found.leader, found.leader_epoch) == (broker_id, leader_epoch)
+
     async def get_partition_states_and_changes(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, int]]:

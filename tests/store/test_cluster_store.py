@@ -314,6 +314,10 @@ def test_update_distinguishes_written_outdated_and_missing(runtime, cluster):
             T0: LeaderAndIsr(2, 1, (2,), 1),
             T1: LeaderAndIsr(1, 0, (1,), 1),
         }
+        assert await cluster.is_leader(T0, 2, 1)
+        assert not await cluster.is_leader(T0, 2, 0)
+        assert not await cluster.is_leader(T0, 1, 1)
+        assert not await cluster.is_leader(missing, 2, 1)
 
     run(runtime, story())
 

@@ -106,6 +106,7 @@ class TransactionWorld:
         self.scheduler.spawn(creation)
         self.scheduler.settle()
         self.learn({STATE: 0, T0: 0, T1: 0, T2: 1})
+        self.led = True
         self.service = TransactionCoordinatorService(
             self.runtime,
             BrokerConfig(settings or {}),
@@ -114,8 +115,15 @@ class TransactionWorld:
             ProducerIdManager(self.scheduler, self.store, 0),
             self.brokers.get,
             self.store.topic_stays,
+            self._leads,
         )
         self.service.start()
+
+    async def _leads(self, partition, _epoch):
+        """What the store says; tests change `led`, or set an error."""
+        if isinstance(self.led, Exception):
+            raise self.led
+        return self.led
 
     def learn(self, leaders):
         endpoint = UpdateMetadataEndpoint(port=9092, host="kctl", listener="PLAINTEXT")

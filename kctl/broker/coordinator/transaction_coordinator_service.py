@@ -5,11 +5,16 @@ loading) and late ones (`connection_order`), obtains fresh producer ids, passes 
 core and the core's markers to the MarkerSender. Replies are callbacks, called exactly once,
 possibly before the call returns.
 
+A broker that another one has replaced may not know it yet. What it writes fails, but it would still
+reject requests from its old state, and clients give up after PRODUCER_FENCED or
+INVALID_PRODUCER_ID_MAPPING. So these two are sent only once the store has confirmed that this
+broker leads the partition; otherwise the client gets an error that makes it look up the coordinator
+again. (Apache Kafka 2.7.2 sends them at once.)
+
 Kafka 2.7: kafka.coordinator.transaction.TransactionCoordinator (the parts outside its core).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.marker_sender import MarkerLink, MarkerSender
@@ -39,6 +44,8 @@ LOAD_BYTES_PER_TURN_MAX = 128 * 1024
 COMPLETION_WAIT_MS_MAX = 100
 
 _NONE = int(ErrorCode.NONE)
+# After these, a producer gives up.
+_FINAL = frozenset({int(ErrorCode.INVALID_PRODUCER_ID_MAPPING), int(ErrorCode.PRODUCER_FENCED)})
 
 Host = ShardHost[TransactionCoordinator]
 # Takes an error code, or None for a late request, whose connection must then be closed.
@@ -57,8 +64,14 @@ class TransactionCoordinatorService:
         producer_ids: ProducerIdManager,
         open_link: Callable[[int], MarkerLink | None],
         topic_stays: Callable[[str], Awaitable[bool]],
+        leads: Callable[[TopicPartition, int], Awaitable[bool]],
     ) -> None:
-        """Create the service; `open_link` and `topic_stays` are documented at MarkerSender."""
+        """Create the service; `open_link` and `topic_stays` are documented at MarkerSender.
+
+        `leads(partition, leader_epoch)` returns whether the store has this broker as leader, or
+        raises StoreError.
+        """
+        self._leads = leads
         self._runtime = runtime
         self._metadata_cache = metadata_cache
         self._partition_count_default = config.transaction_state_log_num_partitions
@@ -163,9 +176,21 @@ class TransactionCoordinatorService:
             self._init(host, claimed, timeout_ms, fresh_id, reply)
 
     def _init(
-        self, host: Host, claimed: Producer, timeout_ms: int, fresh_id: int, reply: Any
+        self,
+        host: Host,
+        claimed: Producer,
+        timeout_ms: int,
+        fresh_id: int,
+        reply: Callable[[ProducerIdResult], object],
     ) -> None:
-        host.run(host.shard.init_producer_id(claimed, timeout_ms, fresh_id, host.moment(), reply))
+        def confirmed(result: ProducerIdResult) -> None:
+            if result.error_code in _FINAL:
+                self._confirm(host, result.error_code, lambda it: reply(ProducerIdResult(it)))
+            else:
+                reply(result)
+
+        shard = host.shard
+        host.run(shard.init_producer_id(claimed, timeout_ms, fresh_id, host.moment(), confirmed))
 
     def add_partitions(
         self,
@@ -182,11 +207,15 @@ class TransactionCoordinatorService:
         def add() -> None:
             host = self._host_of(producer, connection_number, reply)
             if host is not None:
-                host.run(host.shard.add_partitions(producer, partitions, host.moment(), reply))
+                run(host)
+
+        def run(host: Host) -> None:
+            confirmed = self._confirming(host, reply)
+            host.run(host.shard.add_partitions(producer, partitions, host.moment(), confirmed))
 
         host = self._host_of(producer, connection_number, reply)
         if host is not None and not self._waits_for_completion(host.shard, producer, add):
-            host.run(host.shard.add_partitions(producer, partitions, host.moment(), reply))
+            run(host)
 
     def _waits_for_completion(
         self, shard: TransactionCoordinator, producer: Producer, then: Callable[[], object]
@@ -209,9 +238,34 @@ class TransactionCoordinatorService:
         """Handle EndTxn."""
         host = self._host_of(producer, connection_number, reply)
         if host is not None:
+            confirmed = self._confirming(host, reply)
             host.run(
-                host.shard.end_transaction(producer, host.moment(), reply, is_commit=is_commit)
+                host.shard.end_transaction(producer, host.moment(), confirmed, is_commit=is_commit)
             )
+
+    def _confirming(self, host: Host, reply: LateOrCode) -> LateOrCode:
+        """Return a `reply` that sends a final rejection only once the store has confirmed it."""
+
+        def confirmed(code: int | None) -> None:
+            if code in _FINAL:
+                self._confirm(host, code, reply)
+            else:
+                reply(code)
+
+        return confirmed
+
+    def _confirm(self, host: Host, code: int, reply: Callable[[int], object]) -> None:
+        self._runtime.scheduler.spawn(self._confirmed(host, code, reply), "confirm-coordinator")
+
+    async def _confirmed(self, host: Host, code: int, reply: Callable[[int], object]) -> None:
+        """Reply with `code`, unless the store has another leader or cannot be reached."""
+        try:
+            leads = await self._leads(host.topic_partition, host.shard.coordinator_epoch)
+        except StoreError:
+            code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            code = code if leads else int(ErrorCode.NOT_COORDINATOR)
+        reply(code)
 
     def _host_of(
         self, producer: Producer, connection_number: int, reply: LateOrCode

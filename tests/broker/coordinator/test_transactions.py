@@ -12,6 +12,7 @@ from kctl.broker.coordinator.transaction.transaction_coordinator import Producer
 from kctl.broker.coordinator.transaction_coordinator_service import COMPLETION_WAIT_MS_MAX
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.transaction_state import TransactionState
+from kctl.store.errors import ConnectionLossError
 from tests.support.transaction_world import STATE, T0, T1, T2, TIMEOUT_MS, TransactionWorld
 
 ABORT_INTERVAL_MS = 10_000
@@ -164,6 +165,33 @@ def test_other_producers_are_unknown(world):
     for unknown in (stranger, never_seen):
         assert world.add(unknown, T0).response == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert world.end(unknown, commit=True).response == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(
+    ("led", "code"),
+    [
+        (True, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (False, ErrorCode.NOT_COORDINATOR),
+        (ConnectionLossError("away"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_a_replaced_coordinator_rejects_no_producer_for_good(world, led, code):
+    """Found by simulation: a broker whose links were slow had been replaced as coordinator, did not
+    know the ids that its successor had given out, and made their producers give up."""
+    world.led = led
+    newer = Producer("given out by the successor", 2008, 0)
+    assert world.add(newer, T0).response == code
+    assert world.end(newer, commit=True).response == code
+
+
+def test_a_replaced_coordinator_fences_no_producer(world):
+    producer = world.new_producer()
+    newer = Producer("x", producer.producer_id, producer.producer_epoch + 1)
+    assert world.add(newer, T0).response == ErrorCode.PRODUCER_FENCED
+    assert world.init(producer=newer).error == ErrorCode.PRODUCER_FENCED
+    world.led = False
+    assert world.add(newer, T0).response == ErrorCode.NOT_COORDINATOR
+    assert world.init(producer=newer).error == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_producer_continues_after_an_error_with_the_next_epoch(world):
