@@ -10,6 +10,7 @@ ZooKeeper 3.4.
 Kafka 1.1: kafka.utils.ZkUtils, kafka.consumer.ZookeeperConsumerConnector.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -40,13 +41,15 @@ from kctl.store.errors import (
     NoNodeError,
     StoreError,
 )
-from kctl.store.interface import Check, Create, Delete, Operation, Set, Watch
+from kctl.store.interface import Check, Create, Delete, MetadataStore, Operation, Set, Watch
 from kctl.store.znode_client import ZnodeClient
 
 T = TypeVar("T")
 
 # Partitions claimed, released or committed by one multi; a request to ZooKeeper has at most 1 MiB.
 MULTI_PARTITIONS_MAX = 1_000
+# The end of ids that Kafka 0.7 to 1.1 and kctl draw, `GROUP_HOST-MILLIS-UUID8`.
+_DRAWN_ID = re.compile(r"-\d{10,}-[0-9a-f]{8}$")
 # Attempts to remove what a former session left, while that is just ending.
 REMOVAL_ATTEMPTS_MAX = 5
 
@@ -66,6 +69,11 @@ class LostClaimError(StoreError):
 
 class ConsumerRegistry(ZnodeClient):
     """Reads and writes of one group by one consumer; the retries of ZnodeClient."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        super().__init__(store)
+        # What members registered whose ids are not used twice, the last time they were read.
+        self._registrations: dict[str, Subscription] = {}
 
     # --- members
 
@@ -126,12 +134,22 @@ class ConsumerRegistry(ZnodeClient):
         """Return what each consumer registered, None where that is unknown; `watch` fires when
         one comes or goes."""
         names = await self.children(consumer_ids_path(group_id), watch)
-        found = await self.get_all([consumer_id_path(group_id, name) for name in names])
-        return {
+        unread = [name for name in names if name not in self._registrations]
+        found = await self.get_all([consumer_id_path(group_id, name) for name in unread])
+        read = {
             name: read_subscription(answer[0])
-            for name, answer in zip(names, found, strict=True)
+            for name, answer in zip(unread, found, strict=True)
             if answer is not None
         }
+        members = {**self._registrations, **read}
+        # An id that ends with random digits is one session's, and its data stay; other ids may
+        # come again with other data, and some clients write the data later.
+        self._registrations = {
+            name: it
+            for name, it in members.items()
+            if name in names and it is not None and _DRAWN_ID.search(name)
+        }
+        return {name: members[name] for name in names if name in members}
 
     async def member_changes(self, group_id: str) -> int:
         """Return the count of consumers that ever came or went."""
