@@ -96,7 +96,8 @@ def main(count: int, partitions: int) -> None:
             seconds = settle(alive, partitions)
             rounds = sum(it.membership.rounds for it in alive) - rounds
             cpu = time.process_time() - cpu
-            print(f"{title}: {seconds:.2f} s, {rounds} rounds, {cpu:.2f} s CPU of the members")  # noqa: T201
+            line = f"{title}: {seconds:.2f} s, {rounds} rounds, {cpu:.2f} s CPU of the members"
+            print(line)  # noqa: T201 - its result
         for it in members:
             loop.run(it.membership.close)
             loop.run(it.store.close)

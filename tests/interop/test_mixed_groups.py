@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import signal
 import time
 from bisect import bisect_right
@@ -16,6 +17,7 @@ from kazoo.client import KazooClient
 
 from kctl.kafka import ConsumerConnector, ConsumerTimeoutError
 from tests.support import apache_kafka, java_consumers
+from tests.support.api_pages import API
 from tests.support.java_consumers import JavaConsumer
 from tests.support.kctl_consumer import KctlConsumer
 from tests.support.kctl_process import KctlBroker
@@ -271,3 +273,18 @@ def test_a_stream_times_out_and_can_be_read_again(cluster):
     with ConsumerConnector(settings) as connector:
         [stream] = connector.create_message_streams({"late": 1})["late"]
         assert next(stream).offset == 1
+
+
+def test_the_examples_of_the_documentation_run(cluster):
+    address, zookeeper = cluster
+    producer = Topic(address, "orders", 1).producer
+    for value in ("tea", "coffee"):
+        producer.produce("orders", value)
+    producer.flush()
+    examples = re.findall(
+        r"^```py\n(.*?)^```", (API / "kafka.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert len(examples) == 2
+    for text in examples:
+        runnable = text.replace("localhost:2181", zookeeper)
+        exec(compile(runnable, "docs/api/kafka.md", "exec"), {"__name__": "page"})

@@ -3,6 +3,7 @@
 import pytest
 
 import kctl.kafka
+from kctl.kafka.connector_config import TABLE as CONNECTOR_TABLE
 from kctl.kafka.producer_config import TABLE
 from tests.support.api_pages import API, examples, undocumented
 
@@ -36,6 +37,11 @@ def shown(default):
 
 def test_every_setting_of_the_producer_is_in_the_table():
     missing = [row(it) for it in TABLE if row(it) not in PAGE]
+    assert missing == [], "\n".join(missing)
+
+
+def test_every_setting_of_the_connector_is_in_the_table():
+    missing = [row(it) for it in CONNECTOR_TABLE if row(it) not in PAGE]
     assert missing == [], "\n".join(missing)
 
 
