@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from kctl.protocol.api_keys import Api
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.protocol.later_apis import LaterApi
 from kctl.protocol.messages.api_versions import ApiVersionsResponseKey
 
 
@@ -60,6 +59,9 @@ class NegotiatedVersions:
 
     def _lack(self, api: Api, wanted: VersionRange) -> str:
         """Return the message for an API without a common version."""
+        # A local import: the table of later APIs is needed for this message only.
+        from kctl.protocol.later_apis import LaterApi
+
         theirs = self._theirs.get(int(api))
         if theirs is None:
             origin = f", which came with {api.origin}" if isinstance(api, LaterApi) else ""

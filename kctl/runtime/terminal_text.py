@@ -8,7 +8,7 @@ import re
 
 # C0 without tab and newline, DEL, C1, lone surrogates (bytes that are not UTF-8), and the
 # characters of Unicode that change the direction of text or are invisible.
-_UNSAFE = re.compile(
+_UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
 
@@ -18,7 +18,10 @@ def for_terminal(text: str) -> str:
 
     A character outside ASCII becomes an escape that is also valid in JSON.
     """
-    return _UNSAFE.sub(_escape, text)
+    if text.isascii() and text.isprintable():
+        return text
+    # Compiled at its first use (and cached by `re`): most texts never need it.
+    return re.sub(_UNSAFE, _escape, text)
 
 
 def bytes_for_terminal(data: bytes | memoryview) -> str:

@@ -78,7 +78,8 @@ class FetchReader:
         """Add the results of some partitions; return the limits for the next ones."""
         for topic, request in partitions:
             result = self._read_one(params, topic, request, bytes_left, min_one_message)
-            size = len(result.data.records) if result.data and result.data.records else 0
+            data = result.data
+            size = 0 if data is None or data.records is None else len(data.records)
             if size:
                 min_one_message = False
                 bytes_left = max(0, bytes_left - size)

@@ -276,7 +276,9 @@ class RealNetwork:
         name = name_of(host, port)
         acceptor = None if tls is None else self._tls_stack().acceptor(tls)
         try:
-            family, address = _addresses_of(host or "0.0.0.0", port)[0]
+            # Only a name needs the resolver, which loads much at its first use.
+            at = host or "0.0.0.0"
+            family, address = _numeric_address(at, port) or _addresses_of(at, port)[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
             raise KctlError(f"cannot listen on {name}: {error.strerror}") from error

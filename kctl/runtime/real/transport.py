@@ -239,8 +239,9 @@ class RealTransport:
             self._set_interest(self._interest & ~READABLE)
 
     def _read(self) -> None:
-        receiver = cast(Receiver, self._receiver)
+        receiver = self._receiver
         try:
+            assert receiver is not None
             buffer = receiver.get_buffer()
             try:
                 count = self._recv_into(buffer, min(len(buffer), QUANTUM_BYTES))
