@@ -156,6 +156,11 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
     done = manifest.done()
     splits: list[Split] = []
     for log in logs:
+        if request.options.latest_per_key and log.segments[0].is_old:
+            raise UsageError(
+                f"{log.topic_partition}: messages of Kafka 0.7 have no keys",
+                hint="leave --latest-per-key out",
+            )
         ranges = done.get(log.topic_partition, [])
         if request.options.latest_per_key:
             splits += _whole(request, log, ranges)

@@ -11,6 +11,7 @@ Kafka 0.7: kafka.message.ByteBufferMessageSet
 """
 
 import struct
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,7 +91,7 @@ def _fill(chunk: _Chunk, view: memoryview, end: int, base_offset: int, bytes_max
     """Add entries up to about CHUNK_BYTES; return whether nothing intact follows."""
     at = chunk.start
     while chunk.size < CHUNK_BYTES:
-        run: list[int] = []
+        run = array("q")
         following = _plain_run(view, at, end, run)
         if run:
             starts, lengths = _fields_of(view, at, following, run)
@@ -109,7 +110,7 @@ def _fill(chunk: _Chunk, view: memoryview, end: int, base_offset: int, bytes_max
     return False
 
 
-def _plain_run(data: Buffer, at: int, end: int, run: list[int]) -> int:
+def _plain_run(data: Buffer, at: int, end: int, run: "array[int]") -> int:
     """Append the positions of the intact plain entries from `at` on, up to about CHUNK_BYTES;
     return where they end."""
     head, checksum, add, mask = _HEAD.unpack_from, crc32, run.append, CODEC_MASK
@@ -131,7 +132,7 @@ def _plain_run(data: Buffer, at: int, end: int, run: list[int]) -> int:
     return at
 
 
-def _fields_of(data: Buffer, start: int, end: int, run: list[int]) -> tuple[Int64s, Int64s]:
+def _fields_of(data: Buffer, start: int, end: int, run: "array[int]") -> tuple[Int64s, Int64s]:
     """Return where the payloads of a run begin, from `start` on, and their lengths."""
     positions = _int64s(run) - start
     magics = np.frombuffer(data, np.uint8)[positions + (start + SIZE.size)]
@@ -168,17 +169,22 @@ def _add_message(chunk: _Chunk, entry: Entry07, base_offset: int, bytes_max: int
 
 def _add_set(chunk: _Chunk, message: Message07, bytes_max: int) -> int:
     data = open_message(message, 1, bytes_max)
-    run: list[int] = []
-    end = _plain_run(data, 0, len(data), run)
+    run = array("q")
+    end = 0
+    while (following := _plain_run(data, end, len(data), run)) > end:
+        end = following
     if end == len(data):
         if run:
             chunk.add(data, *_fields_of(data, 0, end, run))
         return len(run)
-    # Nested, cut or damaged, or larger than a chunk.
-    inside = [inner.payload for inner in inner_messages(message, bytes_max)]
-    lengths = _int64s([len(payload) for payload in inside])
-    chunk.add(b"".join(inside), np.cumsum(lengths) - lengths, lengths)
-    return len(inside)
+    # Nested, cut or damaged. There may be millions: an object for each would take gigabytes.
+    payloads, sizes = bytearray(), array("q")
+    for inner in inner_messages(message, bytes_max):
+        payloads += inner.payload
+        sizes.append(len(inner.payload))
+    lengths = np.array(sizes, np.int64)
+    chunk.add(payloads, np.cumsum(lengths) - lengths, lengths)
+    return len(sizes)
 
 
 def _columns(chunk: _Chunk, base_offset: int) -> RecordColumns:
@@ -212,5 +218,5 @@ def _joined(columns: list[Int64s]) -> Int64s:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
-def _int64s(values: list[int]) -> Int64s:
+def _int64s(values: "list[int] | array[int]") -> Int64s:
     return np.array(values, np.int64)

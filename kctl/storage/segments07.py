@@ -33,7 +33,9 @@ _UNDERSCORED = re.compile(r"(.+)_(\d+)", re.ASCII | re.DOTALL)
 _OFFSET_MAX = 2**63 - 1
 # Bytes read at once; a larger entry is read in several parts.
 WINDOW_BYTES = 1024 * 1024
-_HEAD_BYTES = SIZE.size + HEADER_BYTES[1]
+# What identifies a compressed payload.
+_PAYLOAD_HEAD_BYTES = 8
+HEAD_BYTES = SIZE.size + HEADER_BYTES[1] + _PAYLOAD_HEAD_BYTES
 
 
 class Segment07(NamedTuple):
@@ -84,6 +86,8 @@ class FileEntry07(NamedTuple):
     magic: int
     attributes: int
     crc: int
+    # The first bytes of the payload, 8 or more if it has as many; bytes behind it may follow.
+    payload_head: bytes
 
     @property
     def end(self) -> int:
@@ -174,9 +178,9 @@ def walk(file: Readable, position: int = 0) -> Iterator[FileEntry07 | Fault07]:
     window, window_start = b"", position
     while position < size:
         at = position - window_start
-        if len(window) - at < _HEAD_BYTES:
+        if len(window) - at < HEAD_BYTES:
             window, window_start, at = file.pread(WINDOW_BYTES, position), position, 0
-        found = entry_head(window[at : at + _HEAD_BYTES], position, size)
+        found = entry_head(window[at : at + HEAD_BYTES], position, size)
         if isinstance(found, Fault07):
             yield found
             return
@@ -206,8 +210,8 @@ def valid_end(disk: Disk, path: str) -> tuple[int, Fault07 | None]:
 
 
 def entry_head(head: bytes, position: int, file_size: int) -> FileEntry07 | Fault07:
-    """Return the entry whose first bytes at `position` are `head` (10, or what the file has left);
-    its checksum is not compared."""
+    """Return the entry whose first bytes at `position` are `head` (HEAD_BYTES, or what the file
+    has left); its checksum is not compared."""
     left = file_size - position
     if len(head) < SIZE.size:
         return Fault07(position, FaultKind.CUT, "the file ends inside a size", None)
@@ -226,7 +230,9 @@ def entry_head(head: bytes, position: int, file_size: int) -> FileEntry07 | Faul
         reason = f"a message of {length} bytes and magic {magic} cannot be here"
         return Fault07(position, FaultKind.SIZE, reason, size)
     crc = CRC.unpack_from(head, SIZE.size + 1 + magic)[0]
-    return FileEntry07(position, size, magic, head[SIZE.size + 1] if magic else 0, crc)
+    attributes = head[SIZE.size + 1] if magic else 0
+    payload_head = head[SIZE.size + HEADER_BYTES[magic] :]
+    return FileEntry07(position, size, magic, attributes, crc, payload_head)
 
 
 def _payload_crc(file: Readable, in_window: Buffer, entry: FileEntry07, head_bytes: int) -> int:

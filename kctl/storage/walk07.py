@@ -23,6 +23,7 @@ from typing import NamedTuple
 from kctl.records.checksum import continue_crc32, crc32
 from kctl.records.message07 import CRC, HEADER_BYTES, SIZE
 from kctl.storage.segments07 import (
+    HEAD_BYTES,
     Fault07,
     FaultKind,
     FileEntry07,
@@ -138,7 +139,7 @@ def _may_end(file: Readable, end: int, size: int) -> bool:
 
 
 def _is_intact(file: Readable, position: int, size: int) -> bool:
-    entry = entry_head(file.pread(SIZE.size + HEADER_BYTES[1], position), position, size)
+    entry = entry_head(file.pread(HEAD_BYTES, position), position, size)
     if isinstance(entry, Fault07):
         return False
     if entry.size > _CHEAP_BYTES and not _begins_entry(file, entry.end, size):
@@ -150,7 +151,7 @@ def _begins_entry(file: Readable, position: int, size: int) -> bool:
     """Return whether the file ends at `position`, or something like an entry begins there."""
     if position == size:
         return True
-    found = entry_head(file.pread(SIZE.size + HEADER_BYTES[1], position), position, size)
+    found = entry_head(file.pread(HEAD_BYTES, position), position, size)
     return isinstance(found, FileEntry07) or found.kind is FaultKind.CUT
 
 

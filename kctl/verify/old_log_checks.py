@@ -31,6 +31,7 @@ __all__ = ["VerifiedOldLog", "opens_as", "verify_old_log"]
 # A larger compressed message is not opened.
 OPENED_BYTES_MAX = 256 * 1024 * 1024
 _COMPRESSED_HEADS = {GZIP: b"\x1f\x8b", SNAPPY: b"\x82SNAPPY\0"}
+_COMPRESSED_STARTS = tuple(_COMPRESSED_HEADS.values())
 _RULES = {
     FaultKind.CHECKSUM: Rule.OLD_CRC,
     FaultKind.MAGIC: Rule.OLD_MAGIC,
@@ -150,7 +151,7 @@ def _check_inside(
     findings: Findings,
 ) -> None:
     codec = entry.attributes & 3
-    if codec == NONE and not _looks_compressed(file, entry):
+    if codec == NONE and not entry.payload_head.startswith(_COMPRESSED_STARTS):
         return
     if entry.size > OPENED_BYTES_MAX:
         reason = f"a compressed message of {entry.size} bytes is not opened"
@@ -175,12 +176,6 @@ def read_message(file: DiskFile, entry: FileEntry07) -> Message07:
     """Return the message of an intact entry."""
     length = entry.size - SIZE.size
     return parse_message(file.pread(length, entry.position + SIZE.size), 0, length)
-
-
-def _looks_compressed(file: DiskFile, entry: FileEntry07) -> bool:
-    start = entry.position + SIZE.size + 5 + entry.magic
-    head = file.pread(8, start) if entry.size > SIZE.size + 5 + 8 else b""
-    return head.startswith(tuple(_COMPRESSED_HEADS.values()))
 
 
 def opens_as(message: Message07) -> tuple[int | None, str]:

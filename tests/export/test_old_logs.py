@@ -115,6 +115,11 @@ def test_times_are_refused_as_the_messages_have_none(export):
         )  # fmt: skip
 
 
+def test_the_latest_of_each_key_is_refused_as_there_are_none(export):
+    with pytest.raises(UsageError, match="no keys"):
+        export(golden07() / "logs-clean", latest_per_key=True)
+
+
 def test_messages_behind_damage_are_exported(export, log, tmp_path):
     broken = compressed_set(ONE[:-1] + b"x", GZIP)
     directory = log({0: ONE + b"\xff\xff\xff" + TWO + broken + ONE})
