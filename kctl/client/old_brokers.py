@@ -8,7 +8,8 @@ is, from the newest release to the oldest:
 2. Behind the answer it sends ApiVersions, and the former request again. Answered: the broker is a
    new one that was slow, or lost the first connection. Closed, or overtaken by the answer to the
    other request: it is an old one. Requests of one connection are answered in order, so neither a
-   slow broker nor a lost packet can look like this.
+   slow broker nor a lost packet can look like this. A broker that dies just then can, so an old
+   one has to look old PROBES times in sequence, each time on a connection of its own.
 
 The release is remembered for a while, and its connections begin without ApiVersions, with the
 fixed versions below. `broker.version.fallback` names a release instead of finding it, and
@@ -37,6 +38,8 @@ Address = tuple[str, int]
 
 # How long ApiVersions may be unanswered before a second connection asks why.
 PATIENCE_MS = 1_000
+# How often a broker must look old.
+PROBES = 3
 # How long a release is remembered: a broker may be upgraded.
 REMEMBERED_MS = 20 * 60_000
 
@@ -95,6 +98,15 @@ def _telling_request(release: OldRelease) -> "Message":
         OldRelease.V0_8_0: MetadataRequest(topics=[]),
     }
     return requests[release]
+
+
+class _Found(Enum):
+    """What a probe for a release found."""
+
+    OLD = "of that release, it seems"
+    OLDER = "does not know its requests"
+    # Or the broker knows ApiVersions.
+    UNKNOWN = "no answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,23 +230,35 @@ class ChannelOpener:
 
     async def _probe(self, address: Address, deadline_ms: int) -> OldRelease | None:
         for release in OldRelease:
-            channel = self._make(address, release)
-            try:
-                await channel.connect(self._left_ms(deadline_ms))
-            except KctlError:
-                # The broker is going away.
+            found = _Found.OLD
+            for _ in range(PROBES):
+                found = await self._look(address, release, deadline_ms)
+                if found is not _Found.OLD:
+                    break
+            if found is _Found.OLD:
+                return release
+            if found is _Found.UNKNOWN:
                 return None
-            try:
-                is_old = await self._is(channel, release)
-            except TimedOutError:
-                return None
-            except UnreachableError:
-                # It closed the connection: it does not know the request.
-                continue
-            finally:
-                channel.close()
-            return release if is_old else None
         return None
+
+    async def _look(self, address: Address, release: OldRelease, deadline_ms: int) -> "_Found":
+        """Look once whether a broker is of `release`."""
+        channel = self._make(address, release)
+        try:
+            await channel.connect(self._left_ms(deadline_ms))
+        except KctlError:
+            # The broker is going away.
+            return _Found.UNKNOWN
+        try:
+            is_old = await self._is(channel, release)
+        except TimedOutError:
+            return _Found.UNKNOWN
+        except UnreachableError:
+            # It closed the connection: it does not know the request.
+            return _Found.OLDER
+        finally:
+            channel.close()
+        return _Found.OLD if is_old else _Found.UNKNOWN
 
     async def _is(self, channel: BrokerChannel, release: OldRelease) -> bool:
         """Return whether the broker is of `release` or an older one that answers as it does; raise

@@ -27,6 +27,8 @@ class OldBroker:
         self.last_api, self.closes = LAST_APIS[release]
         # APIs received, per connection.
         self.connections = []
+        # After so many connections nothing listens.
+        self.dies_after = None
         self._listener = loop.runtime.network.listen("127.0.0.1", 0, self._accept)
         self.address = "127.0.0.1", self._listener.port
 
@@ -35,6 +37,8 @@ class OldBroker:
 
     def _accept(self, transport):
         self.connections.append([])
+        if len(self.connections) == self.dies_after:
+            self.close()
         return OldConnection(self, transport, self.connections[-1])
 
 
@@ -87,6 +91,21 @@ def test_the_release_of_an_old_broker_is_found(loop, old_broker, release):
         loop.run(admin.router.send_to_any(ApiKey.DESCRIBE_CONFIGS.request_class()))
     versions = OldRelease(release).versions("x")
     assert loop.run(admin.router.max_version(ApiKey.FETCH)) == versions.pick(ApiKey.FETCH)
+    admin.close()
+
+
+def test_a_broker_that_dies_while_it_is_probed_is_not_an_old_one(loop, old_broker):
+    """Found by simulation: its connections closed where an old broker closes them, and clients
+    sent it requests of Kafka 0.9 for twenty minutes."""
+    broker = old_broker("0.9.0")
+    broker.closes, broker.dies_after = True, 2
+    admin = connect(loop, broker)
+    with pytest.raises(UnreachableError):
+        loop.run(admin.topics.list_topics())
+    assert broker.connections[:2] == [
+        [ApiKey.API_VERSIONS], [ApiKey.LIST_GROUPS, ApiKey.API_VERSIONS],
+    ]  # fmt: skip
+    assert admin.router._opener._releases == {}
     admin.close()
 
 
