@@ -133,9 +133,11 @@ class RegisteredBrokers:
     async def partitions(self, topic: str, *, is_fresh: bool = False) -> list[BrokerPartition]:
         """Return the partitions of `topic`; raise UnreachableError if no broker is registered, or
         if ZooKeeper does not answer and nothing was read before."""
+        is_fresh = is_fresh and self._client.is_connected
         if is_fresh:
             await self._limited(self._read_brokers())
         if is_fresh or topic not in self._topics:
+            # A read of a topic that follows a lost connection waits for the next one.
             await self._limited(self._read_topic(topic))
         known = [it for it in self._topics.get(topic, ()) if it.broker_id in self.brokers]
         if known:

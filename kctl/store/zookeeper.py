@@ -20,6 +20,7 @@ Kafka 2.7: kafka.zookeeper.ZooKeeperClient.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from typing import Any
@@ -545,7 +546,9 @@ class ZooKeeperStore:
 
         def stop() -> None:
             self._client.stop()
-            self._client.close()
+            # kazoo raises a plain Exception if its thread is still trying to connect.
+            with suppress(Exception):
+                self._client.close()
             post(_settle, closed)
 
         self._handler.run_aside(stop)

@@ -26,6 +26,7 @@ from kctl.store.broker07_znodes import (
 )
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import NodeExistsError, NoNodeError
+from kctl.store.interface import SessionState
 from kctl.store.znodes import broker_path
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -367,3 +368,18 @@ def todays_broker(host, port):
         b'{"version":4,"host":"%s","port":%d,"jmx_port":-1,"timestamp":"1","endpoints":'
         b'["PLAINTEXT://%s:%d"],"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"}}'
     ) % (host.encode(), port, host.encode(), port)
+
+
+def test_while_zookeeper_is_away_what_was_read_last_holds():
+    world = World()
+    world.start(0)
+    world.register("t", 0, 2)
+    world.open()
+    world.send(KeyedMessage("t", b"1"))
+    world.directory._client._session_state_changed(SessionState.SUSPENDED)
+    [sent] = world.send(KeyedMessage("t", b"2"))
+    assert sent.error() is None
+    world.network.stop(("h", 9000))
+    # No look at ZooKeeper would help: the error is the broker's, and comes at once.
+    [lost] = world.send(KeyedMessage("t", b"3"))
+    assert "h:9000 refused" in str(lost.error())
