@@ -1,5 +1,5 @@
-"""The producers in Scala of Apache Kafka 0.8.2.2 and 1.1.1 write to kctl's broker of 2.7, and choose
-the partitions that kctl's producer chooses."""
+"""The producers in Scala of Apache Kafka 0.8.2.2 and 1.1.1 write to kctl's broker of 2.7, and
+choose the partitions that kctl's producer chooses."""
 
 import subprocess
 
