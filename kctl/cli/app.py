@@ -9,7 +9,6 @@ import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shutil import get_terminal_size
 
 from kctl import __version__
 from kctl.cli.declaration import quick
@@ -17,7 +16,7 @@ from kctl.cli.declaration.command import CommandFailed
 from kctl.cli.declaration.declarations import CommandGroup, Exit
 from kctl.cli.declaration.spec import HELP_JSON_OPTION, HELP_OPTIONS, CommandSpec
 from kctl.cli.failures import ExitStatus, report
-from kctl.cli.output import Output
+from kctl.cli.output import Output, terminal_width
 from kctl.errors import UsageError
 
 
@@ -229,7 +228,7 @@ def _show_help_json(path: Sequence[str]) -> int:
 
 
 def _execute(app: CommandGroup, arguments: Sequence[str]) -> int:
-    width = min(get_terminal_size().columns, WIDTH_MAX)
+    width = min(terminal_width(), WIDTH_MAX)
     outcome = quick.run(app, arguments)
     if isinstance(outcome, int):
         return outcome

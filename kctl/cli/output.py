@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from shutil import get_terminal_size
 from typing import BinaryIO, TextIO
 
 from kctl.cli.pipes import write_message
@@ -19,6 +18,7 @@ from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
 
 Document = Mapping[str, object]
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_COLUMNS_DEFAULT = 80
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
@@ -165,8 +165,18 @@ class Output:
 
 
 def terminal_width() -> int:
-    """Return the number of columns of the terminal; $COLUMNS overrides it."""
-    return get_terminal_size().columns
+    """Return the number of columns of the terminal, or 80; $COLUMNS overrides it.
+
+    As `shutil.get_terminal_size`, whose module loads every codec of archives.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        columns = 0
+    return columns or _COLUMNS_DEFAULT
 
 
 class DocumentStream:

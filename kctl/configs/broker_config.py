@@ -3,7 +3,6 @@
 Kafka 2.7: kafka.server.KafkaConfig.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -82,6 +81,8 @@ class BrokerConfig(BrokerSettings):
         """
         for name in strict:
             if not _is_known(name):
+                import difflib
+
                 near = difflib.get_close_matches(name, cls.KEYS, n=1)
                 raise UsageError(
                     f"Unknown broker setting {name}",

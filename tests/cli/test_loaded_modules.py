@@ -26,6 +26,8 @@ SECURITY = (
     "kctl.configs.password_encoder", "kctl.protocol.acl_decisions", "kctl.protocol.acl_text",
     "kctl.protocol.sasl", "kctl.runtime.real.aws_signer", "kctl.tls",
 )  # fmt: skip
+# What the standard library loads slowly, and a start does not need.
+SLOW = ("bz2", "difflib", "encodings.idna", "hashlib", "lzma", "shutil", "uuid")
 # Written by the process itself as it ends, after everything that it needed.
 REPORT = """
 import atexit, json, sys
@@ -66,6 +68,7 @@ def test_a_broker_without_security_loads_none_of_it(loaded, tmp_path):
     modules = loaded("serve", "-D", tmp_path / "data", "--port", "0", until_ready=True)
     assert "kctl.broker.handlers.produce" in modules
     assert of_security(modules) == []
+    assert modules.isdisjoint(SLOW)
 
 
 def test_a_broker_with_users_and_acls_has_loaded_them_when_it_is_ready(loaded, tmp_path):
@@ -92,6 +95,7 @@ def test_a_command_on_a_cluster_without_security_loads_none_of_it(loaded, kctl_b
     modules = loaded("topic", "list", "-b", kctl_broker)
     assert "kctl.client.router" in modules
     assert of_security(modules) == []
+    assert modules.isdisjoint({"bz2", "hashlib", "lzma", "shutil", "uuid"})
     assert not {it for it in modules if it.startswith("kctl.broker.")}
     assert "kctl.configs.broker_config" not in modules
 

@@ -1,10 +1,11 @@
 """Output of documents in all formats."""
 
 import io
+import shutil
 
 import pytest
 
-from kctl.cli.output import DocumentStream, Output, OutputFormat, Table
+from kctl.cli.output import DocumentStream, Output, OutputFormat, Table, terminal_width
 from kctl.cli.table_text import table_lines, text_width
 
 DOCUMENTS = [
@@ -214,3 +215,13 @@ def test_only_tables_are_wrapped():
         output.show([{"name": "word " * 20}], ["name"], name="name")
 
         assert "word " * 20 in data.getvalue().decode(), kind
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"), [("120", 120), ("0", 80), ("", 80), ("-5", 80), ("wide", 80)]
+)
+def test_the_width_is_that_of_columns_or_80_without_a_terminal(columns, expected, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.__stdout__", None)
+    assert terminal_width() == expected
+    assert terminal_width() == shutil.get_terminal_size().columns

@@ -8,7 +8,6 @@ Kafka 2.7: kafka.coordinator.group.GroupCoordinator (validateGroupStatus and its
 """
 
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 from kctl.broker.coordinator.connection_order import ConnectionOrder
 from kctl.broker.coordinator.group.cleanup import Steps
@@ -360,7 +359,12 @@ class GroupCoordinatorService:
         self._schedule_expiry()
 
     def _new_uuid(self) -> str:
-        return str(UUID(bytes=self._runtime.entropy.random_bytes(16), version=4))
+        """Return a random UUID of version 4, as text."""
+        data = bytearray(self._runtime.entropy.random_bytes(16))
+        data[6] = data[6] & 0x0F | 0x40
+        data[8] = data[8] & 0x3F | 0x80
+        text = data.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

@@ -8,8 +8,6 @@ they are written.
 Kafka 2.7: kafka.log.SkimpyOffsetMap
 """
 
-from hashlib import blake2b
-
 HASH_BYTES = 16
 ENTRY_BYTES = HASH_BYTES + 8
 SLOTS_MIN = 1024
@@ -18,10 +16,14 @@ SLOTS_MIN = 1024
 class OffsetMap:
     """Maps keys to offsets; entries are never removed."""
 
-    __slots__ = ("_hashes", "_offsets", "_slots", "capacity", "count")
+    __slots__ = ("_blake2b", "_hashes", "_offsets", "_slots", "capacity", "count")
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
         """Create a map with at most `memory_bytes`, filled to at most the share `load_factor`."""
+        # A local import: it loads OpenSSL, which brokers without a compacted topic do not need.
+        from hashlib import blake2b
+
+        self._blake2b = blake2b
         self._slots = max(SLOTS_MIN, memory_bytes // ENTRY_BYTES)
         # Maximum number of keys; at least one slot stays free, where searches end.
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
@@ -51,7 +53,7 @@ class OffsetMap:
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
         """Return the key's hash, and its slot or the free one where it belongs."""
-        wanted = blake2b(key, digest_size=HASH_BYTES).digest()
+        wanted = self._blake2b(key, digest_size=HASH_BYTES).digest()
         slots, offsets, hashes = self._slots, self._offsets, self._hashes
         slot = int.from_bytes(wanted[:8], "big") % slots
         while offsets[slot]:

@@ -3,14 +3,13 @@
 import os
 import signal
 import sys
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import local_command
 from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.demo.story import READY_FILE, STORY, Line, Mode, Step
 from kctl.cli.failures import DONE
-from kctl.cli.output import Output
+from kctl.cli.output import Output, terminal_width
 from kctl.errors import KctlError
 from kctl.records.bulk import can_decode_in_bulk, require_bulk
 
@@ -44,7 +43,7 @@ def demo(
     from kctl.runtime.real.shell import Shell
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    width = min(get_terminal_size().columns, WIDTH_MAX)
+    width = min(terminal_width(), WIDTH_MAX)
     with Shell(keep=keep, columns=width - 2) as shell:
         tour = _Tour(shell, Output(), width)
         for number, step in enumerate(STORY, 1):

@@ -10,7 +10,6 @@ import errno
 import fcntl
 import mmap
 import os
-import shutil
 from collections.abc import Sequence
 
 from kctl.errors import LockedError, StorageError
@@ -248,6 +247,9 @@ class RealDisk:
     def remove_tree(self, path: str) -> None:
         """Remove a directory and everything below it; a missing directory is no error."""
         try:
+            # A local import: it loads every codec of archives.
+            import shutil
+
             shutil.rmtree(path)
         except FileNotFoundError:
             return

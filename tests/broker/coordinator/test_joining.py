@@ -1,7 +1,11 @@
 """JoinGroup and SyncGroup: how dynamic members become a generation."""
 
+from types import SimpleNamespace
+from uuid import UUID
+
 import pytest
 
+from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import DELAY_MS, REBALANCE_MS, SESSION_MS, GroupWorld
@@ -392,3 +396,10 @@ def test_a_rebalance_that_no_member_joins_leaves_an_empty_group(world):
     assert world.group().generation_id == 2
     world.advance(REBALANCE_MS)
     assert world.state() == "Empty"
+
+
+@pytest.mark.parametrize("data", [bytes(16), bytes(range(16)), b"\xff" * 16])
+def test_ids_of_members_end_with_a_random_uuid(data):
+    entropy = SimpleNamespace(random_bytes=lambda count: data[:count])
+    service = SimpleNamespace(_runtime=SimpleNamespace(entropy=entropy))
+    assert GroupCoordinatorService._new_uuid(service) == str(UUID(bytes=data, version=4))
