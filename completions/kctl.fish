@@ -189,6 +189,8 @@ complete -c kctl -n '__kctl_at produce' -l schema -r -F -d 'Avro schema, .proto 
 complete -c kctl -n '__kctl_at produce' -l registry -r -f -d 'Schema registry.'
 complete -c kctl -n '__kctl_at produce' -l subject -r -f -d 'Subject in the registry. [default: TOPIC-value]'
 complete -c kctl -n '__kctl_at produce' -l message -r -f -d 'Protobuf message. [default: the first]'
+complete -c kctl -n '__kctl_at produce' -l broker-list -r -f -d 'Write to brokers of Kafka 0.7.'
+complete -c kctl -n '__kctl_at produce' -l zookeeper -r -f -d 'Write to the brokers of Kafka 0.7 that are registered there.'
 complete -c kctl -n '__kctl_at produce' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
 complete -c kctl -n '__kctl_at produce' -l property -s X -r -f -d 'A client setting of Apache Kafka; may be repeated.'
 complete -c kctl -n '__kctl_at produce' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'

@@ -14,6 +14,7 @@ from kctl.cli.declaration.command import (
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.items import positive
 from kctl.cli.output import Output
+from kctl.cli.records.produce_old import OldBrokers, write_old
 from kctl.cli.records.produce_report import ProduceReport
 from kctl.cli.records.value_options import ValueOptions
 from kctl.cli.session import Session
@@ -134,6 +135,7 @@ def produce(
     transactional_id: TransactionalIdOption = None,
     *,
     values_as: ValueOptions,
+    old: OldBrokers,
 ) -> int:
     """Write records to a topic: arguments, lines of standard input or a file, or JSON objects.
 
@@ -149,8 +151,8 @@ def produce(
     With --transactional-id, a run that fails, is interrupted or takes longer than a minute leaves
     no records that read_committed consumers see. Another producer with the same id is fenced.
 
-    With --value, values are JSON in the input, and encoded by a schema.
-
+    With --value, values are JSON in the input, and encoded by a schema. With --broker-list or
+    --zookeeper, records go to Kafka 0.7, which acknowledges nothing and stores values only.
     \b
     Examples:
       kctl produce orders hello world
@@ -160,6 +162,7 @@ def produce(
       kctl consume orders -o ndjson --exit | kctl produce copy -i ndjson
       kctl produce orders -f orders.txt --transactional-id nightly-import
       kctl produce orders -f orders.ndjson -i ndjson --value avro --registry http://registry:8081
+      kctl produce orders --zookeeper zk1:2181 hello
     """
     from kctl.admin.record_writer import WriteRequest
     from kctl.protocol.constants import ACKS_ALL
@@ -182,7 +185,7 @@ def produce(
         timeout_ms=session.settings.timeout_ms,
         transactional_id=transactional_id,
     )
-    return _write(session, request, _records(report, chunks, parse), report)
+    return _write(session, request, old, _records(report, chunks, parse), report)
 
 
 def _template(
@@ -218,12 +221,15 @@ def _check(
 def _write(
     session: Session,
     request: "WriteRequest",
+    old: OldBrokers,
     records: "Iterator[list[NewRecord]]",
     report: ProduceReport,
 ) -> int:
     from kctl.admin.record_writer import write_records
 
     try:
+        if old.are_given:
+            return write_old(session, request, old, records, report)
         session.run(
             lambda admin: write_records(admin, request, records, report, dry_run=session.dry_run)
         )
