@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from kctl.client.router import Router
-from kctl.errors import KctlError
+from kctl.client.security import NO_SECURITY, ClientSecurity
+from kctl.errors import AuthenticationError, KctlError
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.api_versions import ApiVersionsRequest
 from kctl.protocol.messages.incremental_alter_configs import (
@@ -21,7 +22,7 @@ from tests.support.broker_cluster import running_brokers
 
 BROKER_RESOURCE = 4
 DELETE = 1
-MAP = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,SECURE:SSL"
+MAP = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,SECURE:SSL,LOGIN:SASL_PLAINTEXT"
 BOTH = "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0"
 
 
@@ -75,9 +76,9 @@ def address_at(cluster, broker_id, name):
     return endpoint and endpoint.port
 
 
-def served(cluster, port):
+def served(cluster, port, security=NO_SECURITY):
     """Return whether a broker answers at `port`."""
-    router = Router(cluster.runtime, [("127.0.0.1", port)])
+    router = Router(cluster.runtime, [("127.0.0.1", port)], security=security)
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     try:
         return cluster.run(router.send_to_any(request)).error_code == ErrorCode.NONE
@@ -256,3 +257,23 @@ def test_a_listener_with_tls_is_added(cluster, tmp_path):
             return tls.cipher() is not None
 
         cluster.until(is_secured, "the handshake ends")
+
+
+def test_the_first_listener_with_sasl_is_added(cluster):
+    cluster.run(cluster.brokers[1].set_passwords({"alice": "secret"}))
+    altered(
+        cluster,
+        listener_name_login_sasl_enabled_mechanisms="SCRAM-SHA-256",
+        listeners="PLAINTEXT://127.0.0.1:0,LOGIN://127.0.0.1:0",
+    )
+    cluster.until(lambda: names(cluster) == ["PLAINTEXT", "LOGIN"], "the listener is open")
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+    port = port_of(cluster, "LOGIN")
+    assert served(cluster, port, ClientSecurity.of(settings))
+    with pytest.raises(AuthenticationError):
+        served(cluster, port, ClientSecurity.of({**settings, "sasl.password": "wrong"}))
