@@ -3,13 +3,14 @@
 An entry carries nothing that says where it lies, and its size is not covered by its checksum. So
 after a fault at a position, these are tried in order; the first that applies decides:
 
-1. The size is believed: the file ends there, or an intact entry begins there. Then one entry is
+1. The checksum proves a size: the payload up to a place where an entry may begin, or up to the
+   file's end, has it. Then only the size was wrong. A size that leads to an intact entry is an
+   upper bound: a wrong one may lead to the start of a later entry.
+2. The size is believed if it leads to an intact entry or to the file's end. Then one entry is
    damaged. If its checksum fits with the other magic, only the magic was wrong.
-2. The checksum proves the size: the payload up to a place where an entry may begin, or up to the
-   file's end, has it. Then only the size was wrong.
 3. The next intact entry, wherever it begins, ends the damage. Without one the damage is the tail.
 
-The second comes before the third because a payload may itself contain entries.
+The third comes last because a payload may itself contain entries.
 
 Invariant: the entries and ranges of a walk follow one another without a gap up to the file's end.
 
@@ -120,15 +121,16 @@ def next_entry(file: Readable, position: int, size: int) -> int | None:
 
 def _judged(file: Readable, fault: Fault07, size: int) -> DamagedRange:
     position, kind, reason, length = fault
-    if length is not None and _may_end(file, position + length, size):
-        end = position + length
-        head = _head_with_right_magic(file, position, end)
-        return DamagedRange(position, end, kind, reason, end == size, head)
-    proven = _proven(file, position, size)
+    is_believed = length is not None and _may_end(file, position + length, size)
+    believed = position + length if length is not None and is_believed else size
+    proven = _proven(file, position, believed, size)
     if proven is not None:
         end, head = proven
         why = f"the checksum proves a message of {end - position - SIZE.size} bytes"
         return DamagedRange(position, end, kind, f"{reason}; {why}", end == size, head)
+    if is_believed:
+        restored = _head_with_right_magic(file, position, believed)
+        return DamagedRange(position, believed, kind, reason, believed == size, restored)
     following = next_entry(file, position + 1, size)
     end = size if following is None else following
     return DamagedRange(position, end, kind, reason, following is None)
@@ -168,13 +170,14 @@ def _head_with_right_magic(file: Readable, position: int, end: int) -> bytes | N
     return None
 
 
-def _proven(file: Readable, position: int, size: int) -> tuple[int, bytes] | None:
-    """Return the end of the entry at `position` that its checksum proves, and its right head.
+def _proven(file: Readable, position: int, limit: int, size: int) -> tuple[int, bytes] | None:
+    """Return the end, at most `limit`, of the entry at `position` that its checksum proves, and
+    its right head.
 
     An empty payload proves nothing: its checksum is 0.
     """
-    data = memoryview(file.pread(min(PROOF_BYTES_MAX, size - position), position))
-    is_whole = position + len(data) == size
+    data = memoryview(file.pread(min(PROOF_BYTES_MAX, limit - position), position))
+    is_whole = position + len(data) == limit
     for magic, header_bytes in enumerate(HEADER_BYTES):
         at = start = SIZE.size + header_bytes
         if len(data) <= start or data[SIZE.size] not in (magic, *range(2, 256)):

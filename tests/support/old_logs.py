@@ -40,10 +40,11 @@ def entries_of(directory):
     for segment in segments_in(RealDisk(), str(directory)):
         path = Path(segment.path)
         data = path.read_bytes()
+        end = 0
         with suppress(CorruptDataError):
             for position, end, _ in shallow_entries(data):
                 found.append((path.name, position, data[position:end]))
-            if not data or end == len(data):
+            if end == len(data):
                 continue
         found.append((path.name, len(data), b"damage"))
     return found

@@ -142,6 +142,14 @@ def test_a_wrong_size_is_proven_by_the_checksum_though_the_payload_contains_entr
     assert found[1].restored_head == carrier[:5]
 
 
+def test_a_wrong_size_that_leads_to_a_later_entry_hides_none(tmp_path):
+    third = ONE + TWO
+    damaged = third[:3] + bytes((len(ONE + TWO + ONE) - 4,)) + third[4:]
+    found = walked(tmp_path / "0.kafka", damaged + ONE + TWO)
+    assert [it.position for it in found] == [n * len(ONE) for n in range(4)]
+    assert found[0].restored_head == ONE[:5]
+
+
 def test_a_wrong_magic_is_proven_by_the_checksum(tmp_path):
     for magic in (0, 2, 255):
         damaged = ONE[:4] + bytes((magic,)) + ONE[5:]
