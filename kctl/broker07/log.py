@@ -22,6 +22,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME, Kafka07Error
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import Disk, DiskFile, FileSlice
+from kctl.storage.layout import LOG_SUFFIX
 from kctl.storage.segments07 import (
     breaks_in_chain,
     directory_name,
@@ -118,6 +119,8 @@ class Log07:
         names = unreadable_names(self._disk, self.directory)
         if names:
             raise CorruptDataError(f"{self.directory}/{names[0]}: the name is no offset")
+        if any(name.endswith(LOG_SUFFIX) for name in self._disk.list(self.directory)):
+            raise CorruptDataError(f"{self.directory} contains segments of Kafka 0.8 or later")
         found = segments_in(self._disk, self.directory)
         for earlier, later in breaks_in_chain(found):
             raise CorruptDataError(

@@ -26,7 +26,13 @@ from kctl.runtime.disk import DiskLock, make_durably
 from kctl.runtime.future import sleep
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
-from kctl.storage.layout import CLEAN_SHUTDOWN_FILE, LOCK_FILE, META_PROPERTIES
+from kctl.storage.layout import (
+    CLEAN_SHUTDOWN_FILE,
+    LOCK_FILE,
+    META_PROPERTIES,
+    OFFSET_CHECKPOINTS,
+    OLD_LOG_SUFFIX,
+)
 from kctl.storage.segments07 import directory_name, has_clean_shutdown, parse_directory_name
 
 FIRST_CLEANUP_MS = 60_000
@@ -72,7 +78,7 @@ class LogManager07:
             raise
         except StorageError as error:
             raise UsageError(f"{directory} cannot be a log directory: {error}") from None
-        self._check_age(directory)
+        self._check_kind(directory)
         is_clean = has_clean_shutdown(self._disk, directory)
         if is_clean:
             self._disk.remove(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
@@ -84,12 +90,20 @@ class LogManager07:
         self._set_timer("flush", self._config.flush_check_ms, self._flush_old)
         self._set_timer("cleanup", FIRST_CLEANUP_MS, self._clean_up)
 
-    def _check_age(self, directory: str) -> None:
-        if self._disk.exists(f"{directory}/{META_PROPERTIES}"):
+    def _check_kind(self, directory: str) -> None:
+        """Raise UsageError for a directory in which 0.7 keeps nothing."""
+        names = self._disk.list(directory)
+        if not {META_PROPERTIES, *OFFSET_CHECKPOINTS}.isdisjoint(names):
             self._release()
             raise UsageError(
                 f"{directory} is a log directory of Kafka 0.8 or later",
                 hint="name one of Kafka 0.7, or a new one; `kctl serve` serves this one",
+            )
+        if any(name.endswith(OLD_LOG_SUFFIX) for name in names):
+            self._release()
+            raise UsageError(
+                f"{directory} contains segments: it is the directory of a partition",
+                hint="name the directory above it",
             )
 
     async def _load(self, name: str, path: str, *, is_clean: bool) -> None:

@@ -6,6 +6,7 @@ from kctl.broker07.broker import Broker07, Places
 from kctl.broker07.config import Broker07Config
 from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import RealRuntime, make_runtime
+from kctl.runtime.real.heap_freezer import HeapFreezer
 from kctl.runtime.real.signals import StopSignals
 
 
@@ -23,11 +24,18 @@ def run_broker07(
             stopping.set_result(None)
 
     StopSignals(runtime.scheduler, stop)
+    freezer = HeapFreezer(runtime.scheduler)
+
+    def ready(broker: Broker07) -> None:
+        freezer.start()
+        on_ready(broker)
+
     broker.failed.add_done_callback(lambda _: stop())
     try:
-        serving = runtime.scheduler.spawn(_serve(runtime, broker, on_ready, stopping), "broker")
+        serving = runtime.scheduler.spawn(_serve(runtime, broker, ready, stopping), "broker")
         runtime.scheduler.run_until(serving)
     finally:
+        freezer.stop()
         runtime.scheduler.close()
 
 

@@ -35,9 +35,9 @@ from kctl.records.message07 import (
 from kctl.work import EXCLUSIVE, HELD_BYTES_MAX, ClaimingWork
 
 DECOMPRESSED_BYTES_MAX = DEFAULT_DECOMPRESSED_BYTES_MAX
-# Entries and bytes that are checked in one step: some milliseconds.
-ENTRIES_PER_STEP = 1_000
-BYTES_PER_STEP = 2 * 1024 * 1024
+# Entries and bytes that are checked in one step: two milliseconds.
+ENTRIES_PER_STEP = 500
+BYTES_PER_STEP = 512 * 1024
 # What an entry costs beside its bytes, as bytes.
 _ENTRY_COST = BYTES_PER_STEP // ENTRIES_PER_STEP
 
@@ -55,27 +55,39 @@ class CheckedSet(NamedTuple):
 
 def checking(message_set: Buffer, payload_bytes_max: int) -> ClaimingWork[CheckedSet]:
     """Return what to store of `message_set`; CorruptDataError if it must be refused."""
-    entries = []
+    messages = end = cost = 0
+    is_damaged = has_compressed = False
+    # Nothing is kept of the entries: a set may have millions.
     for entry in shallow_entries(message_set):
-        size = len(entry.message.payload)
+        end, message = entry.end, entry.message
+        size = len(message.payload)
         if size > payload_bytes_max:
             return CheckedSet(0, 0, size)
-        entries.append(entry)
-        if len(entries) % ENTRIES_PER_STEP == 0:
-            yield None
-    messages = cost = 0
-    for entry in entries:
-        message = entry.message
-        message.check()
-        cost += _ENTRY_COST + len(message.payload)
+        is_damaged = is_damaged or not message.is_valid or message.codec not in CODECS
         if message.codec:
-            messages += yield from _inside(message, 1, _Budget(DECOMPRESSED_BYTES_MAX))
+            has_compressed = True
         else:
             messages += 1
+        cost += _ENTRY_COST + size
         if cost > BYTES_PER_STEP:
             cost = 0
             yield None
-    return CheckedSet(entries[-1].end if entries else 0, messages, 0)
+    if is_damaged:
+        raise CorruptDataError("a checksum is wrong, or a codec is none of Kafka 0.7's")
+    if has_compressed:
+        messages += yield from _all_inside(message_set)
+    return CheckedSet(end, messages, 0)
+
+
+def _all_inside(message_set: Buffer) -> ClaimingWork[int]:
+    """Check what is in the compressed messages of a set; return the number of plain messages."""
+    messages = number = 0
+    for number, entry in enumerate(shallow_entries(message_set), 1):
+        if entry.message.codec:
+            messages += yield from _inside(entry.message, 1, _Budget(DECOMPRESSED_BYTES_MAX))
+        if number % ENTRIES_PER_STEP == 0:
+            yield None
+    return messages
 
 
 class _Budget:

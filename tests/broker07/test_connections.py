@@ -215,7 +215,7 @@ def test_the_size_of_an_answer_fits_its_field(world):
     """2,147,483,647 bytes are the most that a size can say: the last parts get nothing."""
     world.produce("t", 0, HELLO)
     log = world.logs.get(("t", 0))
-    log.visible_end = log.end = log.segments[-1].size = 1 << 30
+    log.visible_end = log.end = log.segments[-1].size = 1 << 30  # More than is there.
     request = MultiFetchRequest([FetchRequest("t", 0, 0, (1 << 31) - 1)] * 3)
     task = world.server.begin(encode_request(request)[4:])
     world.settle()

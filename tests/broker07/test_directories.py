@@ -144,12 +144,27 @@ def test_names_of_fewer_digits_are_read():
     assert len(world.read_all("t", 0)) == 20
 
 
-def test_a_directory_of_a_later_kafka_is_refused():
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("meta.properties", r"Kafka 0\.8 or later"),
+        ("replication-offset-checkpoint", r"Kafka 0\.8 or later"),
+        ("00000000000000000000.kafka", "the directory of a partition"),
+    ],
+)
+def test_a_directory_of_another_kind_is_refused_and_left_as_it_is(name, reason):
     world = Kafka07World()
     world.disk.make_directory(LOG_DIR)
-    world.disk.write_file(f"{LOG_DIR}/meta.properties", b"version=0\n")
-    with pytest.raises(UsageError, match=r"Kafka 0\.8 or later"):
+    world.disk.write_file(f"{LOG_DIR}/{name}", b"version=0\n")
+    with pytest.raises(UsageError, match=reason):
         world.start()
+    assert world.disk.contents().keys() == {f"{LOG_DIR}/{name}", f"{LOG_DIR}/.lock"}
+
+
+def test_a_partition_of_a_later_kafka_is_offline():
+    world = world_of({"t-0/00000000000000000000.log": b"x"})
+    assert [line for line in world.warnings if "segments of Kafka 0.8 or later" in line]
+    assert world.files() == {}
 
 
 def test_a_directory_in_use_is_refused():

@@ -140,6 +140,16 @@ def test_bombs_inside_bombs_share_one_limit():
     assert check(inner * 8).messages == 8, "side by side each has a limit of its own"
 
 
+def test_nothing_is_kept_of_millions_of_messages():
+    many = encode_entry(b"") * 300_000
+    tracemalloc.start()
+    try:
+        assert check(many).messages == 300_000
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_long_work_has_many_steps():
     steps = list(checking(bomb(50), PAYLOADS_MAX))
     assert len(steps) >= 20

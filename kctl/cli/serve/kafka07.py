@@ -21,7 +21,12 @@ _EMBEDDED = "none"
 # Where kctl's own store is: beside the log directory, in which 0.7 allows no other directory.
 _STORE_SUFFIX = ".metadata"
 # Without a server.properties: every message is flushed, and can be read, at once.
-_DEFAULTS = {"brokerid": "0", "port": "9092", "log.flush.interval": "1", "log.dir": "kctl-data"}
+_DEFAULTS = {
+    "brokerid": "0",
+    "port": "9092",
+    "log.flush.interval": "1",
+    "log.dir": "kctl-data-0.7",
+}
 
 
 @dataclass(frozen=True, slots=True)
