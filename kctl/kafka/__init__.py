@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.kafka.connector import ConsumerConnector, KafkaStream
     from kctl.kafka.connector_config import ConnectorConfig
+    from kctl.kafka.consumer import Consumer
+    from kctl.kafka.consumer_config import ConsumerConfig
     from kctl.kafka.encoders import DefaultEncoder, Encoder, StringEncoder
     from kctl.kafka.errors import ConsumerTimeoutError, MessageTooLargeError, QueueFullError
     from kctl.kafka.handlers import CallbackHandler, EventHandler
@@ -41,6 +43,8 @@ _HOMES = {
     "CallbackHandler": "kctl.kafka.handlers",
     "ConnectorConfig": "kctl.kafka.connector_config",
     "ConsumedMessage": "kctl.kafka.streams",
+    "Consumer": "kctl.kafka.consumer",
+    "ConsumerConfig": "kctl.kafka.consumer_config",
     "ConsumerConnector": "kctl.kafka.connector",
     "ConsumerTimeoutError": "kctl.kafka.errors",
     "DefaultEncoder": "kctl.kafka.encoders",
@@ -78,6 +82,8 @@ __all__ = [
     "CallbackHandler",
     "ConnectorConfig",
     "ConsumedMessage",
+    "Consumer",
+    "ConsumerConfig",
     "ConsumerConnector",
     "ConsumerTimeoutError",
     "DefaultEncoder",

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kctl.kafka.aio_connector import AioConsumerConnector as ConsumerConnector
     from kctl.kafka.aio_producer import AioProducer as Producer
+    from kctl.kafka.consumer import AioConsumer as Consumer
     from kctl.kafka.simple_consumer import AioSimpleConsumer as SimpleConsumer
 
-__all__ = ["ConsumerConnector", "Producer", "SimpleConsumer"]
+__all__ = ["Consumer", "ConsumerConnector", "Producer", "SimpleConsumer"]
 
 # Name -> the module and the name there.
 _HOMES = {
+    "Consumer": ("kctl.kafka.consumer", "AioConsumer"),
     "ConsumerConnector": ("kctl.kafka.aio_connector", "AioConsumerConnector"),
     "Producer": ("kctl.kafka.aio_producer", "AioProducer"),
     "SimpleConsumer": ("kctl.kafka.simple_consumer", "AioSimpleConsumer"),

@@ -1,0 +1,333 @@
+"""ConsumerCore: the coroutines of a Consumer, on its loop.
+
+One task at a time advances: it joins the group where that is necessary, commits if it is due, and
+fetches once. `poll` waits for it no longer than the caller wants; the task goes on meanwhile.
+
+Invariants: `_ends` holds, per assigned partition, the offset after the last record that was put
+into the buffer; so a record is in the buffer, was handed out, or is fetched again, whatever fails.
+What is committed is at most the offset of the first record that was not handed out.
+
+Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer, internals.ConsumerCoordinator
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from kctl.client.bootstrap_servers import parse_servers
+from kctl.client.consumer import FetchedRecord, PartitionReader
+from kctl.client.group_member import GroupMember
+from kctl.client.offsets import OffsetsClient, commit_topics
+from kctl.client.old_brokers import VersionFallback
+from kctl.client.router import Router
+from kctl.client.security import ClientSecurity
+from kctl.errors import KctlError, NotFoundError, TimedOutError, UsageError, not_found
+from kctl.kafka.consumer_config import ConsumerConfig
+from kctl.kafka.streams import ConsumedMessage
+from kctl.model import Position, PositionKind, TopicPartition
+from kctl.protocol.error_codes import ApiError
+from kctl.protocol.messages.offset_commit import OffsetCommitRequest
+from kctl.runtime.future import Task, sleep, wait_at_most
+from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Timer
+
+# How long a member without partitions waits before it looks again.
+_IDLE_MS = 200
+_RESETS = {"earliest": PositionKind.EARLIEST, "latest": PositionKind.LATEST}
+
+
+class ConsumerCore:
+    """What a consumer reads, and where it is."""
+
+    def __init__(self, runtime: Runtime, config: ConsumerConfig) -> None:
+        self._runtime = runtime
+        self._config = config
+        self.router = Router(
+            runtime,
+            parse_servers(config["bootstrap"]),
+            client_id=config["client_id"],
+            timeout_ms=config["request_timeout_ms"],
+            security=ClientSecurity.of(config.properties),
+            fallback=VersionFallback.of(config.properties),
+        )
+        self.offsets = OffsetsClient(self.router)
+        self._member: GroupMember | None = None
+        self._reader: PartitionReader | None = None
+        self._task: Task[None] | None = None
+        self._buffer: deque[FetchedRecord] = deque()
+        self._ends: dict[TopicPartition, int] = {}
+        # What this consumer knows to be committed.
+        self._committed: dict[TopicPartition, int] = {}
+        self._next_commit_ms = 0
+        self._interval: Timer | None = None
+
+    # Partitions
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        """Read the partitions of `topics` that the group assigns to this member."""
+        group = self._group()
+        if isinstance(topics, str) or not topics:
+            raise UsageError("subscribe takes a list of topics")
+        await self._unassign()
+        self._member = GroupMember(
+            self.router,
+            group,
+            topics,
+            session_timeout_ms=self._config["session_timeout_ms"],
+            rebalance_timeout_ms=self._config["poll_interval_ms"],
+            heartbeat_interval_ms=self._config["heartbeat_interval_ms"],
+        )
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read `partitions`, without a group's members."""
+        wanted = [TopicPartition(*it) for it in partitions]
+        await self._unassign()
+        await self._begin(wanted)
+
+    def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are read."""
+        return sorted(self._ends)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record to hand out."""
+        self._check_assigned(partition)
+        for fetched in self._buffer:
+            if (fetched.topic, fetched.partition) == partition:
+                return fetched.record.offset
+        return self._ends[partition]
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Go on elsewhere."""
+        for partition, offset in offsets.items():
+            self._check_assigned(partition)
+            if offset < 0:
+                raise UsageError(f"offset {offset} is negative")
+        self._buffer = deque(
+            it for it in self._buffer if TopicPartition(it.topic, it.partition) not in offsets
+        )
+        self._read_from({**self._ends, **offsets})
+
+    async def seek_to(self, kind: PositionKind, partitions: Iterable[TopicPartition]) -> None:
+        """Go on at an end of the partitions; of all that are assigned if none are given."""
+        wanted = list(partitions) or list(self._ends)
+        self.seek(await self.resolve(dict.fromkeys(wanted, Position(kind))))
+
+    async def resolve(
+        self, positions: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets of positions; raise the first error."""
+        found = await self.offsets.resolve(
+            positions, isolation_level=self._config["isolation_level"]
+        )
+        for it in found.values():
+            if it.error is not None:
+                raise it.error
+        return {partition: it.offset for partition, it in found.items()}
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's partitions."""
+        view = await self.router.refresh([topic])
+        numbers = view.partitions_of(topic)
+        if not numbers:
+            raise not_found("topic", topic, view.topics)
+        return numbers
+
+    # Reading
+
+    async def poll(self, timeout_ms: int, records_max: int) -> list[ConsumedMessage]:
+        """Return the next records, or none if none arrive in time."""
+        clock = self._runtime.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        self._watch_interval()
+        while not self._buffer:
+            if self._task is None:
+                self._task = self._runtime.scheduler.spawn(self._advance(), "consume")
+            task = self._task
+            left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
+            late = TimedOutError("no records in time")
+            try:
+                await wait_at_most(self._runtime.scheduler, task, left_ms, late)
+            except TimedOutError as error:
+                if error is late:
+                    return []
+                raise
+            finally:
+                if task.done:
+                    self._task = None
+        count = min(records_max, len(self._buffer))
+        return [_message(self._buffer.popleft()) for _ in range(count)]
+
+    async def _advance(self) -> None:
+        """Fetch once; the records before were processed, since the caller polls again."""
+        member = self._member
+        if member is not None:
+            member.check()
+            if member.must_rejoin or self._reader is None:
+                await self._commit_automatically()
+                await self._begin(await member.join())
+        elif self._reader is None:
+            raise UsageError("nothing to read", hint="call subscribe or assign first")
+        if self._runtime.clock.monotonic_ms() >= self._next_commit_ms:
+            await self._commit_automatically()
+        reader = self._reader
+        if reader is None or not reader.positions:
+            await sleep(self._runtime.scheduler, _IDLE_MS)
+            return
+        try:
+            fetched = await reader.poll()
+            self._check_notes(reader)
+        except KctlError:
+            # What it has fetched is lost with the error: the next one begins where this one did.
+            self._read_from(self._ends, cancels=False)
+            raise
+        self._buffer.extend(fetched)
+        self._ends = dict(reader.positions)
+
+    def _check_notes(self, reader: PartitionReader) -> None:
+        """Report positions that no longer exist, from which the reader went on elsewhere."""
+        notes, reader.notes = reader.notes, []
+        if notes and self._config["reset"] == "none":
+            raise NotFoundError("; ".join(notes), hint="auto.offset.reset=none: call seek")
+        for note in notes:
+            self._runtime.trace.warning(note)
+
+    async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
+        """Start to read `partitions` where the group is, or where auto.offset.reset says."""
+        self._buffer.clear()
+        committed: dict[TopicPartition, int] = {}
+        group = self._config["group_id"]
+        if group is not None and partitions:
+            for partition, found in (await self.offsets.committed(group, partitions)).items():
+                if found.error is not None:
+                    raise found.error
+                if found.offset >= 0:
+                    committed[partition] = found.offset
+        fresh = [partition for partition in partitions if partition not in committed]
+        if fresh and self._config["reset"] == "none":
+            names = ", ".join(map(str, fresh))
+            raise NotFoundError(f"no committed offset for {names}, and auto.offset.reset=none")
+        start = Position(_RESETS.get(self._config["reset"], PositionKind.EARLIEST))
+        self._committed = committed
+        starts = {**committed, **await self.resolve(dict.fromkeys(fresh, start))}
+        # The task that joins the group is the one that is running here.
+        self._read_from(starts, cancels=False)
+
+    def _read_from(self, ends: Mapping[TopicPartition, int], *, cancels: bool = True) -> None:
+        if self._task is not None and cancels:
+            self._task.cancel()
+            self._task = None
+        if self._reader is not None:
+            self._reader.close()
+        self._ends = dict(ends)
+        self._reader = PartitionReader(
+            self.router,
+            self._ends,
+            isolation_level=self._config["isolation_level"],
+            max_wait_ms=self._config["fetch_wait_ms"],
+            partition_bytes_max=self._config["fetch_size"],
+            response_bytes_max=self._config["fetch_bytes_max"],
+        )
+
+    # Commits
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit `offsets`; raise ApiError, which names the partitions that failed."""
+        group = self._group()
+        member = self._member
+        if not offsets:
+            return
+        request = OffsetCommitRequest(group_id=group, topics=commit_topics(offsets))
+        if member is not None:
+            request.generation_id = member.generation_id
+            request.member_id = member.member_id
+        response = await self.router.send_to_coordinator(group, request)
+        failed: dict[TopicPartition, int] = {}
+        for topic in response.topics:
+            for item in topic.partitions:
+                partition = TopicPartition(topic.name, item.partition_index)
+                if item.error_code:
+                    failed[partition] = item.error_code
+                elif partition in self._ends:
+                    self._committed[partition] = offsets[partition]
+        if failed:
+            first = ApiError(next(iter(failed.values())))
+            raise ApiError(first.code, f"not committed: {', '.join(map(str, failed))} ({first})")
+
+    async def commit_positions(self, held: Mapping[TopicPartition, int]) -> None:
+        """Commit how far each partition has been handed out, or `held`, where that is less."""
+        await self.commit(self._uncommitted(held))
+
+    def _uncommitted(self, held: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        offsets = {it: held.get(it, self.position(it)) for it in self._ends}
+        return {it: at for it, at in offsets.items() if self._committed.get(it) != at}
+
+    async def _commit_automatically(self) -> None:
+        """Commit if the settings ask for it; a failure is logged, and tried again later."""
+        interval_ms: int = self._config["auto_commit_ms"]
+        self._next_commit_ms = self._runtime.clock.monotonic_ms() + interval_ms
+        if not self._config["auto_commit"] or self._config["group_id"] is None:
+            return
+        try:
+            await self.commit_positions({})
+        except KctlError as error:
+            self._runtime.trace.warning(f"automatic commit: {error}")
+
+    # Ends
+
+    async def close(self, held: Mapping[TopicPartition, int]) -> None:
+        """Commit if the settings ask for it, leave the group, close the connections."""
+        try:
+            is_automatic = self._config["auto_commit"] and self._config["group_id"] is not None
+            if is_automatic and self._ends:
+                await self.commit_positions(held)
+        finally:
+            try:
+                await self._unassign(commits=False)
+            finally:
+                self.router.close()
+
+    async def _unassign(self, *, commits: bool = True) -> None:
+        if commits:
+            await self._commit_automatically()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._interval is not None:
+            self._interval.cancel()
+            self._interval = None
+        self._buffer.clear()
+        self._ends, self._committed = {}, {}
+        member, self._member = self._member, None
+        if member is not None:
+            await member.leave()
+
+    def _watch_interval(self) -> None:
+        """Leave the group if the caller does not poll for max.poll.interval.ms: another member can
+        have the partitions then. The next poll joins again."""
+        if self._interval is not None:
+            self._interval.cancel()
+        member = self._member
+        if member is not None:
+            scheduler = self._runtime.scheduler
+            self._interval = scheduler.call_later(
+                self._config["poll_interval_ms"], lambda: scheduler.spawn(member.leave(), "leave")
+            )
+
+    def _group(self) -> str:
+        group: str | None = self._config["group_id"]
+        if group is None:
+            raise UsageError("the consumer has no group", hint="set group.id")
+        return group
+
+    def _check_assigned(self, partition: TopicPartition) -> None:
+        if partition not in self._ends:
+            raise UsageError(f"{TopicPartition(*partition)} is not assigned to this consumer")
+
+
+def _message(fetched: FetchedRecord) -> ConsumedMessage:
+    topic, partition, record, _ = fetched
+    return ConsumedMessage(
+        topic, partition, record.offset, record.key, record.value, record.timestamp, record.headers
+    )
