@@ -38,7 +38,7 @@ from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.client.security import security_between_brokers
 from kctl.configs.broker_config import BrokerConfig
-from kctl.model import BrokerInfo
+from kctl.model import BrokerInfo, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.schema import Message
@@ -110,7 +110,7 @@ def assemble(
             runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
             metadata_cache, producer_ids, lambda leader_id: _link_to(leader_id, services, deliver),
             cluster_store.topic_stays,
-            lambda tp, epoch: cluster_store.is_leader(tp, opened.broker_id, epoch),
+            lambda tp: _leads(services, tp),
         ),
         auto_topics=AutoTopicCreator(runtime, topic_creator, metadata_cache, config),
         topic_creator=topic_creator,
@@ -177,6 +177,15 @@ def _link_to(broker_id: int, services: Services, deliver: Deliver) -> MarkerLink
         timeout_ms=services.config.request_timeout_ms,
         security=security_between_brokers(services.config),
     )
+
+
+async def _leads(services: Services, tp: TopicPartition) -> bool:
+    """Return whether the store has this broker as leader of `tp`, in the epoch that it knows; raise
+    StoreError. A leader that is elected again stays, in a newer epoch."""
+    partition = services.replica_manager.partitions.get(tp)
+    if partition is None or partition.role is not Role.LEADER:
+        return False
+    return await services.cluster_store.is_leader(tp, services.broker_id, partition.leader_epoch)
 
 
 def _notify_coordinators(services: Services, changes: Sequence[RoleChange]) -> None:

@@ -1,7 +1,7 @@
 """ConfigRegistry: dynamic configs and quotas of topics, brokers, clients, users and IPs, as znodes.
 
-A config is written first and then announced by a sequential znode below `/config/changes`, which
-every broker watches. The caller sanitizes entity names (`znodes.sanitize`).
+A changed config is announced by a sequential znode below `/config/changes`, which every broker
+watches; both are one transaction. The caller sanitizes entity names (`znodes.sanitize`).
 
 Kafka 2.7: kafka.zk.AdminZkClient, kafka.common.ZkNodeChangeNotificationListener; KIP-226.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kctl.store import znodes
+from kctl.store.interface import Create
 from kctl.store.znode_client import ZnodeClient
 from kctl.work import Work
 
@@ -59,9 +60,13 @@ class ConfigRegistry(ZnodeClient):
     async def change_entity_config(
         self, entity_type: str, entity_name: str, config: Mapping[str, str]
     ) -> None:
-        """Replace an entity's overrides and announce it."""
-        await self.set_entity_config(entity_type, entity_name, config)
-        await self.create_config_change_notification(f"{entity_type}/{entity_name}")
+        """Replace an entity's overrides and announce it, in one transaction."""
+
+        def change(_: bytes | None) -> Work[bytes]:
+            yield from ()
+            return znodes.encode_config(config)
+
+        await self._change(entity_type, entity_name, change)
 
     async def update_entity_config(
         self,
@@ -69,7 +74,8 @@ class ConfigRegistry(ZnodeClient):
         entity_name: str,
         update: Callable[[Mapping[str, str]], Mapping[str, str]],
     ) -> None:
-        """Replace an entity's overrides by `update` of those in the store, and announce it.
+        """Replace an entity's overrides by `update` of those in the store, and announce it, in one
+        transaction.
 
         Concurrent changes are not lost; `update` may be called several times.
         """
@@ -79,8 +85,18 @@ class ConfigRegistry(ZnodeClient):
             config = znodes.decode_config(f"{entity_type}/{entity_name}", data) if data else {}
             return znodes.encode_config(update(config))
 
-        await self.update(znodes.config_path(entity_type, entity_name), change)
-        await self.create_config_change_notification(f"{entity_type}/{entity_name}")
+        await self._change(entity_type, entity_name, change)
+
+    async def _change(
+        self, entity_type: str, entity_name: str, change: Callable[[bytes | None], Work[bytes]]
+    ) -> None:
+        announcement = Create(
+            f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}",
+            znodes.encode_config_change(f"{entity_type}/{entity_name}"),
+            sequence=True,
+        )
+        path = znodes.config_path(entity_type, entity_name)
+        await self.update_and_announce(path, change, announcement)
 
     async def create_config_change_notification(self, entity_path: str) -> str:
         """Announce that `/config/<entity_path>` changed; return the path of the announcement."""

@@ -172,6 +172,33 @@ class ZnodeClient:
                 continue
         raise BadVersionError(path)
 
+    async def update_and_announce(
+        self, path: str, change: Callable[[bytes | None], Work[bytes]], announcement: Create
+    ) -> None:
+        """Replace data as `update` does and create `announcement`, in one transaction: no writer
+        that dies in between leaves others with the old data and nothing to make them read it."""
+        written: tuple[bytes, int] | None = None
+        for _ in range(UPDATE_ATTEMPTS_MAX):
+            found = await self.get(path)
+            data, version = (found[0], found[1].version) if found else (None, -1)
+            # An attempt whose response was lost with the connection may have been carried out.
+            if (data, version) == written:
+                return
+            changed = await finished(change(data), self.store.turn)
+            written = changed, version + 1
+            write = Create(path, changed) if found is None else Set(path, changed, version)
+            operations = [write, announcement]
+            try:
+                await self.call(partial(self.store.multi, operations))
+                return
+            except MultiError as error:
+                if isinstance(error.error, NoNodeError):
+                    for operation in operations:
+                        await self.make_path(operation.path.rpartition("/")[0])
+                elif not isinstance(error.error, BadVersionError | NodeExistsError):
+                    raise
+        raise BadVersionError(path)
+
     async def delete_if_exists(
         self, path: str, controller_epoch_zk_version: int = ANY_VERSION
     ) -> bool:

@@ -38,10 +38,16 @@ class Interrupted(EmbeddedStore):
     loses_answer = False
 
     def set(self, path, data, version=ANY_VERSION):
+        return self._interrupted(path, lambda: EmbeddedStore.set(self, path, data, version))
+
+    def multi(self, operations):
+        return self._interrupted(operations[0].path, lambda: EmbeddedStore.multi(self, operations))
+
+    def _interrupted(self, path, write):
         if self.before_set is not None:
             interruption, self.before_set = self.before_set, None
             interruption(path)
-        future = super().set(path, data, version)
+        future = write()
         if self.loses_answer:
             self.loses_answer = False
             lost: Future[Any] = Future(lambda callback, *args: callback(*args))

@@ -119,7 +119,7 @@ class TransactionWorld:
         )
         self.service.start()
 
-    async def _leads(self, partition, _epoch):
+    async def _leads(self, _partition):
         """What the store says; tests change `led`, or set an error."""
         if isinstance(self.led, Exception):
             raise self.led

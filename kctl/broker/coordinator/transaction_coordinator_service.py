@@ -64,12 +64,12 @@ class TransactionCoordinatorService:
         producer_ids: ProducerIdManager,
         open_link: Callable[[int], MarkerLink | None],
         topic_stays: Callable[[str], Awaitable[bool]],
-        leads: Callable[[TopicPartition, int], Awaitable[bool]],
+        leads: Callable[[TopicPartition], Awaitable[bool]],
     ) -> None:
         """Create the service; `open_link` and `topic_stays` are documented at MarkerSender.
 
-        `leads(partition, leader_epoch)` returns whether the store has this broker as leader, or
-        raises StoreError.
+        `leads(partition)` returns whether the store has this broker as leader, in the epoch that it
+        knows, or raises StoreError.
         """
         self._leads = leads
         self._runtime = runtime
@@ -260,7 +260,7 @@ class TransactionCoordinatorService:
     async def _confirmed(self, host: Host, code: int, reply: Callable[[int], object]) -> None:
         """Reply with `code`, unless the store has another leader or cannot be reached."""
         try:
-            leads = await self._leads(host.topic_partition, host.shard.coordinator_epoch)
+            leads = await self._leads(host.topic_partition)
         except StoreError:
             code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:

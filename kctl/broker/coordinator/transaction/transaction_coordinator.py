@@ -110,7 +110,7 @@ class TransactionCoordinator:
         self.entries: dict[str, Entry] = {}
         self.timers = TimerQueue()
         self._settings = settings
-        self.coordinator_epoch = coordinator_epoch
+        self._coordinator_epoch = coordinator_epoch
         # Ids whose transaction is Ongoing and may hang, in the order of their beginning.
         self._ongoing: dict[str, None] = {}
         # Ids whose completion the log rejected.
@@ -375,7 +375,7 @@ class TransactionCoordinator:
             transactional_id,
             current.producer_id,
             current.producer_epoch,
-            self.coordinator_epoch,
+            self._coordinator_epoch,
             current.is_commit,
             tuple(sorted(current.partitions)),
         )
