@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl.admin.json_file import parse_items, typed
 from kctl.admin.offset_reset import why_not_resettable
-from kctl.admin.selection import is_pattern, select_groups, select_partitions
+from kctl.admin.selection import select_groups, select_partitions
 from kctl.admin.zookeeper_groups import GroupPartition, ZooKeeperGroup, ZooKeeperGroups
 from kctl.client.offsets import CommittedOffset
 from kctl.errors import KctlError, UsageError, not_found
@@ -100,6 +100,13 @@ class GroupMigration:
         """
         group_ids = await self._select(names, to)
         in_zookeeper = await self._groups.read(group_ids)
+        if to is OffsetStore.KAFKA:
+            # Of a glob, groups that never committed an offset to ZooKeeper are not meant.
+            group_ids = [
+                name
+                for name in group_ids
+                if name in names or (name in in_zookeeper and in_zookeeper[name].partitions)
+            ]
         in_kafka = await self._committed(group_ids)
         plan = MigrationPlan(to)
         for name in group_ids:
@@ -201,7 +208,7 @@ class GroupMigration:
         Members that have joined since the plan was made are found first. If there is something to
         write, `record` is called before anything is changed.
         """
-        await self._refuse_members(plan, await self._groups.read(plan.steps))
+        await self._refuse_members(plan, await self._groups.read_members(plan.steps))
         if record is not None and plan.changes:
             record(plan)
         changed = [
@@ -225,14 +232,7 @@ class GroupMigration:
     async def _select(self, names: "Sequence[str]", to: OffsetStore) -> list[str]:
         if to is OffsetStore.ZOOKEEPER:
             return await select_groups(self._admin, names, must_be_complete=True)
-        selected = await self._groups.select(names)
-        if not any(is_pattern(name) for name in names):
-            return selected
-        # Of a glob, groups that never committed an offset to ZooKeeper are not meant.
-        found = await self._groups.read(selected)
-        return [
-            name for name in selected if name in names or (name in found and found[name].offsets)
-        ]
+        return await self._groups.select(names)
 
     async def _without_offsets(self, name: str, to: OffsetStore) -> KctlError:
         if to is OffsetStore.KAFKA:

@@ -117,6 +117,76 @@ def test_offsets_in_two_stores_are_read_and_written_as_by_java(cluster, storage,
     assert in_zookeeper == (written if OffsetsStorage.ZOOKEEPER in policy.stores else before)
 
 
+def java_tool(name, *words):
+    """What a tool of the same release prints."""
+    ran = apache_kafka.run_tool(
+        f"kafka.tools.{name}", *words, version=java_consumers.VERSION, check=False
+    )
+    return ran.stdout + ran.stderr
+
+
+def test_files_of_offsets_are_those_of_java(cluster, tmp_path):
+    """D4: exported by Java and imported by kctl, and the other way."""
+    _, zookeeper = cluster
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    with kazoo(zookeeper) as store:
+        for group, topic, name in product(("e1", "e2"), ("t", "a.b_c-d"), ("0", "1", "10", "0-3")):
+            path = f"/consumers/{group}/offsets/{topic}/{name}"
+            store.create(path, b"%d" % len(path), makepath=True)
+        export_by_kctl(zookeeper, ours)
+        lines = ours.read_bytes()
+        on = ("--zkconnect", zookeeper)
+        java_tool("ExportZkOffsets", *on, "--group", "e1", "--group", "e2", "--output-file", theirs)
+        exported = theirs.read_bytes().split(b"\n")
+        assert sorted(exported) == sorted(lines.split(b"\n"))
+
+        store.delete("/consumers/e1", recursive=True)
+        store.delete("/consumers/e2", recursive=True)
+        import_by_kctl(zookeeper, theirs)
+        export_by_kctl(zookeeper, ours)
+        assert ours.read_bytes() == lines
+
+        for path in ("/consumers/e1/offsets/t/0", "/consumers/e2/offsets/t/10"):
+            store.set(path, b"5")
+        java_tool("ImportZkOffsets", *on, "--input-file", ours)
+        export_by_kctl(zookeeper, ours)
+        assert ours.read_bytes() == lines
+
+
+def test_a_rebalance_is_checked_as_by_java_and_live_java_members_are_refused(cluster, tmp_path):
+    address, zookeeper = cluster
+    words = ("--zookeeper.connect", zookeeper, "--group", "checked")
+    verify = ("VerifyConsumerRebalance", *words)
+    check = ("group", "rebalance-check", "checked", "--zookeeper", zookeeper)
+    with JavaConsumer(zookeeper, "checked", {"t": 1}) as member, kazoo(zookeeper) as store:
+        name = member.wait_until_started()
+        assert "successful" in java_tool(*verify)
+        assert kctl_alone(*check).returncode == 0
+        undo = tmp_path / "undo.json"
+        migrate = ("group", "migrate", "checked", "--to", "kafka", "--zookeeper", zookeeper)
+        member.commit()
+        refused = kctl_alone(*migrate, "--undo-file", undo, "-y", "-b", address)
+        assert (refused.returncode, name in refused.stderr, undo.exists()) == (1, True, False)
+        store.delete("/consumers/checked/owners/t/2")
+        assert "failed" in java_tool(*verify)
+        assert kctl_alone(*check).returncode == 1
+
+
+def kctl_alone(*words):
+    command = [sys.executable, "-m", "kctl", *map(str, words)]
+    return subprocess.run(command, text=True, check=False, capture_output=True)
+
+
+def export_by_kctl(zookeeper, path):
+    ran = kctl_alone("group", "export-offsets", "e1", "e2", "--zookeeper", zookeeper)
+    path.write_text(ran.stdout)
+
+
+def import_by_kctl(zookeeper, path):
+    ran = kctl_alone("group", "import-offsets", path, "--zookeeper", zookeeper, "-y")
+    assert ran.returncode == 0, ran.stderr
+
+
 @contextmanager
 def kazoo(zookeeper):
     client = KazooClient(zookeeper)
