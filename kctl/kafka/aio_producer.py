@@ -71,7 +71,7 @@ class AioProducer:
         `queue.enqueue.timeout.ms` says; `await` the Delivery for where it was written.
         """
         client = self._open_client()
-        items = [item] if isinstance(item, KeyedMessage | ProducerData | str | bytes) else item
+        items = [item] if isinstance(item, KeyedMessage | ProducerData) else item
         deliveries = client.all_deliveries(items)
         if client.config.is_async:
             for delivery in deliveries:

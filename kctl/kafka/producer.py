@@ -93,8 +93,10 @@ class ProducerClient:
         choice = None if data.key is not None else AnyPartition(self._random())
         return [Delivery(KeyedMessage(data.topic, it, data.key, choice), self) for it in data.data]
 
-    def all_deliveries(self, items: Iterable[Sendable]) -> list[Delivery]:
-        """Return the deliveries of several messages and ProducerData, in order."""
+    def all_deliveries(self, items: object) -> list[Delivery]:
+        """Return the deliveries of several messages and ProducerData, in order; UsageError."""
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise _not_sendable(items)
         found: list[Delivery] = []
         for item in items:
             if isinstance(item, ProducerData):
@@ -216,15 +218,13 @@ class Producer:
         wait without a limit); what comes before it is queued.
         """
         client = self._client
-        if type(item) is KeyedMessage:
+        if isinstance(item, KeyedMessage):
             delivery = Delivery(item, client)
             if self._is_plain and client.is_open and self._enqueue(delivery):
                 return delivery
             return self._send([delivery])[0]
         if isinstance(item, ProducerData):
             return self._send(client.deliveries(item))
-        if isinstance(item, KeyedMessage | str | bytes):
-            return self._send(client.all_deliveries([item]))[0]
         return self._send(client.all_deliveries(item))
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -307,7 +307,11 @@ def raise_first_error(deliveries: list[Delivery]) -> list[Delivery]:
 
 def _checked(item: object) -> KeyedMessage:
     if not isinstance(item, KeyedMessage):
-        raise UsageError(
-            f"{type(item).__name__} cannot be sent", hint="send a KeyedMessage or a ProducerData"
-        )
+        raise _not_sendable(item)
     return item
+
+
+def _not_sendable(item: object) -> UsageError:
+    return UsageError(
+        f"{type(item).__name__} cannot be sent", hint="send a KeyedMessage or a ProducerData"
+    )

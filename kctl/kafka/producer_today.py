@@ -116,7 +116,11 @@ class TodaysWire:
                 group = by_topic[topic] = []
             group.append(item)
         topics = [self._topic(name).send(group) for name, group in by_topic.items()]
-        await gather(self.router.runtime.scheduler, topics)
+        if len(topics) == 1:
+            # The common case needs no tasks.
+            await topics[0]
+        else:
+            await gather(self.router.runtime.scheduler, topics)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import warnings
 
 import pytest
@@ -319,3 +320,35 @@ def test_a_producer_that_is_not_closed_warns(kafka):
     with warnings.catch_warnings():
         client.is_open = False
         client.end()
+
+
+@pytest.mark.parametrize("item", ["tea", b"tea", 5, [5], None])
+def test_what_is_not_a_message_is_refused(kafka, item):
+    async def main():
+        async with aio.Producer(settings(kafka)) as producer:
+            await producer.send(item)
+
+    with Producer(settings(kafka)) as producer:
+        with pytest.raises(UsageError, match="cannot be sent"):
+            producer.send(item)
+        assert producer.send([]) == []
+    with pytest.raises(UsageError, match="cannot be sent"):
+        asyncio.run(main())
+
+
+def test_several_threads_share_a_producer_with_a_small_queue(kafka):
+    kafka.create_topic("threads", 2)
+    config = settings(kafka, queue_buffering_max_messages=50, batch_num_messages=20)
+    with Producer(config) as producer:
+
+        def run(name):
+            for n in range(500):
+                producer.send(KeyedMessage("threads", b"%d-%d" % (name, n)))
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in range(4)]
+        for it in threads:
+            it.start()
+        for it in threads:
+            it.join()
+    expected = {b"%d-%d" % (name, n) for name in range(4) for n in range(500)}
+    assert sorted(values(kafka, "threads")) == sorted(expected)
