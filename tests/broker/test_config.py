@@ -248,16 +248,13 @@ def test_some_settings_belong_to_one_broker_or_one_listener():
         check_broker_config({"ssl.keystore.type": "PEM"}, view(), is_default=False)
 
 
-def test_listeners_are_those_of_the_start():
-    for name, value in {
-        "listeners": "PLAINTEXT://:1",
-        "advertised.listeners": "PLAINTEXT://h:1",
-        "listener.security.protocol.map": "PLAINTEXT:SSL",
-    }.items():
-        with pytest.raises(UsageError, match=rf"restart the broker: Set\({name}\)"):
-            check_broker_config({name: value}, view(), is_default=False)
-        # Another release, or Apache Kafka, may have stored it.
-        assert view(own={name: value}).effective().given == {}
+def test_listeners_belong_to_one_broker():
+    names = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+    for name in names:
+        with pytest.raises(UsageError, match=rf"broker id must be specified: Set\({name}\)"):
+            check_broker_config({name: "PLAINTEXT://:1"}, view(), is_default=True)
+        # Another release may have stored it for all brokers.
+        assert view(default={name: "PLAINTEXT://:1"}).effective().given == {}
 
 
 def test_numbers_of_threads_at_most_double_or_halve():
