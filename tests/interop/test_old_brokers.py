@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from kctl.admin.admin_client import AdminClient
+from kctl.kafka import LATEST_TIME, FetchRequest, OffsetsStorage, SimpleConsumer
 from kctl.model import TopicPartition
 from tests.support.kafka_versions import OLD_VERSIONS, filled_broker
 from tests.support.real_loop import real_loop
@@ -95,3 +96,18 @@ def test_what_the_release_cannot_do_is_named(broker):
     failed = kctl(broker, "config", "describe", "topic", "plain")
     assert failed.returncode == 1
     assert f"(Kafka {release}) does not know DescribeConfigs" in failed.stderr
+
+
+def test_a_simple_consumer_reads_messages_and_keeps_offsets_in_both_stores(broker):
+    with SimpleConsumer(*server(broker), 30_000) as consumer:
+        end = PER_CODEC * len(broker.codecs())
+        assert consumer.get_offsets_before("plain", 0, LATEST_TIME, 5) == [end, 0]
+        found = consumer.fetch(FetchRequest("plain", 0, 2, 30))
+        assert next(iter(found)).message == b"none 2"
+        assert found.request.fetch_size > 30
+        several = consumer.multifetch([FetchRequest("plain", 0, 0), FetchRequest("plain", 0, end)])
+        assert [len(list(it)) for it in several] == [end, 0]
+        for number, storage in enumerate(OffsetsStorage):
+            consumer.commit_offsets("simple", {TOPIC: number}, storage)
+        stored = [consumer.fetch_offsets("simple", [TOPIC], it)[TOPIC] for it in OffsetsStorage]
+        assert stored == [0, 1]
