@@ -26,6 +26,8 @@ from kafka import TopicPartition as PythonTopicPartition
 from kafka.errors import RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 
+from tests.support.waiting import wait_for
+
 TIMEOUT_S = 120
 STATIC_SETTINGS = {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 300}
 COMMIT_COUNT = 300
@@ -254,7 +256,18 @@ def test_offsets_of_a_group_are_altered_from_outside(bootstrap, admin, topic):
     make_topic(admin, topic, 2)
     wanted = [TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4)]
     request = [ConsumerGroupTopicPartitions(topic, wanted)]
-    admin.alter_consumer_group_offsets(request)[topic].result(TIMEOUT_S)
+    refusals = []
+
+    def is_altered():
+        """A broker that has just started has no coordinator yet."""
+        try:
+            admin.alter_consumer_group_offsets(request)[topic].result(TIMEOUT_S)
+        except KafkaException as error:
+            refusals.append(str(error))
+            return False
+        return True
+
+    wait_for(is_altered, lambda: f"the offsets are not altered: {refusals[-1:]}")
     listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])
     found = listed[topic].result(TIMEOUT_S).topic_partitions
     assert sorted((tp.partition, tp.offset) for tp in found) == [(0, 3), (1, 4)]
