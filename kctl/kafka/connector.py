@@ -78,6 +78,8 @@ class ConnectorCore:
                 timeout_ms=config.number("socket_timeout_ms"),
                 security=security,
             )
+            # A wrong address is found at once.
+            await self._router.refresh([])
         except BaseException:
             await store.close()
             raise

@@ -191,10 +191,10 @@ class GroupMembership:
     async def _recover(self, error: KctlError) -> None:
         """Leave the group because a round failed, and wait unless the cause is over."""
         is_over = isinstance(error, SessionExpiredError | LostClaimError | _EvictedError)
-        if not is_over:
+        if not is_over and not self._is_closing:
             self._runtime.trace.warning(f"Consumer {self.rebalance.consumer_id}: {error}")
         await self._leave_after(error)
-        if not is_over:
+        if not is_over and not self._is_closing:
             await self._pause(error)
 
     async def _begin_session(self) -> None:

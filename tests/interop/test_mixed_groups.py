@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
+from kctl.errors import NotFoundError
 from kctl.kafka import ConsumerConnector, ConsumerTimeoutError
 from tests.support import apache_kafka, java_consumers
 from tests.support.api_pages import API
@@ -288,3 +289,60 @@ def test_the_examples_of_the_documentation_run(cluster):
     for text in examples:
         runnable = text.replace("localhost:2181", zookeeper)
         exec(compile(runnable, "docs/api/kafka.md", "exec"), {"__name__": "page"})
+
+
+def test_a_slow_stream_stops_its_partition_and_not_the_others_of_its_broker(cluster):
+    address, zookeeper = cluster
+    topic = Topic(address, "slow", 2)
+    settings = {
+        "zookeeper.connect": zookeeper,
+        "group.id": "slow",
+        "auto.offset.reset": "smallest",
+        "queued.max.message.chunks": 1,
+        "fetch.message.max.bytes": 1_000,
+        "consumer.timeout.ms": 60_000,
+    }
+    topic.write(2_000)
+    with ConsumerConnector(settings) as connector:
+        quick, slow = connector.create_message_streams({"slow": 2})["slow"]
+        first = next(slow)
+        read = [next(quick) for _ in range(1_000)]
+        assert {it.partition for it in read} == {1 - first.partition}
+        # What waited is delivered in order, without a gap.
+        assert [next(slow).offset for _ in range(999)] == [*range(1, 1_000)]
+
+
+def test_offsets_in_both_stores_and_none_that_the_broker_has(cluster):
+    address, zookeeper = cluster
+    topic = Topic(address, "both", 1)
+    topic.write(10)
+    settings = {
+        "zookeeper.connect": zookeeper,
+        "group.id": "both",
+        "offsets.storage": "kafka",
+        "auto.offset.reset": "smallest",
+        "consumer.timeout.ms": 60_000,
+    }
+    with ConsumerConnector(settings) as connector:
+        [stream] = connector.create_message_streams({"both": 1})["both"]
+        assert [next(stream).offset for _ in range(5)] == [0, 1, 2, 3, 4]
+        connector.commit_offsets()
+    client = KazooClient(zookeeper)
+    client.start()
+    assert client.get("/consumers/both/offsets/both/0")[0] == b"4"
+    # A rewind in ZooKeeper counts only where ZooKeeper is asked.
+    client.set("/consumers/both/offsets/both/0", b"2")
+    for storage, dual, expected in (("kafka", "true", 4), ("zookeeper", "false", 2)):
+        given = {"offsets.storage": storage, "dual.commit.enabled": dual}
+        with ConsumerConnector(settings | given | {"auto.commit.enable": "false"}) as connector:
+            [stream] = connector.create_message_streams({"both": 1})["both"]
+            assert next(stream).offset == expected
+    # Beyond the end: a position that the broker does not have.
+    client.set("/consumers/both/offsets/both/0", b"99")
+    given = {"offsets.storage": "zookeeper", "auto.offset.reset": "none"}
+    with ConsumerConnector(settings | given) as connector:
+        [stream] = connector.create_message_streams({"both": 1})["both"]
+        with pytest.raises(NotFoundError, match="both-0 has no committed offset"):
+            next(stream)
+    client.stop()
+    client.close()
