@@ -98,7 +98,7 @@ def delivers_after_the_session(patch):
     patch(Lease, "is_held", lambda *_: True)
 
 
-@planted(5)
+@planted(584)
 def counts_the_lease_from_the_answer(patch):
     """The lease begins when the answer arrives, however old it is."""
     original = GroupMembership._ping
@@ -216,7 +216,7 @@ def topics_never_grow(patch):
     patch(ConsumerRegistry, "partitions", partitions)
 
 
-@planted(539)
+@planted(238)
 def gives_up_what_it_only_asked_for(patch):
     """A member that leaves deletes the owner znodes of all partitions that it tried to claim. The
     simulation found it when this was written."""
@@ -264,7 +264,7 @@ def the_offset_moves_early(patch):
     patch(Consumption, "hand_out", hand_out)
 
 
-@planted(81)
+@planted(86)
 def commits_are_replayed(patch):
     """A commit whose session ended is sent again in the next session, under its new id."""
 
