@@ -43,9 +43,7 @@ from kctl.work import Work, finished
 T = TypeVar("T")
 Call = Callable[[], Future[T]]
 
-# Calls in flight at once; more are sent when these have finished. For each, kazoo has a byte in a
-# socket that holds 278 on Linux, and whose writer waits when it is full: if kazoo's thread waits
-# for the loop meanwhile, both wait forever.
+# Calls of one caller in flight at once; more are sent when these have finished.
 MAX_IN_FLIGHT_CALLS = 128
 # How often an update is tried while others write the same znode. Each attempt takes one round trip,
 # so many concurrent writers succeed.

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
-from kazoo.exceptions import ConfigurationError, KazooException  # type: ignore[import-untyped]
+from kazoo.exceptions import ConfigurationError  # type: ignore[import-untyped]
 
 from kctl.errors import KctlError, UnreachableError, UsageError
 from kctl.runtime.future import Future
@@ -37,18 +37,18 @@ from kctl.store import errors
 from kctl.store.errors import ConnectionLossError, MultiError, SessionExpiredError, StoreError
 from kctl.store.interface import (
     ANY_VERSION,
-    Create,
     EventType,
     Operation,
     SessionState,
-    Set,
     Stat,
     Watch,
     WatchedEvent,
 )
 from kctl.store.watches import Armed, WatchTable
+from kctl.store.zookeeper_answers import multi_results, store_error
 from kctl.store.zookeeper_calls import commit, missed_data_event
 from kctl.store.zookeeper_reports import SessionReports
+from kctl.store.zookeeper_requests import ZooKeeperRequests
 from kctl.store.zookeeper_thread import InlineHandler
 
 # Kafka's zookeeper.session.timeout.ms.
@@ -66,26 +66,6 @@ _EVENT_TYPES = {
     "CHANGED": EventType.DATA_CHANGED,
     "CHILD": EventType.CHILDREN_CHANGED,
 }
-
-# Names of kazoo's exceptions.
-_ERRORS: dict[str, type[StoreError]] = {
-    "NoNodeError": errors.NoNodeError,
-    "NodeExistsError": errors.NodeExistsError,
-    "BadVersionError": errors.BadVersionError,
-    "NotEmptyError": errors.NotEmptyError,
-    "NoChildrenForEphemeralsError": errors.NoChildrenForEphemeralsError,
-    "BadArgumentsError": errors.BadArgumentsError,
-    "SessionExpiredError": errors.SessionExpiredError,
-    "SessionMovedError": errors.ConnectionLossError,
-    "ConnectionLoss": errors.ConnectionLossError,
-    "ConnectionClosedError": errors.ConnectionLossError,
-    "NoAuthError": errors.AuthFailedError,
-    "AuthFailedError": errors.AuthFailedError,
-    # kazoo itself raises this for a path like "/a/../b".
-    "ValueError": errors.BadArgumentsError,
-}
-# Errors of a multi's operations that did not fail themselves.
-_BYSTANDERS = ("RolledBackError", "RuntimeInconsistency")
 
 
 class _Session(Enum):
@@ -145,6 +125,7 @@ class ZooKeeperStore:
         self._has_new_session = False
         self._listeners: list[Callable[[SessionState], object]] = []
         self._watches = WatchTable()
+        self._requests = ZooKeeperRequests(self._scheduler, self._handler)
         self._waiting_for_session: Future[None] | None = None
         self.failure: KctlError | None = None
         self._look_timer: Timer | None = None
@@ -291,7 +272,7 @@ class ZooKeeperStore:
         return self._call(
             partial(commit, self._client, operations),
             "",
-            lambda answer: _multi_results(answer, operations),
+            lambda answer: multi_results(answer, operations),
         )
 
     def sync(self, path: str) -> Future[None]:
@@ -308,19 +289,18 @@ class ZooKeeperStore:
             # kazoo must not queue it after the restored watches: the caller waits for CONNECTED.
             future.set_error(ConnectionLossError(path))
         else:
-            try:
-                self._post(call, partial(self._answered, future, path, convert))
-            except ValueError as error:
-                self._handler.link_next(None)
-                future.set_error(_store_error(error, path))
+            self._requests.send(
+                call,
+                partial(self._answered, future, path, convert),
+                lambda error: future.set_error(store_error(error, path)),
+            )
         return future
 
-    def _post(self, call: Callable[[], Any], receiver: Callable[[Any], None]) -> None:
-        """Send a request; its result goes to `receiver`, on the loop."""
-        post = self._scheduler.call_soon_threadsafe
-        self._handler.gate.note_turn()
-        self._handler.link_next(lambda result: post(receiver, result))
-        call()
+    def _drop_unsent(self) -> None:
+        """Fail the requests that were not sent before the connection or the session ended."""
+        self._requests.drop(
+            SessionExpiredError() if self._session in _OVER else ConnectionLossError()
+        )
 
     def _answered(
         self, future: Future[Any], path: str, convert: Callable[[Any], Any], result: Any
@@ -329,7 +309,7 @@ class ZooKeeperStore:
             # kazoo sets some errors twice.
             return
         if result.exception is not None:
-            future.set_error(_store_error(result.exception, path))
+            future.set_error(store_error(result.exception, path))
             return
         try:
             future.set_result(convert(result.value))
@@ -365,10 +345,14 @@ class ZooKeeperStore:
                 )
             else:
                 call = partial(self._client.exists_async, watch.path, self._kazoo_event)
-            self._post(call, partial(self._watch_restored, watch))
+            self._requests.send(
+                call,
+                partial(self._watch_restored, watch),
+                lambda _error, armed=watch: self._arm(armed),  # type: ignore[misc]
+            )
 
     def _watch_restored(self, armed: Armed, result: Any) -> None:
-        error = None if result.exception is None else _store_error(result.exception, armed.path)
+        error = None if result.exception is None else store_error(result.exception, armed.path)
         missed = None
         if isinstance(error, errors.NoNodeError):
             missed = EventType.DELETED
@@ -379,7 +363,11 @@ class ZooKeeperStore:
             missed = missed_data_event(result.value, armed.zxid)
         if missed is not None:
             armed.watch(WatchedEvent(missed, armed.path))
-        elif armed.is_child_watch:
+        else:
+            self._arm(armed)
+
+    def _arm(self, armed: Armed) -> None:
+        if armed.is_child_watch:
             self._watches.watch_children(armed.path, 0, armed.watch, armed.zxid)
         else:
             self._watches.watch_data(armed.path, 0, armed.watch, armed.zxid)
@@ -418,6 +406,7 @@ class ZooKeeperStore:
             self._has_new_session = False
             if self._session is not _Session.EXPIRED:
                 self._session = _Session.EXPIRED
+                self._drop_unsent()
                 self._watches.clear()
                 self._reports.expired(self._session_id)
                 self._tell(SessionState.EXPIRED)
@@ -427,6 +416,7 @@ class ZooKeeperStore:
         self._reports.suspended(
             "the event loop was blocked" if self._is_suspect else "connection lost"
         )
+        self._drop_unsent()
         self._tell(SessionState.SUSPENDED)
 
     def _connected(self) -> None:
@@ -490,7 +480,12 @@ class ZooKeeperStore:
 
     def _ask(self) -> None:
         self._asked_ms = self._runtime.clock.monotonic_ms()
-        self._post(partial(self._client.exists_async, "/"), self._answered_sign)
+        self._requests.send(
+            partial(self._client.exists_async, "/"), self._answered_sign, self._not_asked
+        )
+
+    def _not_asked(self, _error: Exception) -> None:
+        self._asked_ms = None
 
     def _answered_sign(self, result: Any) -> None:
         self._asked_ms = None
@@ -522,6 +517,7 @@ class ZooKeeperStore:
             hint="without a session this broker is unknown to the cluster: restart it",
         )
         self._session = _Session.FAILED
+        self._drop_unsent()
         self._watches.clear()
         waiting, self._waiting_for_session = self._waiting_for_session, None
         if waiting is not None and not waiting.done:
@@ -536,6 +532,7 @@ class ZooKeeperStore:
         """
         is_reached = self._session is _Session.CONNECTED
         self._session = _Session.CLOSED
+        self._drop_unsent()
         if self._look_timer is not None:
             self._look_timer.cancel()
         self._handler.gate.open_permanently()
@@ -558,31 +555,6 @@ class ZooKeeperStore:
 def _settle(closed: Future[None]) -> None:
     if not closed.done:
         closed.set_result(None)
-
-
-def _multi_results(
-    answer: Sequence[Any], operations: Sequence[Operation]
-) -> list[Stat | str | None]:
-    for index, outcome in enumerate(answer):
-        if isinstance(outcome, Exception) and type(outcome).__name__ not in _BYSTANDERS:
-            raise MultiError(index, _store_error(outcome, operations[index].path))
-    return [
-        outcome
-        if isinstance(operation, Create)
-        else Stat(*outcome)
-        if isinstance(operation, Set)
-        else None
-        for outcome, operation in zip(answer, operations, strict=True)
-    ]
-
-
-def _store_error(error: BaseException, path: str) -> StoreError:
-    name = type(error).__name__
-    known = _ERRORS.get(name)
-    if known is not None:
-        return known(path)
-    kind = "ZooKeeper" if isinstance(error, KazooException) else "kazoo"
-    return StoreError(path, f"{path}: {kind} said {name}: {error}")
 
 
 def _silent_logger() -> logging.Logger:

@@ -14,6 +14,7 @@ from kctl.cli.declaration.quick import find_command, parse
 from kctl.cli.demo import commands
 from kctl.cli.demo.story import STORY, Line, Mode, Step
 from kctl.cli.output import Output
+from tests.support.waiting import wait_for
 
 COMMANDS = [
     (line, words.split())
@@ -107,7 +108,7 @@ def test_the_whole_story(temporary):
     assert "  200\n" in ran.stdout
     assert ".parquet" in ran.stdout
     assert list(temporary.iterdir()) == []
-    assert processes_in(temporary) == []
+    wait_for(lambda: not processes_in(temporary), lambda: str(processes_in(temporary)))
 
 
 @pytest.mark.slow
@@ -127,4 +128,4 @@ def test_an_interrupted_demo_leaves_nothing_behind(temporary, number, moment):
     assert process.returncode == 130
     assert errors == ""
     assert list(temporary.iterdir()) == []
-    assert processes_in(temporary) == []
+    wait_for(lambda: not processes_in(temporary), lambda: str(processes_in(temporary)))

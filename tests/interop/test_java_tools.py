@@ -93,7 +93,7 @@ def comparable(result, address):
     is warned of while it lasts."""
     lines = result.lines + [line.rstrip() for line in result.err.splitlines() if line.strip()]
     for pattern, replacement in (
-        (TIME, ""), (re.escape(address), "BROKER"), (address.rpartition(":")[2], "PORT"),
+        (TIME, ""), (re.escape(address), "BROKER"), (rf"\b{address.rpartition(':')[2]}\b", "PORT"),
         (r"clientId=[\w-]+", "clientId"),
         # Columns are as wide as ports have digits.
         ("  +", "  "),

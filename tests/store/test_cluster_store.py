@@ -1,15 +1,13 @@
 """ClusterStore writes what Kafka 2.7.2 writes, in its order, and fenced."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.handlers.utils import create_socket_pair
 
 from kctl.model import BrokerInfo, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from kctl.store import znode_client, znodes
+from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
@@ -29,14 +27,6 @@ T1 = TopicPartition("t", 1)
 
 def run(runtime, coroutine) -> Any:
     return runtime.scheduler.run_until(runtime.scheduler.spawn(coroutine))
-
-
-def test_the_calls_of_two_callers_do_not_fill_the_socket_that_wakes_kazoo():
-    reader, writer = create_socket_pair(socket)
-    with reader, writer:
-        writer.settimeout(0)
-        for _ in range(2 * znode_client.MAX_IN_FLIGHT_CALLS):
-            writer.send(b"\0")
 
 
 # --- the same transactions as Kafka's

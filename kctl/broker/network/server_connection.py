@@ -65,9 +65,7 @@ _IN_FLIGHT = ServerPhase.IN_FLIGHT
 _SENDING = ServerPhase.SENDING
 _DRAINING = ServerPhase.DRAINING
 _OVER = ServerPhase.OVER
-# The two moves of every request (`_serve` dispatches in READING only), checked here and not each
-# time.
-_BEGUN = moved(_READING, _IN_FLIGHT)
+# The move of most answers, checked here and not each time.
 _ANSWERED = moved(_IN_FLIGHT, _READING)
 
 
@@ -336,7 +334,7 @@ class ServerConnection:
             api, version, correlation_id, client_id, body, self.context, now_ms,
             self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
-        self._phase = _BEGUN
+        self._phase = moved(self._phase, _IN_FLIGHT)
         self._current, self._current_bytes = request, len(frame)
         if is_huge:
             work = self._decoding(request, frame, position)
