@@ -1,4 +1,4 @@
-"""ZooKeeperRequests: the requests that a store has given to kazoo, and those that wait for their turn.
+"""ZooKeeperRequests: the requests that a store has given to kazoo, and those that wait for a turn.
 
 kazoo wakes its thread by a byte on a socket for each request. Linux has room for 278 of them; at a
 full socket the loop would block, and kazoo's thread, which waits for the loop before it writes (see
