@@ -170,6 +170,13 @@ class ChannelOpener:
         self._may_fall_back = may_fall_back
         # Address -> release, and until when it is believed, in monotonic milliseconds.
         self._releases: dict[Address, tuple[OldRelease, int]] = {}
+        # The channels that are not connected yet, or only look at a broker.
+        self._opening: dict[BrokerChannel, None] = {}
+
+    def close(self) -> None:
+        """Close the channels that are being opened."""
+        for channel in list(self._opening):
+            channel.close()
 
     async def open(self, address: Address, timeout_ms: int) -> BrokerChannel:
         """Return a connected channel to `address`; raise UnreachableError."""
@@ -184,28 +191,34 @@ class ChannelOpener:
                 release = self._known(address) or await self._recognize(address, deadline_ms)
                 if release is None:
                     raise
-        channel = self._make(address, release)
-        await channel.connect(self._left_ms(deadline_ms))
+        return await self._connected(self._make(address, release), self._left_ms(deadline_ms))
+
+    async def _connected(self, channel: BrokerChannel, timeout_ms: int) -> BrokerChannel:
+        self._opening[channel] = None
+        try:
+            await channel.connect(timeout_ms)
+        finally:
+            del self._opening[channel]
         return channel
 
     async def _open_new(self, address: Address, timeout_ms: int) -> BrokerChannel:
         """Open a channel with ApiVersions; look for the reason if the broker is silent."""
         channel = self._make(address, None)
         patience = None
-        if self._may_fall_back:
+        # A caller with less time has no use for what is found.
+        if self._may_fall_back and timeout_ms > PATIENCE_MS:
+            deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
             patience = self._runtime.scheduler.call_later(
-                PATIENCE_MS, lambda: self._suspect(channel, address, timeout_ms)
+                PATIENCE_MS, lambda: self._suspect(channel, address, deadline_ms)
             )
         try:
-            await channel.connect(timeout_ms)
+            return await self._connected(channel, timeout_ms)
         finally:
             if patience is not None:
                 patience.cancel()
-        return channel
 
-    def _suspect(self, channel: BrokerChannel, address: Address, timeout_ms: int) -> None:
+    def _suspect(self, channel: BrokerChannel, address: Address, deadline_ms: int) -> None:
         async def look() -> None:
-            deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
             if await self._recognize(address, deadline_ms) is not None:
                 channel.give_up_handshake()
 
@@ -244,19 +257,21 @@ class ChannelOpener:
     async def _look(self, address: Address, release: OldRelease, deadline_ms: int) -> "_Found":
         """Look once whether a broker is of `release`."""
         channel = self._make(address, release)
+        self._opening[channel] = None
         try:
             await channel.connect(self._left_ms(deadline_ms))
+            try:
+                is_old = await self._is(channel, release)
+            except TimedOutError:
+                return _Found.UNKNOWN
+            except UnreachableError:
+                # It closed the connection: it does not know the request.
+                return _Found.OLDER
         except KctlError:
             # The broker is going away.
             return _Found.UNKNOWN
-        try:
-            is_old = await self._is(channel, release)
-        except TimedOutError:
-            return _Found.UNKNOWN
-        except UnreachableError:
-            # It closed the connection: it does not know the request.
-            return _Found.OLDER
         finally:
+            del self._opening[channel]
             channel.close()
         return _Found.OLD if is_old else _Found.UNKNOWN
 

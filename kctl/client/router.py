@@ -266,6 +266,7 @@ class Router:
     def close(self) -> None:
         """Close every connection; requests in flight fail."""
         self._is_closed = True
+        self._opener.close()
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close()
