@@ -23,12 +23,13 @@ from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.group_membership import GroupMembership, GroupSettings
 from kctl.kafka.offset_stores import OffsetStores
 from kctl.kafka.stream_fetcher import StreamFetcher
-from kctl.kafka.streams import ChunkReader, ConsumedMessage, StreamQueue
+from kctl.kafka.streams import Chunk, ChunkReader, ConsumedMessage, StreamQueue
 from kctl.kafka.topic_filter import TopicFilter
 from kctl.runtime.future import Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store import znodes
 from kctl.store.broker07_znodes import is_broker07
+from kctl.store.cluster_store import ClusterStore
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
 from kctl.store.consumer_znodes import ConsumedPartition
 from kctl.store.errors import SessionExpiredError
@@ -46,7 +47,11 @@ Subscribed = Mapping[str, int] | tuple[TopicFilter, int]
 class ConnectorCore:
     """A connector on its loop: session, membership, fetcher and streams. Its Receiver."""
 
-    def __init__(self, runtime: Runtime, config: ConnectorConfig) -> None:
+    def __init__(
+        self, runtime: Runtime, config: ConnectorConfig, *, has_one_queue: bool = False
+    ) -> None:
+        """Prepare a connector; with `has_one_queue`, all streams are read as one."""
+        self._has_one_queue = has_one_queue
         self._runtime = runtime
         self._config = config
         self._claims = Claims()
@@ -83,6 +88,11 @@ class ConnectorCore:
         except BaseException:
             await store.close()
             raise
+
+    async def cluster_id(self) -> str | None:
+        """Return the id of the cluster in ZooKeeper; None before Kafka 0.10.1."""
+        assert self._store is not None
+        return await ClusterStore(self._store).get_cluster_id()
 
     async def _servers(
         self, registry: ConsumerRegistry, security: ClientSecurity
@@ -128,9 +138,9 @@ class ConnectorCore:
             counts[None] = subscription[1]
         for topic, count in counts.items():
             for number in range(count):
-                queue = StreamQueue(self._runtime, config.number("timeout_ms"))
-                self._queue_of[topic, number] = queue
-                self.queues.append(queue)
+                if not (self.queues and self._has_one_queue):
+                    self.queues.append(StreamQueue(self._runtime, config.number("timeout_ms")))
+                self._queue_of[topic, number] = self.queues[-1]
         registry = ConsumerRegistry(self._store)
         offsets = OffsetStores(registry, self._router, config["group_id"], config.offsets)
         self._fetcher = StreamFetcher(self._router, config)
@@ -193,12 +203,17 @@ class ConnectorCore:
         rest = reader.rest()
         if rest is not None:
             await queue.put_back(rest)
-        chunk = await queue.next_chunk()
-        if self._fetcher is not None:
-            self._fetcher.wake()
+        chunk = await self.take_chunk(queue)
         if chunk is not None:
             reader.begin(chunk)
         return chunk is not None
+
+    async def take_chunk(self, queue: StreamQueue) -> Chunk | None:
+        """Return the next chunk of a stream, and make room for another; None at its end."""
+        chunk = await queue.next_chunk()
+        if self._fetcher is not None:
+            self._fetcher.wake()
+        return chunk
 
     async def commit(self) -> None:
         """Commit what was consumed; LostClaimError if the session has ended meanwhile."""

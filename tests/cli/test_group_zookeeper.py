@@ -321,3 +321,20 @@ def test_an_undo_file_is_json_that_says_what_it_replaces(on, group, topic, tmp_p
     assert document["groups"][0]["offsets"][0] == {
         "topic": topic, "partition": 0, "before": None, "after": 3,
     }  # fmt: skip
+
+
+def test_consume_reads_and_commits_as_a_member(on, store, topic):
+    first = on("consume", topic, "-g", "reads", "-B", "-m", 27)
+    assert first.status == 0, first.err
+    assert sum(offsets(store, "reads", topic).values()) == 27
+    second = on("consume", topic, "-g", "reads", "-m", 3)
+    assert sorted((first.out + second.out).split()) == sorted("abcdefghij" * 3)
+    assert offsets(store, "reads", topic) == {0: 10, 1: 10, 2: 10}
+    # The member has left: its znodes do not wait for the end of its session.
+    assert store.get_children("/consumers/reads/ids") == []
+
+
+def test_consume_goes_by_the_cluster_that_is_expected(on, topic):
+    done = on("consume", topic, "-g", "reads", "--expect-cluster", "another", "-m", 1)
+    assert done.status == 1
+    assert "another" in done.err

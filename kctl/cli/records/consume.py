@@ -17,6 +17,7 @@ from kctl.cli.output import DocumentStream, Output, OutputFormat
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.records.select_options import SelectOptions
 from kctl.cli.records.value_options import ValueDecoder, ValueOptions
+from kctl.cli.records.zookeeper_group import ZooKeeperOption, check_options
 from kctl.cli.session import Session
 from kctl.errors import TimedOutError, UsageError
 from kctl.export.options import Isolation
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kctl.client.consumer import FetchedRecord, PartitionReader
     from kctl.client.group_consumer import GroupConsumer
     from kctl.client.record_filter import LastRecords, PathStep, RecordFilter
+    from kctl.kafka.group_reader import ZooKeeperGroupReader
     from kctl.model import Position
     from kctl.runtime.real import RealRuntime
 
@@ -88,6 +90,7 @@ def consume(
     offset: OffsetOption = None,
     partition: PartitionOption = None,
     group: GroupOption = None,
+    zookeeper: ZooKeeperOption = None,
     exit_at_end: ExitAtEndOption = False,
     max_messages: MaxMessagesOption = None,
     template: TemplateOption = None,
@@ -117,6 +120,7 @@ def consume(
       kctl consume orders --offset @-1h -o ndjson
       kctl consume orders --offset 100..200 -p 0 -f '{offset} {key} {value}\\n'
       kctl consume orders -g billing --max-messages 10
+      kctl consume orders -g billing --zookeeper zk1:2181
       kctl consume orders --value avro --registry http://registry:8081 --jq .customer.id
     """
     from kctl.cli.interrupt import Interrupt
@@ -124,14 +128,15 @@ def consume(
     from kctl.client.record_filter import LastRecords
 
     _check_group(group, offset, partition)
+    check_options(zookeeper, group, exit_at_end, select.tail, isolation or read_committed)
     begins = _start(offset, select, group, is_first=from_beginning, exit_at_end=exit_at_end)
     session.writes |= group is not None  # commits
     selection = _Selection(select.record_filter(), positive(max_messages, "--max-messages"))
     start, end = parse_range(begins, session.now_ms())
-    is_committed_only = _is_committed_only(read_committed, isolation)
     request = _Request(
         list(dict.fromkeys(topics)), start, end, partition_numbers(partition), group,
-        exit_at_end=exit_at_end or select.tail is not None, isolation_level=int(is_committed_only),
+        exit_at_end=exit_at_end or select.tail is not None, zookeeper=zookeeper,
+        isolation_level=int(_is_committed_only(read_committed, isolation)), is_first=from_beginning,
     )  # fmt: skip
     sink = _make_sink(session.output, template, selection.filter.path, show_key=show_key)
     last = LastRecords(select.tail) if select.tail is not None else None
@@ -139,13 +144,10 @@ def consume(
     interrupt = Interrupt(session.runtime.scheduler)
 
     async def work(admin: "AdminClient") -> None:
-        source = await _open(admin, request)
-        try:
-            await _pump(source, sink if last is None else last, session, selection, decoder)
-        finally:
-            await source.close()
+        source = await _open(admin, request, session)
+        await _pump(source, sink if last is None else last, session, selection, decoder)
 
-    interrupt.run(lambda: session.run(work, interrupt.guard))
+    interrupt.run(lambda: session.run(work, interrupt.guard, by_brokers=zookeeper is None))
     if last is not None:
         sink.write(last.take())
     sink.close()
@@ -203,6 +205,9 @@ class _Request:
     group: str | None
     exit_at_end: bool
     isolation_level: int
+    # Where the group is, if it is not at a coordinator; and whether it begins at the first record.
+    zookeeper: str | None
+    is_first: bool
 
 
 class _Sink:
@@ -291,20 +296,23 @@ async def _pump(
     selection: _Selection,
     decoder: ValueDecoder,
 ) -> None:
-    while not source.is_done and selection.left != 0:
-        records = decoder.decoded(await source.poll())
-        chosen, looked_at = selection.take(records)
-        if source.is_member and chosen:
-            # The reader of a pipe may pause, as a pager does: heartbeats continue.
-            interruption = await _written(session.runtime, partial(sink.write, chosen))
-        else:
-            interruption = None
-            sink.write(chosen)
-        source.processed(records[:looked_at])
-        if interruption is not None:
-            raise interruption
-        for note in source.take_notes():
-            session.output.say(f"note: {note}")
+    try:
+        while not source.is_done and selection.left != 0:
+            records = decoder.decoded(await source.poll())
+            chosen, looked_at = selection.take(records)
+            if source.is_member and chosen:
+                # The reader of a pipe may pause, as a pager does: heartbeats continue.
+                interruption = await _written(session.runtime, partial(sink.write, chosen))
+            else:
+                interruption = None
+                sink.write(chosen)
+            source.processed(records[:looked_at])
+            if interruption is not None:
+                raise interruption
+            for note in source.take_notes():
+                session.output.say(f"note: {note}")
+    finally:
+        await source.close()
 
 
 async def _written(runtime: "RealRuntime", write: Callable[[], object]) -> Exception | None:
@@ -326,17 +334,21 @@ async def _written(runtime: "RealRuntime", write: Callable[[], object]) -> Excep
 
 
 class _Source:
-    """A PartitionReader or a GroupConsumer behind one interface."""
+    """A PartitionReader or a member of a group behind one interface."""
 
-    def __init__(self, reader: "PartitionReader | GroupConsumer") -> None:
+    def __init__(
+        self,
+        reader: "PartitionReader | GroupConsumer | ZooKeeperGroupReader",
+        member: "GroupConsumer | ZooKeeperGroupReader | None" = None,
+    ) -> None:
+        """Read with `reader`; `member` is the same, if it is a member of a group."""
         self._reader = reader
+        self._member = member
 
     @property
     def is_member(self) -> bool:
         """Return whether the records are read as a member of a group."""
-        from kctl.client.group_consumer import GroupConsumer
-
-        return isinstance(self._reader, GroupConsumer)
+        return self._member is not None
 
     @property
     def is_done(self) -> bool:
@@ -349,10 +361,8 @@ class _Source:
 
     def processed(self, records: "Sequence[FetchedRecord]") -> None:
         """Mark `records` as printed, so that their offsets are committed."""
-        from kctl.client.group_consumer import GroupConsumer
-
-        if isinstance(self._reader, GroupConsumer):
-            self._reader.processed(records)
+        if self._member is not None:
+            self._member.processed(records)
 
     def take_notes(self) -> list[str]:
         """Return the messages for the user since the last call."""
@@ -362,19 +372,18 @@ class _Source:
 
     async def close(self) -> None:
         """Stop; as a member of a group, commit and leave first."""
-        from kctl.client.group_consumer import GroupConsumer
-
-        if isinstance(self._reader, GroupConsumer):
-            await self._reader.close()
-        else:
-            self._reader.close()
+        closing = self._reader.close()
+        if closing is not None:
+            await closing
 
 
-async def _open(admin: "AdminClient", request: _Request) -> _Source:
+async def _open(admin: "AdminClient", request: _Request, session: Session) -> _Source:
     from kctl.admin.selection import partitions_of
     from kctl.client.consumer import PartitionReader
     from kctl.client.group_consumer import GroupConsumer
 
+    if request.zookeeper is not None and request.group is not None:
+        return await _join(session, request, request.zookeeper, request.group)
     partitions = await partitions_of(admin, request.topics, request.partitions)
     if request.group is not None:
         consumer = GroupConsumer(
@@ -385,7 +394,7 @@ async def _open(admin: "AdminClient", request: _Request) -> _Source:
             until_end=request.exit_at_end,
             isolation_level=request.isolation_level,
         )
-        return _Source(consumer)
+        return _Source(consumer, consumer)
     reader = await PartitionReader.over_range(
         admin.router,
         partitions,
@@ -395,3 +404,21 @@ async def _open(admin: "AdminClient", request: _Request) -> _Source:
         isolation_level=request.isolation_level,
     )
     return _Source(reader)
+
+
+async def _join(session: Session, request: _Request, zookeeper: str, group: str) -> _Source:
+    """Join a group on ZooKeeper; UsageError if the profile forbids it."""
+    from kctl.kafka.group_reader import ZooKeeperGroupReader
+
+    guard = session.settings.guard
+    guard.check_may_use_zookeeper()
+    reader = await ZooKeeperGroupReader.open(
+        session.runtime,
+        zookeeper,
+        group,
+        request.topics,
+        is_first=request.is_first,
+        properties=session.settings.properties,
+        check_cluster=guard.check_cluster,
+    )
+    return _Source(reader, reader)
