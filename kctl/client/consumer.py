@@ -6,17 +6,19 @@ aborted transactions.
 
 Invariants: the position of a partition only rises, except for a reset when the broker no longer has
 the records (reported in `notes`); no record at or after the end offset of a partition is returned.
+A record before the position of its partition has been returned, or is returned by the next poll: an
+error that follows it is raised one poll later.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98, KIP-74
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.client.cluster_view import BrokerAddress
 from kctl.client.offsets import OffsetsClient
 from kctl.client.retry import WRONG_LEADER
-from kctl.errors import UnreachableError
+from kctl.errors import KctlError, NotFoundError, UnreachableError
 from kctl.model import Position, TopicPartition
 from kctl.protocol.constants import READ_UNCOMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -63,7 +65,13 @@ class PartitionReader:
         max_wait_ms: int = 500,
         partition_bytes_max: int = 1 << 20,
         response_bytes_max: int = 16 << 20,
+        resets: bool = True,
     ) -> None:
+        """Begin at `positions`.
+
+        Where the broker no longer has a position, it goes on at the beginning or end of the
+        partition, or with `resets=False` raises NotFoundError.
+        """
         self._router = router
         # The next offset of each partition.
         self.positions = dict(positions)
@@ -74,7 +82,11 @@ class PartitionReader:
         self._max_wait_ms = max_wait_ms
         self._partition_bytes_max = partition_bytes_max
         self._response_bytes_max = response_bytes_max
+        self._resets = resets
         self._in_flight: dict[int, Task[FetchResponse | None]] = {}
+        # Records before the positions that have not been returned, and the error after them.
+        self._taken: list[FetchedRecord] = []
+        self._error: KctlError | None = None
         self._errors_in_a_row = 0
 
     @classmethod
@@ -116,20 +128,38 @@ class PartitionReader:
     @property
     def is_done(self) -> bool:
         """Return whether every partition has an end offset and has reached it."""
-        return not self._unfinished()
+        return not self._taken and not self._unfinished()
 
     async def poll(self) -> list[FetchedRecord]:
         """Return the next records, or none if none arrived within the longest wait of a fetch.
 
-        Raise ApiError if a partition no longer exists or may not be read.
+        Raise ApiError if a partition no longer exists or may not be read, CorruptDataError for a
+        damaged batch. The records before an error are returned first; after it, a poll tries again.
         """
+        try:
+            await self._poll()
+        except KctlError as error:
+            self._errors_in_a_row = 0
+            if not self._taken:
+                raise
+            self._error = error
+        taken, self._taken = self._taken, []
+        return taken
+
+    async def _poll(self) -> None:
+        """Take the records of the fetches that are done; wait for one if there are none."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        if self._taken:
+            # The caller of the last poll did not wait for its result.
+            return
         await self._start_fetches()
         if not self._in_flight:
             if self._unfinished():
                 await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
-            return []
+            return
         await self._wait_for_any()
-        fetched: list[FetchedRecord] = []
         for broker_id in [b for b, task in self._in_flight.items() if task.done]:
             response = self._in_flight.pop(broker_id).result()
             if response is None:
@@ -137,8 +167,7 @@ class PartitionReader:
             elif response.error_code:
                 raise ApiError(response.error_code)
             else:
-                fetched += await self._take(response)
-        return fetched
+                await self._take(response)
 
     def close(self) -> None:
         """Discard fetches in flight."""
@@ -215,8 +244,7 @@ class PartitionReader:
             task.add_done_callback(wake)
         await woken
 
-    async def _take(self, response: FetchResponse) -> list[FetchedRecord]:
-        fetched: list[FetchedRecord] = []
+    async def _take(self, response: FetchResponse) -> None:
         needs_refresh = False
         for topic in response.responses:
             for item in topic.partition_responses:
@@ -230,10 +258,9 @@ class PartitionReader:
                     needs_refresh = True
                 else:
                     self._errors_in_a_row = 0
-                    fetched += self._read(partition, item)
+                    self._read(partition, item)
         if needs_refresh:
             await self._look_again()
-        return fetched
 
     async def _look_again(self) -> None:
         await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
@@ -253,22 +280,28 @@ class PartitionReader:
             raise start.error
         position = self.positions[partition]
         if position < start.offset:
-            self.notes.append(
+            self._move(
+                partition,
+                start.offset,
                 f"{partition} now begins at {start.offset}: "
-                f"{start.offset - position} records after {position} are gone"
+                f"{start.offset - position} records after {position} are gone",
             )
-            self.positions[partition] = start.offset
             return
         end = (await offsets.latest([partition]))[partition]
         if end.error is not None:
             raise end.error
         if position > end.offset:
-            self.notes.append(f"{partition} ends at {end.offset}, before {position}")
-            self.positions[partition] = end.offset
+            self._move(
+                partition, end.offset, f"{partition} ends at {end.offset}, before {position}"
+            )
 
-    def _read(
-        self, partition: TopicPartition, item: FetchablePartitionResponse
-    ) -> Iterator[FetchedRecord]:
+    def _move(self, partition: TopicPartition, offset: int, why: str) -> None:
+        if not self._resets:
+            raise NotFoundError(why, hint="seek to an offset that exists")
+        self.notes.append(why)
+        self.positions[partition] = offset
+
+    def _read(self, partition: TopicPartition, item: FetchablePartitionResponse) -> None:
         data = item.record_set
         if not data:
             return
@@ -278,9 +311,12 @@ class PartitionReader:
         for batch in batches(data):
             batch.ensure_valid()
             if not is_aborted(batch):
-                for record in batch.records():
-                    if record.offset >= position and (end is None or record.offset < end):
-                        yield FetchedRecord(*partition, record, batch.timestamp_type)
+                # The records of a batch are all taken, or none: one of them may be damaged.
+                self._taken += [
+                    FetchedRecord(*partition, record, batch.timestamp_type)
+                    for record in batch.records()
+                    if record.offset >= position and (end is None or record.offset < end)
+                ]
             position = max(position, batch.next_offset)
             self.positions[partition] = position
             if end is not None and position >= end:

@@ -172,21 +172,10 @@ class ConsumerCore:
         if reader is None or not reader.positions:
             await sleep(self._runtime.scheduler, _IDLE_MS)
             return
-        try:
-            fetched = await reader.poll()
-            self._check_notes(reader)
-        except KctlError:
-            # What it has fetched is lost with the error: the next one begins where this one did.
-            self._read_from(self._ends, cancels=False)
-            raise
-        self._buffer.extend(fetched)
+        self._buffer.extend(await reader.poll())
         self._ends = dict(reader.positions)
-
-    def _check_notes(self, reader: PartitionReader) -> None:
-        """Report positions that no longer exist, from which the reader went on elsewhere."""
+        # Positions that no longer exist, from which the reader went on elsewhere.
         notes, reader.notes = reader.notes, []
-        if notes and self._config["reset"] == "none":
-            raise NotFoundError("; ".join(notes), hint="auto.offset.reset=none: call seek")
         for note in notes:
             self._runtime.trace.warning(note)
 
@@ -225,6 +214,7 @@ class ConsumerCore:
             max_wait_ms=self._config["fetch_wait_ms"],
             partition_bytes_max=self._config["fetch_size"],
             response_bytes_max=self._config["fetch_bytes_max"],
+            resets=self._config["reset"] != "none",
         )
 
     # Commits

@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.client.consumer import PartitionReader
-from kctl.errors import CorruptDataError
+from kctl.errors import CorruptDataError, NotFoundError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import READ_COMMITTED
@@ -16,10 +16,11 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
+from kctl.runtime.future import sleep
 from kctl.testing.scripted_broker import HANG_UP
 from tests.support.offset_answers import partition_log
 
-P0 = TopicPartition("t", 0)
+P0, P1 = (TopicPartition("t", number) for number in range(2))
 
 
 def batch(base_offset, *values, producer_id=-1):
@@ -44,10 +45,10 @@ def abort_marker(offset, producer_id):
     )
 
 
-def fetched(data=b"", *, code=ErrorCode.NONE, aborted=None):
-    """Return a response to Fetch of partition 0, with `data` from the requested offset on."""
+def fetched(data=b"", *, number=0, code=ErrorCode.NONE, aborted=None):
+    """Return a response to Fetch of one partition, with `data` from the requested offset on."""
     partition = FetchablePartitionResponse(
-        partition=0,
+        partition=number,
         error_code=int(code),
         record_set=data,
         aborted_transactions=[
@@ -182,3 +183,71 @@ def test_a_damaged_batch_raises_an_error(broker, read):
 
     with pytest.raises(CorruptDataError):
         read(0, 1)
+
+
+def test_records_that_came_with_an_error_are_returned_before_it(make_broker, router_of, run):
+    broker = make_broker({"t": 2})
+    response = fetched(batch(0, "a", "b"))
+    refused = fetched(number=1, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    response.responses += refused.responses
+    broker.answer(ApiKey.FETCH, response, fetched(batch(2, "c")))
+    reader = PartitionReader(router_of(broker), {P0: 0, P1: 0}, {P0: 3, P1: 9}, max_wait_ms=10)
+
+    assert [it.record.offset for it in run(reader.poll())] == [0, 1]
+    assert not reader.is_done
+    with pytest.raises(ApiError, match="t-1"):
+        run(reader.poll())
+    assert [it.record.offset for it in run(reader.poll())] == [2]
+
+
+def test_records_before_a_damaged_batch_are_returned_once(broker, router_of, run):
+    damaged = bytearray(batch(1, "b"))
+    damaged[-1] ^= 1
+    broker.answer(
+        ApiKey.FETCH,
+        fetched(batch(0, "a") + bytes(damaged)),
+        fetched(bytes(damaged)),
+        fetched(batch(1, "b")),
+    )
+    reader = PartitionReader(router_of(broker), {P0: 0}, max_wait_ms=10)
+
+    assert [it.record.offset for it in run(reader.poll())] == [0]
+    for _ in range(2):
+        with pytest.raises(CorruptDataError):
+            run(reader.poll())
+        assert reader.positions == {P0: 1}
+    assert [it.record.offset for it in run(reader.poll())] == [1]
+
+
+def test_records_of_a_poll_that_was_given_up_are_returned_by_the_next(
+    make_broker, router_of, run, loop
+):
+    """The poll is cancelled while it waits before it looks for the leader of partition 1."""
+    broker = make_broker({"t": 2})
+    response = fetched(batch(0, "a", "b"))
+    response.responses += fetched(number=1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER).responses
+    broker.answer(ApiKey.FETCH, response, fetched(batch(2, "c")))
+    reader = PartitionReader(router_of(broker), {P0: 0, P1: 0}, {P0: 2, P1: 0}, max_wait_ms=10)
+
+    async def give_up():
+        scheduler = loop.runtime.scheduler
+        task = scheduler.spawn(reader.poll(), "poll")
+        while reader.positions[P0] == 0:
+            await sleep(scheduler, 1)
+        task.cancel()
+
+    run(give_up())
+    assert not reader.is_done
+    assert [it.record.offset for it in run(reader.poll())] == [0, 1]
+    assert reader.is_done
+
+
+def test_a_reader_that_may_not_reset_keeps_its_position(broker, router_of, run):
+    broker.answer(ApiKey.FETCH, fetched(code=ErrorCode.OFFSET_OUT_OF_RANGE))
+    reader = PartitionReader(router_of(broker), {P0: 0}, max_wait_ms=10, resets=False)
+
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match="t-0 now begins at 5"):
+            run(reader.poll())
+    assert reader.positions == {P0: 0}
+    assert reader.notes == []
