@@ -29,6 +29,7 @@ from typing import Any
 from kctl.broker.error_responses import error_response, named_error_response
 from kctl.broker.produced_batches import produced_batches
 from kctl.broker.request import Request
+from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.security.client_access import ClientAccess
 from kctl.broker.services import Services
 from kctl.protocol.acl import AUTHORIZATION_ERRORS, AclOperation, ResourceType
@@ -73,10 +74,31 @@ def authorized(services: Services, request: Request) -> Request | None:
     context = request.context
     if services.acl_cache is None or context.is_internal:
         return request
-    request.access = ClientAccess(
-        services.acl_cache.authorizer, context.principal, context.client_host, request.api_key
-    )
+    request.access = _access(services.acl_cache, request)
     return GUARDS[request.api_key](services, request)
+
+
+def may_be_decoded(services: Services, request: Request) -> bool:
+    """Return whether the body of a large request, which is not decoded yet, is worth decoding. If
+    not, the request has its response: only brokers may send it, and its client is none.
+
+    The response names no element of the request: those that read it fail on the error, too.
+    """
+    guard = GUARDS[request.api_key]
+    if services.acl_cache is None or guard != OnCluster(CLUSTER_ACTION):
+        return True
+    request.access = _access(services.acl_cache, request)
+    if request.access.allows_cluster(CLUSTER_ACTION, is_probe=True):
+        return True
+    request.body = request.api_key.request_class()
+    return guard(services, request) is not None
+
+
+def _access(acl_cache: AclCache, request: Request) -> ClientAccess:
+    context = request.context
+    return ClientAccess(
+        acl_cache.authorizer, context.principal, context.client_host, request.api_key
+    )
 
 
 # --- whole requests

@@ -254,6 +254,7 @@ class Broker:
             live_configs,
             self._handle if is_direct else self._intercept,
             fast_paths(services) if is_direct else {},
+            None if self._access is None else partial(self._access.may_be_decoded, services),
         )
 
     @property

@@ -56,8 +56,9 @@ class BrokerListeners:
         live_configs: LiveConfigs,
         on_request: Callable[[Request], object],
         fast_paths: Mapping[bytes, FastPath],
+        may_be_decoded: Callable[[Request], bool] | None = None,
     ) -> SocketServer:
-        """Listen; return the server, or raise KctlError."""
+        """Listen; return the server, or raise KctlError. The arguments are those of a server."""
         config = live_configs.broker
         if is_other_listeners(self._static, config):
             self._runtime.trace.info(f"The store overrides listeners: {_names(config)}")
@@ -75,6 +76,7 @@ class BrokerListeners:
             config.sasl_listeners,
             self._credentials,
             config.tls_listeners,
+            may_be_decoded,
         )
         server.start()
         self._server = server

@@ -28,6 +28,8 @@ class AccessControl(NamedTuple):
 
     acl_cache: "AclCache"
     authorized: "Callable[[Services, Request], Request | None]"
+    # Asked first about a large request whose body is not decoded yet.
+    may_be_decoded: "Callable[[Services, Request], bool]"
 
 
 async def access_control(
@@ -36,10 +38,11 @@ async def access_control(
     """Return the started access control; None without `authorizer.class.name`. StoreError."""
     if config.authorizer is None:
         return None
-    from kctl.broker.authorization import authorized
+    from kctl.broker.authorization import authorized, may_be_decoded
     from kctl.broker.security.acl_cache import AclCache
 
-    return AccessControl(await AclCache.open(runtime, cluster_store, config.authorizer), authorized)
+    acl_cache = await AclCache.open(runtime, cluster_store, config.authorizer)
+    return AccessControl(acl_cache, authorized, may_be_decoded)
 
 
 def delegation_tokens(

@@ -250,6 +250,33 @@ def test_every_api_has_a_guard_and_a_row():
     assert set(GUARDS) == set(HANDLERS) == {row.api for row in ROWS}
 
 
+OF_BROKERS = [
+    ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_ISR,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("api", OF_BROKERS, ids=lambda api: api.name)
+def test_large_requests_of_brokers_are_refused_before_they_are_decoded(world, api):
+    def large(api):
+        answers = []
+        context = RequestContext("c", HOST, "PLAINTEXT", principal="User:p")
+        request = Request(
+            api, api.max_version, 1, "app", None, context, 0, answers.append, pytest.fail
+        )
+        return request, answers, world.broker.server.may_be_decoded(request)
+
+    world.set_acls()
+    _, (answer,), is_wanted = large(api)
+    assert not is_wanted
+    assert getattr(answer, "error_code", 31) == 31
+    # What a request of clients needs is in its body.
+    assert large(ApiKey.OFFSET_COMMIT)[1:] == ([], True)
+    world.set_acls(allow(CLUSTER_ACTION, *C, "p"))
+    request, answers, is_wanted = large(api)
+    assert (request.body, answers, is_wanted) == (None, [], True)
+
+
 def refusals_in(struct):
     """The errors anywhere in a response that know which permission is missing."""
     found = [struct.error_code] if isinstance(getattr(struct, "error_code", 0), RefusedCode) else []

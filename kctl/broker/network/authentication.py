@@ -11,7 +11,8 @@ A client may send ApiVersions once, not counting requests with an unknown versio
 software name. The body of any other request is not parsed. After a failure the connection sends
 the error response, if there is one, when the failure delay has passed, and closes.
 
-A re-authentication must be by the same mechanism and the same principal. When the
+A re-authentication must be by the same mechanism and the same principal, and its frames are as
+small as those of the first. When the
 session has expired, any request but SaslHandshake closes the connection.
 
 Invariants: an illegal move raises and changes nothing; nothing follows FAILED; the principal
@@ -28,6 +29,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kctl.broker.api_versions import api_versions_response, is_valid_software
+from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.sasl_exchange import (
     CredentialSource,
     Reply,
@@ -168,6 +170,12 @@ class Authentication:
 
     def receive(self, frame: Buffer, now_ms: int) -> Step:
         """Return what to do after `frame`; raise CorruptDataError if it is not a request."""
+        if len(frame) > UNAUTHENTICATED_BYTES_MAX:
+            # A re-authentication: the connection takes larger requests, but no client larger
+            # tokens. Each costs work in proportion to its size.
+            raise CorruptDataError(
+                f"{len(frame)} bytes of authentication exceed {UNAUTHENTICATED_BYTES_MAX}"
+            )
         if self.state is _S.RAW_EXCHANGE:
             return self._raw_token(bytes(frame), now_ms)
         api, version, correlation_id, _, position = read_request_header(frame)

@@ -22,6 +22,8 @@ class ConnectionHost(Protocol):
     counters: NetworkCounters
     memory: RequestMemory
     on_request: Callable[[Request], object]
+    # Returns False for a large request that it answers before its body is decoded.
+    may_be_decoded: Callable[[Request], bool] | None
     pool: BufferPool
     scheduler: Scheduler
     scratch: Scratch

@@ -7,7 +7,7 @@ from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.listener_config import ListenerConfig
 
 UNLIMITED = 2_147_483_647
-# Maximum size of a request before its connection is authenticated
+# Maximum size of a request before its connection is authenticated, or is authenticated again
 # (Kafka 2.7: SaslServerAuthenticator.MAX_RECEIVE_SIZE).
 UNAUTHENTICATED_BYTES_MAX = 524_288
 

@@ -68,10 +68,15 @@ class SocketServer:
         sasl: "Mapping[str, SaslListener] | None" = None,
         credentials: "CredentialSource | None" = None,
         tls: "Mapping[str, TlsListener] | None" = None,
+        may_be_decoded: Callable[[Request], bool] | None = None,
     ) -> None:
         """Create a server; `fast_paths` maps API keys, as two bytes, to functions, `sasl` the names
         of the listeners with SASL, whose clients' credentials are in `credentials`, and `tls` those
-        of the listeners with TLS."""
+        of the listeners with TLS.
+
+        `may_be_decoded` is asked about a large request before its body is decoded; if it returns
+        False, the request has its response.
+        """
         self._tls = dict(tls or {})
         self._sasl = dict(sasl or {})
         self._credentials: CredentialSource | None = None
@@ -83,6 +88,7 @@ class SocketServer:
         # API key -> (first, last) version that is dispatched; nothing else is.
         self.served = served
         self.on_request = on_request
+        self.may_be_decoded = may_be_decoded
         self.counters = NetworkCounters()
         # Shared by all connections; see FrameBuffer.
         self.scratch = Scratch()

@@ -337,8 +337,9 @@ class ServerConnection:
         self._phase = moved(self._phase, _IN_FLIGHT)
         self._current, self._current_bytes = request, len(frame)
         if is_huge:
-            work = self._decoding(request, frame, position)
-            in_turns(server.scheduler, work, self._decoded, self._not_decoded)
+            if server.may_be_decoded is None or server.may_be_decoded(request):
+                work = self._decoding(request, frame, position)
+                in_turns(server.scheduler, work, self._decoded, self._not_decoded)
         else:
             self._handle(request, may_be_sliced=len(frame) > LIGHT_FRAME_MAX)
 

@@ -236,6 +236,17 @@ def test_renewal_right_after_a_login_is_an_ordinary_request():
     assert peer.authentication.takes(frame, peer.now_ms + 1_000)
 
 
+def test_renewal_is_as_small_as_a_login():
+    peer = Peer(LIFETIME_MS)
+    peer.log_in()
+    peer.now_ms += 2_000
+    peer.handshake()
+    token = b"\0alice\0" + b"x" * UNAUTHENTICATED_BYTES_MAX
+    with pytest.raises(CorruptDataError, match="bytes of authentication exceed"):
+        peer.authenticate(token)
+    assert peer.authentication.principal == "User:alice"
+
+
 def test_renewal_is_by_the_same_principal_and_mechanism():
     peer = Peer(LIFETIME_MS)
     peer.log_in()

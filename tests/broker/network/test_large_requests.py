@@ -108,3 +108,20 @@ def test_a_large_request_that_ends_too_early_closes_its_connection(loop, cut_byt
     peer.wait_for_close()
     assert not broker.seen
     assert broker.counters.bad_requests == 1
+
+
+def test_a_large_request_that_is_refused_by_its_header_is_not_decoded(loop, parts):
+    broker = Broker(loop, handle)
+
+    def may_be_decoded(request):
+        assert request.body is None
+        request.reply(FetchResponse(throttle_time_ms=1))
+        return False
+
+    broker.server.may_be_decoded = may_be_decoded
+    peer = broker.connect()
+    peer.send(broker.writer.frame(REQUEST, VERSION) + broker.writer.frame(heartbeat("7"), 1))
+    assert decode_response(ApiKey.FETCH, VERSION, peer.receive_frame()).throttle_time_ms == 1
+    # The connection serves its next request, which is small and decoded without a question.
+    assert decode_response(ApiKey.HEARTBEAT, 1, peer.receive_frame()).throttle_time_ms == 7
+    assert parts == []
