@@ -12,14 +12,13 @@ Kafka 0.7: kafka.tools.ConsumerOffsetChecker; Kafka 1.1: kafka.admin.ConsumerGro
 (`--zookeeper`)
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kctl.admin.selection import is_pattern, matching
-from kctl.errors import CorruptDataError, KctlError
+from kctl.errors import CorruptDataError, KctlError, UsageError
 from kctl.model import TopicPartition
 from kctl.store import znodes
 from kctl.store.broker07_znodes import decode_partition_count, is_broker07, topic_broker_path
@@ -45,6 +44,7 @@ from kctl.store.consumer_znodes import (
 )
 from kctl.store.errors import MultiError, NoNodeError, StoreError
 from kctl.store.interface import Create, Delete, Operation, Set
+from kctl.store.topic_filter import registered_filter
 from kctl.store.znode_client import ZnodeClient
 
 K = TypeVar("K")
@@ -365,8 +365,7 @@ def _owned(named: GroupPartition, layout: Layout) -> GroupPartition:
 def subscribed_topics(group: ZooKeeperGroup, topics: Sequence[str]) -> dict[str, set[str]]:
     """Return the topics of a group and the ids of the members that read them.
 
-    A filter is matched by Python's regular expressions; of one that they do not know, the members
-    read what they own.
+    Of a filter that is not supported (`topic_filter`), the members read what they own.
     """
     readers: dict[str, set[str]] = {}
     for member in group.members:
@@ -384,10 +383,8 @@ def subscribed_topics(group: ZooKeeperGroup, topics: Sequence[str]) -> dict[str,
 def _matched(subscription: Subscription, topics: Sequence[str], owned: set[str]) -> set[str]:
     if subscription.pattern is Pattern.STATIC:
         return set(subscription.streams)
-    ((regex, _),) = subscription.streams.items()
     try:
-        expression = re.compile(regex)
-    except re.error:
+        allows = registered_filter(subscription).allows
+    except UsageError:
         return owned
-    is_white = subscription.pattern is Pattern.WHITE_LIST
-    return {topic for topic in topics if bool(expression.fullmatch(topic)) is is_white}
+    return {topic for topic in topics if allows(topic)}

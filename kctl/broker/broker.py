@@ -179,6 +179,7 @@ class Broker:
             self.config.zookeeper_connect,
             session_timeout_ms=self.config.zookeeper_session_timeout_ms,
             connection_timeout_ms=self.config.zookeeper_connection_timeout_ms or 18_000,
+            creates_chroot=True,
         )
 
     def _serve_store(self, store: MetadataStore) -> None:

@@ -91,6 +91,7 @@ class Broker07:
                 config.zookeeper_connect,
                 session_timeout_ms=config.session_timeout_ms,
                 connection_timeout_ms=config.connection_timeout_ms or config.session_timeout_ms,
+                creates_chroot=True,
             )
             self._undo.append(store.close)
         elif store is not None:

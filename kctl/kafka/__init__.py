@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from kctl.kafka.producer_config import ProducerConfig
     from kctl.kafka.simple_consumer import SimpleConsumer
     from kctl.kafka.streams import ConsumedMessage
-    from kctl.kafka.topic_filter import Blacklist, Whitelist
     from kctl.model import TopicPartition
     from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME
+    from kctl.store.topic_filter import Blacklist, Whitelist
 
 # Name -> its module.
 _HOMES = {
-    "Blacklist": "kctl.kafka.topic_filter",
+    "Blacklist": "kctl.store.topic_filter",
     "ByteArrayPartitioner": "kctl.kafka.partitioners",
     "CallbackHandler": "kctl.kafka.handlers",
     "ConnectorConfig": "kctl.kafka.connector_config",
@@ -71,7 +71,7 @@ _HOMES = {
     "SimpleConsumer": "kctl.kafka.simple_consumer",
     "StringEncoder": "kctl.kafka.encoders",
     "TopicPartition": "kctl.model",
-    "Whitelist": "kctl.kafka.topic_filter",
+    "Whitelist": "kctl.store.topic_filter",
 }
 
 __all__ = [

@@ -22,7 +22,7 @@ from kctl.kafka.connector import (
 )
 from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.streams import ChunkReader, ConsumedMessage, StreamQueue
-from kctl.kafka.topic_filter import TopicFilter
+from kctl.store.topic_filter import TopicFilter
 
 
 class AioKafkaStream:

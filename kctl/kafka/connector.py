@@ -24,7 +24,6 @@ from kctl.kafka.group_membership import GroupMembership, GroupSettings
 from kctl.kafka.offset_stores import OffsetStores
 from kctl.kafka.stream_fetcher import StreamFetcher
 from kctl.kafka.streams import Chunk, ChunkReader, ConsumedMessage, StreamQueue
-from kctl.kafka.topic_filter import TopicFilter
 from kctl.runtime.future import Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store import znodes
@@ -33,6 +32,7 @@ from kctl.store.cluster_store import ClusterStore
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
 from kctl.store.consumer_znodes import ConsumedPartition
 from kctl.store.errors import SessionExpiredError
+from kctl.store.topic_filter import TopicFilter
 
 if TYPE_CHECKING:
     from kctl.store.zookeeper import ZooKeeperStore

@@ -20,7 +20,6 @@ from kctl.kafka.assignment import (
     assign,
 )
 from kctl.kafka.rebalance import Lease, MemberState, Moves, Owner, Rebalance
-from kctl.kafka.topic_filter import Blacklist, TopicFilter, Whitelist
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
@@ -39,6 +38,7 @@ from kctl.store.errors import (
     StoreError,
 )
 from kctl.store.interface import SessionState, WatchedEvent
+from kctl.store.topic_filter import TopicFilter, registered_filter
 
 T = TypeVar("T")
 
@@ -48,6 +48,8 @@ SETTLE_MS = 20
 PINGS_PER_LEASE = 4
 # Former sessions of this process whose znodes may still be there.
 FORMER_SESSIONS_MAX = 4
+# Filters of members that are kept compiled.
+FILTERS_MAX = 100
 # How long `close` waits for ZooKeeper.
 CLOSE_MS_MAX = 5_000
 
@@ -328,9 +330,7 @@ class GroupMembership:
             return encode_subscription(Subscription(dict(self.subscription), timestamp_ms=now_ms))
         topic_filter, count = self.subscription
         # Members go by the registered text: escaped once, it is the expression itself.
-        subscription = Subscription(
-            {topic_filter.regex: count}, Pattern(topic_filter.pattern), now_ms
-        )
+        subscription = Subscription({topic_filter.regex: count}, topic_filter.pattern, now_ms)
         return encode_subscription(subscription, FilterEscapes.ONCE)
 
     async def _leave(self) -> None:
@@ -434,12 +434,11 @@ class GroupMembership:
         if member.pattern is Pattern.STATIC:
             return member.streams
         ((regex, count),) = member.streams.items()
-        kind = Whitelist if member.pattern is Pattern.WHITE_LIST else Blacklist
-        # What all members go by, also when it is not what its owner meant.
-        text = member.registered_filter or regex
-        key = (member.pattern.value, text)
+        key = (member.pattern.value, member.registered_filter or regex)
         if key not in self._filters:
-            self._filters = {key: kind(text), **self._filters}
+            if len(self._filters) >= FILTERS_MAX:
+                self._filters.clear()
+            self._filters[key] = registered_filter(member)
         is_hidden = self._settings.exclude_internal_topics
         allows = self._filters[key].allows
         return {it: count for it in topics if allows(it, exclude_internal_topics=is_hidden)}

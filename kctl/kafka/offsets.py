@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 P = TypeVar("P")
 
-_TIMChoicePREFIX = "kctl-commit-ms="
+_TIME_PREFIX = "kctl-commit-ms="
 
 
 class OffsetsStorage(StrEnum):
@@ -111,12 +111,12 @@ def to_follow(
 def commit_metadata(now_ms: int) -> str:
     """Return the metadata of a commit to Kafka that DualPick.NEWEST finds its time in: brokers do
     not return when an offset was committed."""
-    return f"{_TIMChoicePREFIX}{now_ms}"
+    return f"{_TIME_PREFIX}{now_ms}"
 
 
 def commit_time_ms(metadata: str) -> int | None:
     """Return the time in the metadata of a commit, or None."""
-    digits = metadata.removeprefix(_TIMChoicePREFIX)
+    digits = metadata.removeprefix(_TIME_PREFIX)
     if digits == metadata or not (digits.isascii() and digits.isdigit()):
         return None
     return int(digits)

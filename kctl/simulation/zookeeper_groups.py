@@ -28,7 +28,6 @@ from kctl.errors import KctlError
 from kctl.kafka.assignment import Strategy, assign
 from kctl.kafka.claims import Claims, Consumption
 from kctl.kafka.group_membership import GroupMembership, GroupSettings, ZooKeeperOffsets
-from kctl.kafka.topic_filter import Whitelist
 from kctl.runtime.real.clock import RealClock
 from kctl.runtime.runtime import Runtime
 from kctl.simulation.disk import SimDisk
@@ -49,6 +48,7 @@ from kctl.store.consumer_znodes import (
 )
 from kctl.store.errors import StoreError
 from kctl.store.interface import Create, Operation, SessionState, Set
+from kctl.store.topic_filter import Whitelist
 
 GROUP = "g"
 TRACE_LINES_KEPT = 400

@@ -89,15 +89,21 @@ class ZooKeeperStore:
     """Owns a kazoo client and its session."""
 
     def __init__(
-        self, runtime: Runtime, connect_string: str, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+        self,
+        runtime: Runtime,
+        connect_string: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        creates_chroot: bool = False,
     ) -> None:
         """Parse `connect_string`, `host:port,host:port/chroot`; raise UsageError. Nothing is sent
-        before `connect`."""
+        before `connect`. Only brokers create a missing chroot: a client's is mistyped."""
         self._runtime = runtime
         self._scheduler = runtime.scheduler
         hosts, _, chroot = connect_string.partition("/")
         self._connect_string = connect_string
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
+        self._creates_chroot = creates_chroot
         self._session_timeout_ms = session_timeout_ms
         self._handler = InlineHandler(runtime, session_timeout_ms, self._thread_ended)
         self._reports = SessionReports(
@@ -144,14 +150,22 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = SESSION_TIMEOUT_MS,
+        creates_chroot: bool = False,
     ) -> "ZooKeeperStore":
-        """Return a connected store with its chroot created; raise UnreachableError."""
-        store = cls(runtime, connect_string, session_timeout_ms=session_timeout_ms)
+        """Return a connected store; raise UnreachableError, and UsageError for a chroot that does
+        not exist."""
+        store = cls(
+            runtime,
+            connect_string,
+            session_timeout_ms=session_timeout_ms,
+            creates_chroot=creates_chroot,
+        )
         await store.connect(connection_timeout_ms)
         return store
 
     async def connect(self, timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
-        """Begin the session and create the chroot; UnreachableError after `timeout_ms`."""
+        """Begin the session below the chroot; UnreachableError after `timeout_ms`, UsageError for
+        a chroot that does not exist."""
         connected = self._wait_for_session()
         timer = self._scheduler.call_later(timeout_ms, self._give_up, connected)
         self._look_later()
@@ -160,8 +174,8 @@ class ZooKeeperStore:
             await connected
             timer.cancel()
             if self._chroot:
-                await self._make_chroot()
-        except (UnreachableError, StoreError):
+                await self._enter_chroot()
+        except (UnreachableError, StoreError, UsageError):
             await self.close()
             raise
 
@@ -174,14 +188,23 @@ class ZooKeeperStore:
                 )
             )
 
-    async def _make_chroot(self) -> None:
+    async def _enter_chroot(self) -> None:
+        if self._creates_chroot:
+            await self._create_chroot()
+        elif await self.exists(self._chroot) is None:
+            raise UsageError(
+                f"No {self._chroot} in ZooKeeper at {self._connect_string}",
+                hint="check the chroot path: HOST:PORT/PATH; a broker creates it when it starts",
+            )
+        self._client.chroot = self._chroot
+
+    async def _create_chroot(self) -> None:
         parts = self._chroot.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             try:
                 await self.create("/" + "/".join(parts[:depth]), b"")
             except errors.NodeExistsError:
                 continue
-        self._client.chroot = self._chroot
 
     @property
     def session_id(self) -> int:

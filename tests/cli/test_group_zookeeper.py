@@ -149,6 +149,16 @@ def test_every_partition_must_have_an_owner_that_is_registered(on, store, group,
     assert on("group", "rebalance-check", group).status == 0
 
 
+def test_a_filter_selects_the_topics_that_its_members_read(on, store, group, topic):
+    # `,` separates alternatives, blanks do not count, and the class is Java's.
+    regex = topic[:-1] + r"\\p{Alnum}, another"
+    data = b'{"version":1,"subscription":{"%s":3},"pattern":"white_list","timestamp":"5"}'
+    store.ensure_path(f"/consumers/{group}/ids")
+    store.create(f"/consumers/{group}/ids/c1", data % regex.encode(), ephemeral=True)
+    ran = on("group", "rebalance-check", group, "-o", "json")
+    assert [(it["topic"], it["error"]) for it in ran.documents] == [(topic, "no owner")] * 3
+
+
 def test_offsets_move_to_kafka_and_back_again(on, without_zookeeper, store, group, topic, tmp_path):
     undo = tmp_path / "undo.json"
     migrate = ("group", "migrate", group, "--to", "kafka", "--undo-file", undo)
@@ -296,13 +306,21 @@ def test_a_group_of_kafka_0_7_is_shown_and_not_reset(on, store, topic):
     assert (ran.status, "positions in bytes" in ran.err) == (2, True)
 
 
-def test_zookeeper_must_be_there_and_hold_a_cluster(kctl, cluster, tmp_path):
+def test_zookeeper_must_be_there_and_hold_a_cluster(kctl, cluster, store, tmp_path):
     port = apache_kafka.free_port()
     words = ("group", "list", "--timeout", "500ms", "--zookeeper")
     ran = kctl(*words, f"127.0.0.1:{port}")
     assert (ran.status, "no answer from ZooKeeper" in ran.err) == (3, True)
-    ran = kctl(*words, f"{cluster[1]}/nothing-here")
-    assert (ran.status, "chroot" in ran.err) == (2, True)
+    store.ensure_path("/empty")
+    ran = kctl(*words, f"{cluster[1]}/empty")
+    assert (ran.status, "No Kafka cluster" in ran.err, "chroot" in ran.err) == (2, True, True)
+
+
+@pytest.mark.parametrize("words", [("group", "list"), ("reassign", "list")])
+def test_a_mistyped_chroot_is_refused_and_not_created(kctl, cluster, store, words):
+    ran = kctl(*words, "--zookeeper", f"{cluster[1]}/mistyped/path")
+    assert (ran.status, "No /mistyped/path" in ran.err, "chroot" in ran.err) == (2, True, True)
+    assert "mistyped" not in store.get_children("/")
 
 
 def test_brokers_of_another_cluster_are_refused(kctl, cluster, store, tmp_path):

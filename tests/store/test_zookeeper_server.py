@@ -74,7 +74,9 @@ class OverThePort:
 
     def open(self) -> ZooKeeperStore:
         scheduler = self.runtime.scheduler
-        opening = ZooKeeperStore.open(self.runtime, self.connect_string, session_timeout_ms=6000)
+        opening = ZooKeeperStore.open(
+            self.runtime, self.connect_string, session_timeout_ms=6000, creates_chroot=True
+        )
         store: ZooKeeperStore = scheduler.run_until(scheduler.spawn(opening))
         self._stores.append(store)
         return store

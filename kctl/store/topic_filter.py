@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 
 from kctl.errors import UsageError
 from kctl.protocol.constants import INTERNAL_TOPICS
+from kctl.store.consumer_znodes import Pattern, Subscription
 
 PATTERN_CHARACTERS_MAX = 10_000
 # The largest count of a quantifier; Python and Java agree up to here.
@@ -48,8 +49,8 @@ _QUANTIFIERS = "?*+{"
 class TopicFilter:
     """Selects topics by a regular expression; see Whitelist and Blacklist."""
 
-    # The name of this kind of filter in a group's registry.
-    pattern = ""
+    # This kind of filter in a group's registry.
+    pattern: Pattern
 
     def __init__(self, expression: str) -> None:
         """Prepare `expression`; raise UsageError for what is no regular expression, or may mean
@@ -82,7 +83,7 @@ class Whitelist(TopicFilter):
     ['orders', 'payments']
     """
 
-    pattern = "white_list"
+    pattern = Pattern.WHITE_LIST
 
     def allows(self, topic: str, *, exclude_internal_topics: bool = True) -> bool:
         """Return whether `topic` matches."""
@@ -96,12 +97,20 @@ class Blacklist(TopicFilter):
     (True, False)
     """
 
-    pattern = "black_list"
+    pattern = Pattern.BLACK_LIST
 
     def allows(self, topic: str, *, exclude_internal_topics: bool = True) -> bool:
         """Return whether `topic` does not match."""
         is_hidden = exclude_internal_topics and topic in INTERNAL_TOPICS
         return not self._matches(topic) and not is_hidden
+
+
+def registered_filter(subscription: Subscription) -> TopicFilter:
+    """Return the filter that all members of a group apply to a registration that has one, also
+    where it is not what its owner meant; UsageError for a filter that is not supported."""
+    ((regex, _),) = subscription.streams.items()
+    kind = Whitelist if subscription.pattern is Pattern.WHITE_LIST else Blacklist
+    return kind(subscription.registered_filter or regex)
 
 
 def prepared(expression: str) -> str:

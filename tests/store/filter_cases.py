@@ -1,4 +1,4 @@
-"""Topic filters and what Java makes of them; `python -m tests.kafka.filter_cases` asks Apache Kafka
+"""Topic filters and what Java makes of them; `python -m tests.store.filter_cases` asks Apache Kafka
 1.1.1 and writes the answers to GOLDEN, a line for each: its answer, then the filter."""
 
 import subprocess

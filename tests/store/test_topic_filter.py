@@ -3,8 +3,15 @@
 import pytest
 
 from kctl.errors import UsageError
-from kctl.kafka.topic_filter import Blacklist, Whitelist, prepared, translated
-from tests.kafka.filter_cases import TOPICS, golden
+from kctl.store.consumer_znodes import Pattern, Subscription
+from kctl.store.topic_filter import (
+    Blacklist,
+    Whitelist,
+    prepared,
+    registered_filter,
+    translated,
+)
+from tests.store.filter_cases import TOPICS, golden
 
 PAIRS = golden()
 # How many of them are in the supported subset.
@@ -62,3 +69,9 @@ def test_quotes_and_blanks_of_a_property_file_do_not_count():
     assert prepared(' "a.*, b" ') == "a.*|b"
     assert Whitelist("'a,b'") == Whitelist("a|b")
     assert Whitelist("a") != Blacklist("a")
+
+
+def test_a_registration_has_the_filter_that_its_group_goes_by():
+    registered = Subscription({"ord.*": 2}, Pattern.BLACK_LIST, 5, "ord.*, pay.*")
+    assert registered_filter(registered) == Blacklist("ord.*|pay.*")
+    assert registered_filter(Subscription({"a": 1}, Pattern.WHITE_LIST)) == Whitelist("a")
