@@ -6,9 +6,9 @@ Both brokers run at once with their defaults. One blocking socket per broker sen
 built beforehand, one at a time, and reads the answers without decoding them. Produce: sets of 200
 messages of 1 KiB to 0.7; as nothing is answered, a request for the log's end follows the last set.
 Fetch: 1 MiB per request, at 50 positions of a log in the page cache. Rounds alternate the order of
-the measures, after one round that is not counted; a figure is the median of the rounds. CPU time is
-that of all threads of the broker, fsync included. On a machine that does other things, only the ratios
-of CPU times count, and not much: run it again.
+the measures, after one round that is not counted; a figure is the median of the rounds. CPU time
+is that of all threads of the broker, fsync included. On a machine that does other things, only the
+ratios of CPU times count; they vary, so run it again.
 """
 
 import argparse

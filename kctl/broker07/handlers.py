@@ -59,6 +59,8 @@ from kctl.work import finished
 ANSWER_BYTES_MAX = 0x7FFF_FFFF
 # Parts of a multifetch up to this size are copied: a system call for each would take longer.
 COPIED_BYTES_MAX = 1_024
+# Of these, how many bytes are copied at once.
+GATHERED_BYTES_MAX = 256 * 1024
 _HEADER_BYTES = SIZE_BYTES + ERROR_BYTES
 # Units of a Pace, which are some 5 us each.
 _FETCH_UNITS = 4
@@ -178,6 +180,9 @@ class Handlers07:
                 else:
                     parts += (bytes(gathered), part)
                     gathered.clear()
+            if len(gathered) > GATHERED_BYTES_MAX:
+                parts.append(bytes(gathered))
+                gathered.clear()
             await pace.spend(_FETCH_UNITS)
         parts.append(bytes(gathered))
         parts[0] = encode_header(Kafka07Error.NONE, ANSWER_BYTES_MAX - ERROR_BYTES - left)

@@ -6,14 +6,16 @@ Appended bytes are in the file at once, and visible to readers once they are flu
 leaves a cut at the end of the newest segment at most, which is what recovery looks for.
 
 Invariants: `visible_end` <= `end`; both only grow; all bytes before `visible_end`, and the names of
-their files, are durable.
+their files, are durable. While a set is written off the loop (`writing`), nothing else is written
+and no segment is rolled.
 
 Kafka 0.7: kafka.log.Log, kafka.log.LogSegment, kafka.message.FileMessageSet
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from kctl.broker07.config import Broker07Config
@@ -22,6 +24,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME, Kafka07Error
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import Disk, DiskFile, FileSlice
+from kctl.runtime.future import Future
 from kctl.storage.layout import LOG_SUFFIX
 from kctl.storage.segments07 import (
     breaks_in_chain,
@@ -92,6 +95,8 @@ class Log07:
         self.unflushed_messages = 0
         # Wall milliseconds.
         self.flushed_ms = 0
+        # Done when the set that is written off the loop is there; None: there is no such set.
+        self.writing: Future[None] | None = None
         self._disk = disk
         self._log_dir = log_dir
         self._segment_bytes = config.segment_bytes_of(topic_partition.topic)
@@ -166,6 +171,11 @@ class Log07:
         """Return whether readers see everything."""
         return self.visible_end == self.end
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Return whether everything is flushed and nothing is being written."""
+        return self.is_flushed and self.writing is None
+
     def is_due_to_roll(self, now_ms: int) -> bool:
         """Return whether the next append needs a new segment."""
         if self.segments[-1].size > self._segment_bytes:
@@ -175,24 +185,29 @@ class Log07:
 
     def roll(self) -> None:
         """Begin a segment, while everything is flushed; StorageError changes nothing."""
-        if not self.is_flushed:
+        if not self.is_at_rest:
             raise RuntimeError("a log is flushed before it is rolled")
         if self.segments[-1].size:
             self._add_segment(self.end)
         self._first_append_ms = None
 
-    def append(self, data: Buffer, messages: int, now_ms: int) -> None:
-        """Append whole entries; StorageError. Nothing is visible before `flushed`."""
+    def write_job(self, data: Buffer) -> Callable[[], object]:
+        """Return what writes whole entries to the file, on the loop or off it; StorageError.
+
+        `written` or `write_failed` follows. Nothing is visible before `flushed`.
+        """
+        return partial(self._file(self.segments[-1]).append, [data])
+
+    def write_failed(self, error: StorageError) -> None:
+        """Go offline, unless nothing of the set is left in the file: a full disk passes."""
         newest = self.segments[-1]
-        try:
-            self._file(newest).append([data])
-        except StorageError as error:
-            # A full disk passes, and nothing of the set is left; anything else is final.
-            if self._disk.size(newest.path) != newest.size:
-                self.failure = str(error)
-            raise
-        newest.size += len(data)
-        self.end += len(data)
+        if self._disk.size(newest.path) != newest.size:
+            self.failure = str(error)
+
+    def written(self, length: int, messages: int, now_ms: int) -> None:
+        """Count the entries that a `write_job` has written."""
+        self.segments[-1].size += length
+        self.end += length
         self.unflushed_messages += messages
         if self._first_append_ms is None:
             self._first_append_ms = now_ms

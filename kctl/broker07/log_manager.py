@@ -38,6 +38,8 @@ from kctl.storage.segments07 import directory_name, has_clean_shutdown, parse_di
 FIRST_CLEANUP_MS = 60_000
 # Logs that are looked at between two turns of the loop.
 LOGS_PER_TURN = 200
+# Larger sets are written off the loop: 100 MB take 200 ms.
+WRITTEN_ON_LOOP_BYTES_MAX = 1024 * 1024
 
 
 class LogManager07:
@@ -52,6 +54,8 @@ class LogManager07:
         self._topics: dict[str, None] = {}
         self._flusher = Flusher(runtime, self._log_failed)
         self._lock: DiskLock | None = None
+        # No further set is appended.
+        self._is_stopping = False
         self._timers: dict[str, Timer] = {}
         # Called with a topic that has its first log.
         self.on_topic: Callable[[str], object] = lambda _topic: None
@@ -132,8 +136,10 @@ class LogManager07:
             return
         for timer in self._timers.values():
             timer.cancel()
-        is_clean = True
+        self._is_stopping = is_clean = True
         for log in list(self._logs.values()):
+            while log.writing is not None:
+                await log.writing
             is_clean = await self._is_flushed(log) and is_clean
             log.close()
         try:
@@ -192,20 +198,39 @@ class LogManager07:
     async def append(self, log: Log07, data: Buffer, messages: int) -> None:
         """Append whole entries, and flush if that many messages ask for it; StorageError."""
         clock = self._runtime.clock
-        while log.is_due_to_roll(clock.wall_ms()) and not log.is_flushed:
-            await self._flusher.flush(log)
+        while log.writing is not None or (
+            log.is_due_to_roll(clock.wall_ms()) and not log.is_flushed
+        ):
+            await (log.writing or self._flusher.flush(log))
         log.check_online()
+        if self._is_stopping:
+            raise StorageError("the broker stops")
         now_ms = clock.wall_ms()
         if log.is_due_to_roll(now_ms):
             log.roll()
+        await self._write(log, data, messages, now_ms)
+        if log.unflushed_messages >= self._config.flush_messages:
+            await self._flusher.flush(log)
+
+    async def _write(self, log: Log07, data: Buffer, messages: int, now_ms: int) -> None:
         try:
-            log.append(data, messages, now_ms)
-        except StorageError:
+            job = log.write_job(data)
+            if len(data) > WRITTEN_ON_LOOP_BYTES_MAX:
+                log.writing = self._runtime.scheduler.future()
+                await self._runtime.scheduler.background(job)
+            else:
+                job()
+        except StorageError as error:
+            log.write_failed(error)
             if log.failure is not None:
                 self._log_failed(log)
             raise
-        if log.unflushed_messages >= self._config.flush_messages:
-            await self._flusher.flush(log)
+        else:
+            log.written(len(data), messages, now_ms)
+        finally:
+            done, log.writing = log.writing, None
+            if done is not None:
+                done.set_result(None)
 
     async def _flush_old(self) -> None:
         now_ms = self._runtime.clock.wall_ms()
@@ -247,9 +272,13 @@ class LogManager07:
                 log.renew(self._runtime.clock.wall_ms())
                 count -= 1
             else:
-                while not log.is_flushed:
-                    await self._flusher.flush(log)
-                if count == len(log.segments):
+                end = log.end
+                while not log.is_at_rest:
+                    await (log.writing or self._flusher.flush(log))
+                if log.end != end:
+                    # What has come in between is new.
+                    count -= 1
+                elif count == len(log.segments):
                     log.roll()
         paths = log.remove_oldest(count)
         if paths:
