@@ -10,8 +10,8 @@ until the broker is done, which takes milliseconds. Data are in a temporary dire
 removed with the broker. `log_lines` holds what the broker logs.
 
 Invariants: the port stays the same from the first start to the end. A restart, a snapshot or a
-restore closes connections, and `restart(clean=False)` skips the clean shutdown, but no written
-record is lost.
+restore closes connections, and `restart(clean=False)` skips the clean shutdown, but no record that
+was acknowledged is lost.
 """
 
 import shutil
@@ -157,9 +157,10 @@ class KafkaBroker:
     def restart(self, *, clean: bool = True) -> None:
         """Stop the broker and start it with the same data and port: clients lose their connections.
 
-        With `clean=False` it recovers as after `kill -9`, from the data written so far.
+        With `clean=False` it recovers as after `kill -9`, from the data written so far; what it
+        receives later is not acknowledged.
         """
-        crash_image = None if clean else self._crash_image()
+        crash_image = None if clean else self._call(self._crash_image)
         self._stop()
         if crash_image is not None:
             self._replace_data(crash_image)
@@ -496,8 +497,10 @@ class KafkaBroker:
             loop.close(_CALL_TIMEOUT_S)
 
     def _crash_image(self) -> Path:
-        """Copy the data while the broker is running, but with its loop blocked."""
-        image: Path = self._call(self._copy_of_data)
+        """Copy the data on the loop, which is blocked meanwhile; the broker acknowledges nothing
+        from then on, since the image would lack it."""
+        image = self._copy_of_data()
+        self._faults.cut_off()
         return image
 
     def _replace_data(self, directory: Path) -> None:
@@ -535,7 +538,12 @@ class KafkaBroker:
     ) -> Any:
         if self._loop is None:
             raise _not_running()
-        return self._loop.call(function, *args, timeout_s=timeout_s)
+        return self._loop.call(self._unless_killed, function, *args, timeout_s=timeout_s)
+
+    def _unless_killed(self, function: Callable[..., Any], *args: object) -> Any:
+        if self._faults.is_cut_off:
+            raise _not_running()
+        return function(*args)
 
 
 class Injection:

@@ -13,6 +13,7 @@ Everything here is called on the thread of the broker's loop.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from kctl.broker.error_responses import error_response, mark_metadata
 from kctl.broker.request import Request
@@ -68,6 +69,8 @@ class RequestFaults:
         self._held_count = 0
         # Requests received over connections, per API.
         self.request_counts: dict[int, int] = {}
+        # Connections get no more responses, until the next start.
+        self.is_cut_off = False
 
     def add(self, fault: InjectedFault) -> None:
         """Add a fault for the requests that follow."""
@@ -89,10 +92,20 @@ class RequestFaults:
             timer.cancel()
             request.close()
 
+    def cut_off(self) -> None:
+        """Handle no more requests and send no more responses: the broker counts as killed."""
+        self.is_cut_off = True
+        self.let_go()
+
     def interceptor(self, scheduler: Scheduler) -> Callable[[Request, Handle], None]:
-        """Return the interceptor for `Broker`; delays use `scheduler`."""
+        """Return the interceptor for a `Broker` that starts; delays use `scheduler`."""
+        self.is_cut_off = False
 
         def intercept(request: Request, handle: Handle) -> None:
+            if self.is_cut_off:
+                request.close()
+                return
+            request.send = partial(self._send, request.send, request.close)
             counts = self.request_counts
             counts[request.api_key] = counts.get(request.api_key, 0) + 1
             if not self._faults:
@@ -105,6 +118,17 @@ class RequestFaults:
                 self._hold(scheduler, latency.latency_ms, request, handle)
 
         return intercept
+
+    def _send(
+        self,
+        send: Callable[[Message | None], None],
+        close: Callable[[], None],
+        response: Message | None,
+    ) -> None:
+        if self.is_cut_off:
+            close()
+        else:
+            send(response)
 
     def _hold(self, scheduler: Scheduler, delay_ms: int, request: Request, handle: Handle) -> None:
         self._held_count += 1

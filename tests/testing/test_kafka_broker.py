@@ -368,6 +368,31 @@ def test_a_killed_broker_recovers(kafka_broker):
 
 
 @orders
+def test_a_killed_broker_acknowledges_only_what_it_recovers(kafka_broker, monkeypatch):
+    """A client and the test itself write when the data are copied and the broker still runs."""
+    send(kafka_broker, b"before")
+    acknowledged = []
+    client = producer(kafka_broker, **{"message.timeout.ms": 500})
+    stop = kafka_broker._stop
+
+    def write_and_stop():
+        client.produce(
+            "orders", b"late", on_delivery=lambda error, _: acknowledged.append(error is None)
+        )
+        client.flush(TIMEOUT_S)
+        with pytest.raises(UsageError, match="not running"):
+            kafka_broker.produce("orders", "later")
+        stop()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kafka_broker, "_stop", write_and_stop)
+        kafka_broker.restart(clean=False)
+    assert acknowledged == [False]
+    kafka_broker.produce("orders", "after")
+    assert sorted(values(kafka_broker)) == [b"after", b"before"]
+
+
+@orders
 def test_restore_brings_back_records_topics_and_offsets(kafka_broker):
     kafka_broker.produce("orders", "tea")
 
