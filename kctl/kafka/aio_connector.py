@@ -106,7 +106,8 @@ class AioConsumerConnector:
         return self._loop, self._core
 
     async def commit_offsets(self) -> None:
-        """Commit the offsets of consumed messages; LostClaimError if the session has ended."""
+        """Commit the offsets of consumed messages; LostClaimError if the session has ended,
+        TimedOutError after `commit.timeout.ms`."""
         loop, core = self._opened()
         await loop.run_async(core.commit)
 

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
-from kctl.errors import KctlError, UnreachableError, UnsupportedVersionError, UsageError
+from kctl.errors import (
+    KctlError,
+    TimedOutError,
+    UnreachableError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from kctl.kafka.claims import Claims
 from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.connector_config import ConnectorConfig
@@ -24,7 +30,7 @@ from kctl.kafka.group_membership import GroupMembership, GroupSettings
 from kctl.kafka.offset_stores import OffsetStores
 from kctl.kafka.stream_fetcher import StreamFetcher
 from kctl.kafka.streams import Chunk, ChunkReader, ConsumedMessage, StreamQueue
-from kctl.runtime.future import Task, sleep
+from kctl.runtime.future import Task, sleep, wait_at_most
 from kctl.runtime.runtime import Runtime
 from kctl.store import znodes
 from kctl.store.broker07_znodes import is_broker07
@@ -216,10 +222,22 @@ class ConnectorCore:
         return chunk
 
     async def commit(self) -> None:
-        """Commit what was consumed; LostClaimError if the session has ended meanwhile."""
+        """Commit what was consumed; LostClaimError if the session has ended meanwhile,
+        TimedOutError after `commit.timeout.ms`."""
         offsets = self._claims.uncommitted()
         if offsets and self.membership is not None:
-            await self.membership.commit(offsets)
+            scheduler, limit_ms = self._runtime.scheduler, self._config.number("commit_timeout_ms")
+            late = TimedOutError(
+                f"the offsets of group {self._config['group_id']} were not committed within "
+                f"{limit_ms} ms",
+                hint=f"check ZooKeeper at {self._config['zookeeper']} and the brokers",
+            )
+            task = scheduler.spawn(self.membership.commit(offsets), "commit")
+            try:
+                await wait_at_most(scheduler, task, limit_ms, late)
+            finally:
+                # A commit that was sent may still be carried out, if the claims still hold then.
+                task.cancel()
 
     async def _auto_commit(self) -> None:
         interval_ms = self._config.number("auto_commit_ms")
@@ -352,7 +370,9 @@ class ConsumerConnector:
     def commit_offsets(self) -> None:
         """Commit the offsets of consumed messages of the partitions that are still this consumer's.
 
-        LostClaimError if the session ended meanwhile: nothing is committed then.
+        LostClaimError if the session ended meanwhile: nothing is committed then. TimedOutError
+        after `commit.timeout.ms`, for example while ZooKeeper is down: the streams go on when it is
+        back, and the next commit covers these offsets.
         """
         if not self._is_open:
             raise UsageError("the connector is shut down")

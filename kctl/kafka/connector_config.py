@@ -112,6 +112,12 @@ TABLE = (
         _old("autooffset.reset", "auto.offset.reset"),
         ("smallest", "largest", "largest"),
     ),
+    Setting(
+        "commit_timeout_ms",
+        number(1, 3_600_000),
+        ("commit.timeout.ms", "commit.timeout.ms", "default.api.timeout.ms"),
+        30_000,
+    ),
     Setting("timeout_ms", number(-1), _same("consumer.timeout.ms"), -1),
     Setting("rebalance_backoff_ms", number(1, 3_600_000), _same("rebalance.backoff.ms")),
     Setting(

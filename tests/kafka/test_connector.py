@@ -2,16 +2,17 @@
 
 import pytest
 
-from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.kafka import ConsumerConnector
 from kctl.kafka.claims import Claims, OffsetMoves
+from kctl.kafka.connector import ConnectorCore
 from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.errors import ConsumerTimeoutError
 from kctl.kafka.offsets import OffsetsStorage
 from kctl.kafka.rebalance import Lease
 from kctl.kafka.streams import Chunk, ChunkReader, StreamQueue
 from kctl.records.record import Record
-from kctl.runtime.future import sleep
+from kctl.runtime.future import CancelledError, sleep
 from kctl.runtime.real import make_runtime
 from kctl.store.consumer_znodes import ConsumedPartition
 
@@ -88,6 +89,43 @@ def test_a_store_that_is_not_there_is_reported():
         ConsumerConnector(
             {"zk.connect": "127.0.0.1:1", "groupid": "g", "zk.connectiontimeout.ms": 50}
         )
+
+
+# --- commits
+
+
+class SlowMembership:
+    """A membership whose commits wait until ZooKeeper is back."""
+
+    def __init__(self, scheduler):
+        self.is_back = scheduler.future()
+        self.committed, self.given_up = [], 0
+
+    async def commit(self, offsets):
+        try:
+            await self.is_back
+        except CancelledError:
+            self.given_up += 1
+            raise
+        self.committed.append(dict(offsets))
+
+
+def test_a_commit_while_zookeeper_is_down_ends_and_the_next_one_covers_it(runtime):
+    core = ConnectorCore(runtime, ConnectorConfig(MINIMUM | {"commit.timeout.ms": 20}))
+    membership = core.membership = SlowMembership(runtime.scheduler)
+    core._claims.open(T0, 0, lease_of(runtime), 5).position = 8
+
+    async def story():
+        for _ in range(2):
+            with pytest.raises(TimedOutError, match="group g were not committed within 20 ms"):
+                await core.commit()
+        await sleep(runtime.scheduler, 0)
+        assert (membership.given_up, membership.committed) == (2, [])
+        membership.is_back.set_result(None)
+        await core.commit()
+        assert membership.committed == [{T0: 8}]
+
+    run(runtime, story())
 
 
 # --- streams
