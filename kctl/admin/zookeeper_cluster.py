@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from kctl.admin.offsets07 import log_ends
 from kctl.admin.selection import did_you_mean, is_pattern, matching
 from kctl.admin.zookeeper_groups import (
     GroupPartition,
@@ -14,7 +15,7 @@ from kctl.admin.zookeeper_groups import (
 from kctl.errors import KctlError, UnreachableError, UsageError, not_found
 from kctl.model import SecurityProtocol, TopicPartition
 from kctl.store import znodes
-from kctl.store.consumer_znodes import Layout
+from kctl.store.consumer_znodes import BrokerPartition, Layout
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -40,7 +41,8 @@ class GroupLag:
 
     @property
     def lag(self) -> int | None:
-        """Return the records between the offset in ZooKeeper, else in Kafka, and the end."""
+        """Return the records between the offset in ZooKeeper, else in Kafka, and the end; bytes in
+        the layout of Kafka 0.7."""
         offset = self.kafka_offset if self.zookeeper_offset is None else self.zookeeper_offset
         if offset is None or self.end_offset is None:
             return None
@@ -164,9 +166,11 @@ class ZooKeeperCluster:
     async def lags(self, group: ZooKeeperGroup, admin: "AdminClient | None") -> list[GroupLag]:
         """Return the progress of a group in every partition of its topics, in order.
 
-        Without `admin`, nothing is known of the brokers. Raise UnreachableError, ApiError.
+        Without `admin`, nothing is known of the brokers but of those of Kafka 0.7, which are found
+        by their registration. Raise UnreachableError, ApiError.
         """
         lags = {it: _progress(group, it) for it in await self._partitions(group)}
+        await self._add_ends_07(lags)
         if admin is None:
             return list(lags.values())
         committed = await admin.offsets.committed(group.group_id)
@@ -176,6 +180,17 @@ class ZooKeeperCluster:
                 lags.setdefault(named, _progress(group, named)).kafka_offset = found.offset
         await _add_ends(lags, admin)
         return [lags[it] for it in sorted(lags, key=lambda it: it.in_order)]
+
+    async def _add_ends_07(self, lags: Mapping[GroupPartition, GroupLag]) -> None:
+        old = [(it.topic, it.partition) for it in lags if isinstance(it.partition, BrokerPartition)]
+        if not old:
+            return
+        router = self.admin.router
+        found = await log_ends(router.runtime, self._store, old, router.timeout_ms)
+        for (topic, partition), ends in found.items():
+            lag = lags[GroupPartition(topic, partition)]
+            lag.start_offset, lag.end_offset = ends.start, ends.end
+            lag.error = lag.error or ends.error
 
     async def export_offsets(
         self, names: Sequence[str], scope: "Scope"

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from kctl.client.broker_channel import BrokerChannel
 from kctl.client.offsets import OffsetsClient, commit_topics
 from kctl.client.old_brokers import ChannelOpener, OldRelease, VersionFallback
+from kctl.client.reading_connection07 import RESPONSE_BYTES_MAX, ReadingConnection07
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
 from kctl.errors import UnsupportedVersionError, UsageError
 from kctl.kafka.message_set import FetchRequest, Format07, FormatToday, MessageSet
 from kctl.kafka.offsets import OffsetsStorage
-from kctl.kafka.reading_connection07 import RESPONSE_BYTES_MAX, ReadingConnection07
 from kctl.model import TopicPartition
 from kctl.protocol import kafka07
 from kctl.protocol.api_keys import ApiKey
@@ -100,11 +100,7 @@ class Wire07:
         self, topic: str, partition: int, time_ms: int, max_offsets: int
     ) -> list[int]:
         """See SimpleWire."""
-        request = kafka07.OffsetsRequest(topic, partition, time_ms, max_offsets)
-        answer = kafka07.decode_offsets_answer(await self._connection.ask(request))
-        if (error := _error(answer.error)) is not None:
-            raise error
-        return list(answer.offsets)
+        return await self._connection.offsets_before(topic, partition, time_ms, max_offsets)
 
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], storage: OffsetsStorage

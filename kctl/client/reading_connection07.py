@@ -8,8 +8,14 @@ Kafka 0.7: kafka.consumer.SimpleConsumer (`getOrMakeConnection`, `sendRequest`)
 """
 
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError
+from kctl.protocol.error_codes import ApiError
 from kctl.protocol.framing import FrameBuffer
-from kctl.protocol.kafka07 import Request07, encode_request
+from kctl.protocol.kafka07 import (
+    OffsetsRequest,
+    Request07,
+    decode_offsets_answer,
+    encode_request,
+)
 from kctl.runtime.future import Future, wait_at_most
 from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
@@ -46,6 +52,21 @@ class ReadingConnection07:
             # Also when it is cancelled: the answer would be taken for that of the next request.
             self.close()
             raise
+
+    async def offsets_before(
+        self, topic: str, partition: int, time_ms: int, max_offsets: int
+    ) -> list[int]:
+        """Return offsets of segments before a time (or LATEST_TIME, EARLIEST_TIME), descending.
+
+        Raise ApiError for the broker's error, CorruptDataError, and otherwise as `ask` does; a
+        partition that the broker cannot have closes the connection.
+        """
+        request = OffsetsRequest(topic, partition, time_ms, max_offsets)
+        answer = decode_offsets_answer(await self.ask(request))
+        if answer.error:
+            # 0.7's codes are the first of those of later releases.
+            raise ApiError(answer.error)
+        return list(answer.offsets)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

@@ -1,0 +1,96 @@
+"""Offsets of brokers of Kafka 0.7, which are positions in bytes, by 0.7's own protocol.
+
+Kafka 0.7: kafka.tools.{GetOffsetShell, ConsumerOffsetChecker}
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kctl.client.reading_connection07 import ReadingConnection07
+from kctl.errors import KctlError, TimedOutError
+from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME
+from kctl.runtime.future import gather
+from kctl.runtime.runtime import Runtime
+from kctl.store import znodes
+from kctl.store.broker07_znodes import decode_broker, is_broker07
+from kctl.store.consumer_znodes import BrokerPartition
+from kctl.store.znode_client import ZnodeClient
+
+# A broker that has failed so often in a row is not asked for further partitions.
+FAILURES_MAX = 3
+
+
+class LogEnds07(NamedTuple):
+    """Where the log of a partition begins and ends; None where it is unknown, with the reason."""
+
+    start: int | None
+    end: int | None
+    error: KctlError | None = None
+
+
+async def log_ends(
+    runtime: Runtime,
+    store: ZnodeClient,
+    partitions: Iterable[tuple[str, BrokerPartition]],
+    timeout_ms: int,
+) -> dict[tuple[str, BrokerPartition], LogEnds07]:
+    """Return the ends of logs, asked of the brokers that are registered in `store`, at once.
+
+    A broker that is not registered or does not answer within `timeout_ms` is an error of its
+    partitions.
+    """
+    by_broker: dict[int, list[tuple[str, BrokerPartition]]] = {}
+    for item in partitions:
+        by_broker.setdefault(item[1].broker_id, []).append(item)
+    registered = await store.get_all(map(znodes.broker_path, by_broker))
+    answers = await gather(
+        runtime.scheduler,
+        [
+            _ends_on(runtime, broker_id, answer[0] if answer else None, wanted, timeout_ms)
+            for (broker_id, wanted), answer in zip(by_broker.items(), registered, strict=True)
+        ],
+    )
+    return {it: ends for found in answers for it, ends in found.items()}
+
+
+async def _ends_on(
+    runtime: Runtime,
+    broker_id: int,
+    registration: bytes | None,
+    partitions: list[tuple[str, BrokerPartition]],
+    timeout_ms: int,
+) -> Mapping[tuple[str, BrokerPartition], LogEnds07]:
+    """Ask one broker, unless it seems to be gone: it also closes the connection of a request for a
+    partition that it cannot have."""
+    try:
+        if registration is None or not is_broker07(registration):
+            raise KctlError(f"No broker {broker_id} of Kafka 0.7 is registered")
+        broker = decode_broker(broker_id, registration)
+    except KctlError as error:
+        return dict.fromkeys(partitions, LogEnds07(None, None, error))
+    connection = ReadingConnection07(runtime, broker.host, broker.port, timeout_ms)
+    found: dict[tuple[str, BrokerPartition], LogEnds07] = {}
+    failures: list[KctlError] = []
+    try:
+        for topic, partition in partitions:
+            if len(failures) < FAILURES_MAX:
+                try:
+                    found[topic, partition] = await _ends(connection, topic, partition.partition)
+                    failures.clear()
+                    continue
+                except KctlError as error:
+                    # What is silent is waited for once.
+                    failures += [error] * (FAILURES_MAX if isinstance(error, TimedOutError) else 1)
+            found[topic, partition] = LogEnds07(None, None, failures[-1])
+    finally:
+        connection.close()
+    return found
+
+
+async def _ends(connection: ReadingConnection07, topic: str, partition: int) -> LogEnds07:
+    ends = [
+        await connection.offsets_before(topic, partition, time_ms, 1)
+        for time_ms in (EARLIEST_TIME, LATEST_TIME)
+    ]
+    start, end = (found[0] if found else None for found in ends)
+    return LogEnds07(start, end)

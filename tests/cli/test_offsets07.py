@@ -1,0 +1,74 @@
+"""What kctl shows of the offsets of brokers of Kafka 0.7, which are positions in bytes."""
+
+import pytest
+from kazoo.client import KazooClient
+
+from kctl.protocol.kafka07 import ProduceRequest
+from kctl.records.message07 import message_set
+from tests.serve.test_kafka07 import Client07
+from tests.support import apache_kafka
+from tests.support.kctl_process import KctlBroker
+
+SET = message_set([b"x" * 90])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The port of a broker with 300 bytes in t-0 and 100 in t-1, and the address of its store."""
+    store_port = apache_kafka.free_port()
+    directory = tmp_path_factory.mktemp("broker07")
+    words = ("--kafka-0.7", "--zookeeper-port", str(store_port), "-c", "num.partitions=2")
+    broker = KctlBroker(directory, *words, "-c", "log.file.size=150").start()
+    try:
+        with Client07(broker.port) as client:
+            for partition in (0, 0, 0, 1):
+                client.send(ProduceRequest("t", partition, SET))
+            assert (client.end("t", 0), client.end("t", 1)) == (300, 100)
+        yield broker.port, f"127.0.0.1:{store_port}"
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def store(cluster):
+    client = KazooClient(cluster[1])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_the_lag_of_a_group_is_counted_in_bytes(kctl, cluster, store):
+    # Of these, broker 0 has two partitions of t, and broker 7 is not registered.
+    for partition, offset in {"0-0": 100, "0-1": 100, "0-9": 5, "7-0": 5}.items():
+        store.create(f"/consumers/g/offsets/t/{partition}", b"%d" % offset, makepath=True)
+    store.create("/consumers/g/offsets/u/0-0", b"0", makepath=True)
+    ran = kctl("group", "describe", "g", "--zookeeper", cluster[1], "-o", "json")
+    [group] = ran.documents
+    shown = {
+        f"{it['topic']}-{it['partition']}": (it["end_offset"], it["lag"])
+        for it in group["partitions"]
+    }
+    assert shown == {
+        "t-0-0": (300, 200),
+        "t-0-1": (100, 0),
+        "t-0-9": (None, None),
+        "t-7-0": (None, None),
+        "u-0-0": (0, 0),
+    }
+    assert (ran.status, group["total_lag"]) == (0, 200)
+    errors = [it["error"] for it in group["partitions"] if it["error"]]
+    assert "lost the connection" in errors[0]
+    assert errors[1] == "No broker 7 of Kafka 0.7 is registered"
+
+
+def test_a_broker_that_is_gone_is_an_error_of_its_partitions(kctl, store, cluster):
+    port = apache_kafka.free_port()
+    store.create("/gone/brokers/ids/3", b"h-1:127.0.0.1:%d" % port, makepath=True)
+    for number in range(5):
+        path = f"/gone/consumers/g/offsets/t/3-{number}"
+        store.create(path, b"1", makepath=True)
+    ran = kctl("group", "describe", "g", "--zookeeper", f"{cluster[1]}/gone", "-o", "json")
+    [group] = ran.documents
+    assert (ran.status, group["total_lag"]) == (0, None)
+    assert all(f"127.0.0.1:{port}" in it["error"] for it in group["partitions"])
