@@ -33,6 +33,9 @@ from kctl.store.znode import Operation, Stat
 _SESSION_ID_BASE = 1 << 56
 # How often the journal is synced off the loop before a snapshot, while it grows.
 SYNCS_BEFORE_SNAPSHOT_MAX = 3
+# The same with `fsync`, where the syncs are those that responses wait for: a snapshot may wait for
+# one during which nothing is written.
+BUSY_SYNCS_MAX = 1_000
 
 
 class SessionOwner(Protocol):
@@ -74,6 +77,8 @@ class ZnodeDatabase:
         self._is_sync_due = False
         self._is_syncing = False
         self._is_writing_snapshot = False
+        # The syncs during which writes arrived, since a snapshot was due; with `fsync`.
+        self._busy_syncs = 0
         self._is_closed = False
         self._waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
@@ -168,7 +173,7 @@ class ZnodeDatabase:
             owner = self._owners.get(firing.session_id)
             if owner is not None:
                 owner.watch_fired(firing)
-        if journal is not None and journal.is_snapshot_due(self.tree):
+        if journal is not None and not self._fsync and journal.is_snapshot_due(self.tree):
             self._begin_snapshot(journal)
         return applied.results
 
@@ -214,7 +219,10 @@ class ZnodeDatabase:
             self._fail(error)
         for callback, args in waiting:
             self._scheduler.call_soon(callback, *args)
-        if self.failure is None and self.tree.last_zxid > zxid:
+        is_all_synced = self.tree.last_zxid == zxid
+        if self.failure is None:
+            self._snapshot_after_sync(is_all_synced=is_all_synced)
+        if self.failure is None and not is_all_synced:
             self._begin_sync()
             return
         self._catch_up()
@@ -234,14 +242,25 @@ class ZnodeDatabase:
     # --- snapshots
 
     def _begin_snapshot(self, journal: Journal) -> None:
-        if self._is_syncing or self._is_writing_snapshot:
-            return
-        self._is_writing_snapshot = True
-        if self._fsync:
-            # The last sync was a moment ago.
-            self._capture(journal, is_synced=False)
-        else:
+        if not self._is_writing_snapshot:
+            self._is_writing_snapshot = True
             self._sync_before_snapshot(journal, SYNCS_BEFORE_SNAPSHOT_MAX)
+
+    def _snapshot_after_sync(self, *, is_all_synced: bool) -> None:
+        """Begin a snapshot that is due, with `fsync`, once a sync covers all that was written: the
+        next journal may only begin then."""
+        journal = self._journal
+        if journal is None or self._is_writing_snapshot or not journal.is_snapshot_due(self.tree):
+            return
+        if not is_all_synced and self._busy_syncs < BUSY_SYNCS_MAX:
+            self._busy_syncs += 1
+            return
+        self._busy_syncs = 0
+        self._is_writing_snapshot = True
+        try:
+            self._capture(journal, is_synced=is_all_synced)
+        except StorageError as error:
+            self._fail(error)
 
     def _sync_before_snapshot(self, journal: Journal, syncs_left: int) -> None:
         """Sync the journal off the loop, again if it grew meanwhile, and then begin the snapshot:

@@ -42,6 +42,8 @@ class Journal:
         self._directory = directory
         self._lock = lock
         self._file: DiskFile | None = None
+        # Whether a power loss would leave the file in its directory.
+        self._is_name_durable = False
         # Transactions in the journal that no snapshot covers.
         self.length = 0
         # The torn tail that a start truncated, for the operator; None if there was none.
@@ -69,6 +71,9 @@ class Journal:
         file = self._file
         if file is not None:
             file.fsync()
+            if not self._is_name_durable:
+                self._disk.fsync_directory(self._directory)
+                self._is_name_durable = True
 
     def is_snapshot_due(self, tree: ZnodeTree) -> bool:
         """Return whether a snapshot now costs little compared with the writes since the last."""
@@ -79,7 +84,7 @@ class Journal:
         snapshot is encoded. The caller knows whether a `sync` covers all that was appended."""
         if self._file is not None:
             if not is_synced:
-                self._file.fsync()
+                self.sync()
             self._file.close()
             self._file = None
         self.length = 0
@@ -103,8 +108,7 @@ class Journal:
             file = self._disk.open(path, create=True)
             if file.size() == 0:
                 file.append([JOURNAL_MAGIC])
-            self._disk.fsync_directory(self._directory)
-            self._file = file
+            self._file, self._is_name_durable = file, False
         return self._file
 
     def _recover(self) -> ZnodeTree:

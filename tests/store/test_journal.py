@@ -10,7 +10,7 @@ import pytest
 from kctl.errors import CorruptDataError
 from kctl.runtime.real import make_runtime
 from kctl.runtime.real.disk import RealDisk, RealDiskFile
-from kctl.store import journal_format
+from kctl.store import database, journal_format
 from kctl.store.database import SYNCS_BEFORE_SNAPSHOT_MAX
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.journal import SNAPSHOT_AFTER_TRANSACTIONS, Journal
@@ -306,6 +306,103 @@ def test_writes_are_synced_off_the_loop_before_a_snapshot(tmp_path, monkeypatch,
     assert again.get("/a").result()[1].version == version
     runtime.scheduler.run_until(again.close())
     runtime.scheduler.close()
+
+
+def recorded_syncs(monkeypatch, during=lambda: None):
+    """Whether each fsync, of a file or a directory, was on the loop."""
+    on_loop = []
+
+    def record(owner, name):
+        original = getattr(owner, name)
+
+        def recorded(*arguments):
+            on_loop.append(threading.current_thread() is threading.main_thread())
+            original(*arguments)
+            during()
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    record(RealDiskFile, "fsync")
+    record(RealDisk, "fsync_directory")
+    return on_loop
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_with_fsync_nothing_is_synced_on_the_loop_for_a_snapshot(tmp_path, monkeypatch, is_busy):
+    runtime = make_runtime()
+    store = EmbeddedStore.open(runtime, str(tmp_path), fsync=True)
+    busy = [True] * 20 if is_busy else []
+
+    def write_during_syncs():
+        if busy:
+            busy.pop()
+            runtime.scheduler.call_soon_threadsafe(store.set, "/a", b"more")
+
+    runtime.scheduler.run_until(store.create("/a", b""))
+    on_loop = recorded_syncs(monkeypatch, write_during_syncs)
+    for turn in range(SNAPSHOT_AFTER_TRANSACTIONS):
+        last = store.set("/a", b"%d" % turn)
+    runtime.scheduler.run_until(last)
+    while not list(tmp_path.glob("snapshot-*")):
+        runtime.scheduler.run_until(store.turn())
+    until_snapshot(runtime, store, tmp_path)
+    # The next journal begins with the next write.
+    runtime.scheduler.run_until(store.set("/a", b"after"))
+    assert on_loop
+    assert not any(on_loop)
+    assert not busy
+    runtime.scheduler.run_until(store.close())
+    version = store.database.tree.nodes["/a"].version
+    again = EmbeddedStore.open(runtime, str(tmp_path))
+    data, stat = again.get("/a").result()
+    assert (data, stat.version) == (b"after", version)
+    runtime.scheduler.run_until(again.close())
+    runtime.scheduler.close()
+
+
+def test_with_fsync_a_store_that_is_never_idle_takes_its_snapshot_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SYNCS_MAX", 2)
+    runtime = make_runtime()
+    store = EmbeddedStore.open(runtime, str(tmp_path), fsync=True)
+    runtime.scheduler.run_until(store.create("/a", b""))
+    for turn in range(SNAPSHOT_AFTER_TRANSACTIONS):
+        store.set("/a", b"%d" % turn)
+
+    def write_during_syncs():
+        if not store.database._is_writing_snapshot:
+            runtime.scheduler.call_soon_threadsafe(store.set, "/a", b"more")
+
+    recorded_syncs(monkeypatch, write_during_syncs)
+    while not list(tmp_path.glob("snapshot-*")):
+        runtime.scheduler.run_until(store.turn())
+    until_snapshot(runtime, store, tmp_path)
+    runtime.scheduler.run_until(store.close())
+    version = store.database.tree.nodes["/a"].version
+    again = EmbeddedStore.open(runtime, str(tmp_path))
+    assert again.get("/a").result()[1].version == version
+    runtime.scheduler.run_until(again.close())
+    runtime.scheduler.close()
+
+
+def test_a_journal_that_begins_is_in_its_directory_once_it_is_synced(tmp_path, monkeypatch):
+    disk = RealDisk()
+    journal, tree = Journal.open(disk, str(tmp_path))
+    synced = recorded_syncs(monkeypatch)
+    for number in range(2):
+        transaction = tree.prepare_open_session(number + 1, 0, 1000)
+        journal.append(transaction)
+        tree.apply(transaction)
+        assert not synced
+        journal.sync()
+        # The file and its directory; later only the file.
+        assert len(synced) == 2 - number
+        synced.clear()
+    journal.close()
+    # Nothing is known of what another process has synced.
+    journal, _ = Journal.open(disk, str(tmp_path))
+    journal.sync()
+    assert len(synced) == 2
+    journal.close()
 
 
 def test_store_takes_snapshots_unasked_and_finds_everything_again(tmp_path):
