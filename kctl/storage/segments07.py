@@ -16,11 +16,12 @@ kafka.message.FileMessageSet (`recover`, `validateMessage`), kafka.log.LogManage
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import continue_crc32, crc32
@@ -124,17 +125,25 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2])) if match else None
 
 
-def segments_in(disk: Disk, directory: str) -> list[Segment07]:
+def segments_in(
+    disk: Disk, directory: str, unreadable: Callable[[str, StorageError], object] | None = None
+) -> list[Segment07]:
     """Return the segments in a partition's directory in the order of their offsets.
 
-    Files of other names are left out (`unreadable_names`).
+    Files of other names are left out (`unreadable_names`). A segment without a size, such as a link
+    to nowhere, is passed to `unreadable` with the error, and left out; without it, StorageError.
     """
     found = []
     for name in disk.list(directory):
         base_offset = parse_segment_name(name)
         if base_offset is not None:
             path = f"{directory.rstrip('/')}/{name}"
-            found.append(Segment07(base_offset, path, disk.size(path)))
+            try:
+                found.append(Segment07(base_offset, path, disk.size(path)))
+            except StorageError as error:
+                if unreadable is None:
+                    raise
+                unreadable(path, error)
     return sorted(found)
 
 

@@ -61,7 +61,11 @@ def verify_old_log(
     progress: Callable[[int], object] = bool,
 ) -> VerifiedOldLog:
     """Add what is wrong in `directory` to `findings`; `with_records` opens compressed messages."""
-    found = VerifiedOldLog(segments_in(disk, directory))
+
+    def report_unreadable(path: str, error: StorageError) -> None:
+        findings.add(Finding(path, Rule.UNREADABLE, str(error)))
+
+    found = VerifiedOldLog(segments_in(disk, directory, report_unreadable))
     for name in unreadable_names(disk, directory):
         message = "the name of the file is not an offset"
         findings.add(Finding(f"{directory}/{name}", Rule.OLD_FILE_NAME, message))
@@ -72,7 +76,7 @@ def verify_old_log(
                 disk, segment, found, findings, progress, is_last=is_last, is_deep=with_records
             )
         except StorageError as error:
-            findings.add(Finding(segment.path, Rule.UNREADABLE, str(error)))
+            report_unreadable(segment.path, error)
     for earlier, later in pairwise(found.segments):
         _check_border(earlier, later, findings)
     return found

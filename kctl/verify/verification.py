@@ -10,7 +10,7 @@ Kafka 2.7: kafka.log.LogManager (`loadLogs`), kafka.tools.DumpLogSegments
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from kctl.errors import CorruptDataError, UsageError
+from kctl.errors import CorruptDataError, StorageError, UsageError
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.storage import layout
@@ -175,11 +175,19 @@ def _unit(disk: Disk, directory: str, *, with_records: bool) -> VerifyUnit:
         log_start_offset=_read(disk, f"{parent}/{layout.LOG_START_OFFSET_CHECKPOINT}").get(tp, 0),
     )
     size = sum(
-        disk.size(f"{directory}/{file}")
+        _size(disk, f"{directory}/{file}")
         for file in disk.list(directory)
         if file.endswith((layout.LOG_SUFFIX, layout.OLD_LOG_SUFFIX))
     )
     return VerifyUnit(directory, options, size)
+
+
+def _size(disk: Disk, path: str) -> int:
+    """Return the size of a file, 0 if it has none: `verify_unit` reports a link to nowhere."""
+    try:
+        return disk.size(path)
+    except StorageError:
+        return 0
 
 
 def _read(disk: Disk, path: str) -> dict[TopicPartition, int]:

@@ -176,3 +176,13 @@ def test_the_consumer_of_the_property_reads_all_codecs():
         list(messages(data[:-1] + b"x"))
     segments = segments_in(RealDisk(), str(golden07() / "logs-clean" / "rolled-0"))
     assert len(segments) == 3
+
+
+@pytest.mark.parametrize("suffix", ["kafka", "log"])
+def test_a_link_to_nowhere_is_a_finding_and_the_rest_is_verified(tmp_path, suffix):
+    links, intact = tmp_path / "orders-0", tmp_path / "orders-1"
+    for directory in (links, intact):
+        directory.mkdir()
+    (links / f"{0:020}.{suffix}").symlink_to("/nowhere")
+    (intact / segment_name(0)).write_bytes(ONE + TWO[:-1])
+    assert rules(tmp_path) == [Rule.UNREADABLE, Rule.OLD_TORN_TAIL]
