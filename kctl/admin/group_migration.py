@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from kctl.admin.json_file import parse_items, typed
 from kctl.admin.offset_reset import why_not_resettable
 from kctl.admin.selection import select_groups, select_partitions
-from kctl.admin.zookeeper_groups import GroupPartition, ZooKeeperGroup, ZooKeeperGroups
+from kctl.admin.zookeeper_groups import ZooKeeperGroup, ZooKeeperGroups
 from kctl.client.offsets import CommittedOffset
 from kctl.errors import KctlError, UsageError, not_found
 from kctl.model import TopicPartition
 from kctl.runtime.future import gather
-from kctl.store.consumer_znodes import Layout
+from kctl.store.consumer_znodes import ConsumedPartition, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -51,7 +51,7 @@ class OffsetStore(StrEnum):
 class MigrationStep:
     """The offset of one partition at the source and at the target, None where there is none."""
 
-    partition: GroupPartition
+    partition: ConsumedPartition
     # The offset that the target is to have; None: none, in a rollback.
     wanted: int | None
     at_target: int | None
@@ -72,7 +72,7 @@ class MigrationPlan:
     steps: dict[str, list[MigrationStep]] = field(default_factory=dict)
     refused: dict[str, KctlError] = field(default_factory=dict)
     # The versions of the znodes of offsets that were read.
-    versions: dict[str, dict[GroupPartition, int | None]] = field(default_factory=dict)
+    versions: dict[str, dict[ConsumedPartition, int | None]] = field(default_factory=dict)
 
     @property
     def changes(self) -> int:
@@ -118,7 +118,8 @@ class GroupMigration:
             if not source and not (group and is_to_kafka and _unreadable(group)):
                 raise await self._without_offsets(name, to)
             plan.steps[name] = [
-                _step(it, source[it], target.get(it)) for it in sorted(source, key=_order)
+                _step(it, source[it], target.get(it))
+                for it in sorted(source, key=lambda it: it.sort_key)
             ]
             if group is not None and is_to_kafka:
                 plan.steps[name] += _unreadable(group)
@@ -135,7 +136,7 @@ class GroupMigration:
         in_kafka = await self._committed(document.offsets) if is_kafka else {}
         for name, offsets in document.offsets.items():
             if is_kafka:
-                now: Mapping[GroupPartition, int] = _of_kafka(in_kafka[name])
+                now: Mapping[ConsumedPartition, int] = _of_kafka(in_kafka[name])
             else:
                 now = in_zookeeper[name].offsets if name in in_zookeeper else {}
             plan.steps[name] = [
@@ -147,7 +148,7 @@ class GroupMigration:
         return plan
 
     async def plan_import(
-        self, offsets: Mapping[str, Mapping[GroupPartition, int]]
+        self, offsets: Mapping[str, Mapping[ConsumedPartition, int]]
     ) -> MigrationPlan:
         """Return what commits these offsets, by group, to ZooKeeper."""
         in_zookeeper = await self._groups.read(offsets)
@@ -155,7 +156,8 @@ class GroupMigration:
         for name, wanted in offsets.items():
             now = in_zookeeper[name].offsets if name in in_zookeeper else {}
             plan.steps[name] = [
-                _step_to(it, wanted[it], now.get(it)) for it in sorted(wanted, key=_order)
+                _step_to(it, wanted[it], now.get(it))
+                for it in sorted(wanted, key=lambda it: it.sort_key)
             ]
         self._note_versions(plan, in_zookeeper)
         await self._refuse_members(plan, in_zookeeper)
@@ -173,7 +175,7 @@ class GroupMigration:
         if found is None:
             raise not_found("group", name, await self._groups.all_ids())
         is_07 = found.layout is Layout.KAFKA_0_7
-        if is_07 or any(it.of_kafka is None for it in found.offsets):
+        if is_07 or any(it.topic_partition is None for it in found.offsets):
             raise UsageError(
                 f"The offsets of group {name} are positions in bytes of Kafka 0.7",
                 hint="kctl group import-offsets writes them from a file",
@@ -188,7 +190,7 @@ class GroupMigration:
         plan = MigrationPlan(OffsetStore.ZOOKEEPER)
         plan.steps[name] = [
             MigrationStep(
-                GroupPartition(*it.partition),
+                ConsumedPartition(*it.partition),
                 it.current_offset if it.new_offset is None else it.new_offset,
                 it.current_offset,
                 it.note,
@@ -337,23 +339,19 @@ class GroupMigration:
 
 def _of_kafka(
     committed: "Mapping[TopicPartition, CommittedOffset]",
-) -> dict[GroupPartition, int]:
+) -> dict[ConsumedPartition, int]:
     return {
-        GroupPartition(*partition): it.offset
+        ConsumedPartition(*partition): it.offset
         for partition, it in committed.items()
         if it.error is None and it.offset >= 0
     }
 
 
-def _in_kafka(partition: GroupPartition) -> TopicPartition:
-    found = partition.of_kafka
+def _in_kafka(partition: ConsumedPartition) -> TopicPartition:
+    found = partition.topic_partition
     if found is None:
         raise ValueError(f"{partition} is a partition of Kafka 0.7")
     return found
-
-
-def _order(partition: GroupPartition) -> tuple[str, int, int]:
-    return partition.in_order
 
 
 def _unreadable(group: ZooKeeperGroup) -> list[MigrationStep]:
@@ -364,14 +362,14 @@ def _unreadable(group: ZooKeeperGroup) -> list[MigrationStep]:
     ]
 
 
-def _step(partition: GroupPartition, wanted: int, at_target: int | None) -> MigrationStep:
+def _step(partition: ConsumedPartition, wanted: int, at_target: int | None) -> MigrationStep:
     step = _step_to(partition, wanted, at_target)
-    if partition.of_kafka is None:
+    if partition.topic_partition is None:
         step.error = KctlError("a position in bytes of Kafka 0.7, which has no meaning in Kafka")
     return step
 
 
-def _step_to(partition: GroupPartition, wanted: int, at_target: int | None) -> MigrationStep:
+def _step_to(partition: ConsumedPartition, wanted: int, at_target: int | None) -> MigrationStep:
     step = MigrationStep(partition, wanted, at_target)
     if at_target is not None and at_target > wanted:
         step.note = f"goes back by {at_target - wanted}"
@@ -381,7 +379,7 @@ def _step_to(partition: GroupPartition, wanted: int, at_target: int | None) -> M
 
 
 def _rollback_step(
-    partition: GroupPartition, before: int | None, after: int, now: int | None
+    partition: ConsumedPartition, before: int | None, after: int, now: int | None
 ) -> MigrationStep:
     step = MigrationStep(partition, before, now)
     if now == before:
@@ -408,7 +406,7 @@ class UndoDocument:
     after."""
 
     to: OffsetStore
-    offsets: Mapping[str, Mapping[GroupPartition, tuple[int | None, int]]]
+    offsets: Mapping[str, Mapping[ConsumedPartition, tuple[int | None, int]]]
 
 
 def undo_document(plan: MigrationPlan) -> str:
@@ -439,14 +437,14 @@ def parse_undo_document(text: str, source: str) -> UndoDocument:
     to = json.loads(text).get("migrated_to")
     if to not in list(OffsetStore):
         raise UsageError(f"{source} is no file of a migration", hint=_HINT)
-    offsets: dict[str, dict[GroupPartition, tuple[int | None, int]]] = {}
+    offsets: dict[str, dict[ConsumedPartition, tuple[int | None, int]]] = {}
     for number, group in enumerate(groups):
         place = f"{source}, group {number + 1}"
         known = offsets.setdefault(typed(group, "group", str, place), {})
         for item in typed(group, "offsets", list, place):
             if not isinstance(item, dict):
                 raise UsageError(f"{place}: an offset is not an object", hint=_HINT)
-            partition = GroupPartition(
+            partition = ConsumedPartition(
                 typed(item, "topic", str, place), typed(item, "partition", int, place)
             )
             before = None if item.get("before") is None else typed(item, "before", int, place)

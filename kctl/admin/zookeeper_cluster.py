@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from kctl.admin.offsets07 import log_ends
 from kctl.admin.selection import did_you_mean, is_pattern, matching
 from kctl.admin.zookeeper_groups import (
-    GroupPartition,
     ZooKeeperGroup,
     ZooKeeperGroups,
     subscribed_topics,
@@ -15,7 +14,7 @@ from kctl.admin.zookeeper_groups import (
 from kctl.errors import KctlError, UnreachableError, UsageError, not_found
 from kctl.model import SecurityProtocol, TopicPartition
 from kctl.store import znodes
-from kctl.store.consumer_znodes import BrokerPartition, Layout
+from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition, Layout
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -29,7 +28,7 @@ T = TypeVar("T")
 class GroupLag:
     """The progress of a group in one partition, in either store; None where it is unknown."""
 
-    partition: GroupPartition
+    partition: ConsumedPartition
     zookeeper_offset: int | None
     kafka_offset: int | None = None
     start_offset: int | None = None
@@ -72,7 +71,7 @@ class ZooKeeperDeletion:
 class RebalanceFinding:
     """A partition of a topic that a group reads, and what is wrong with its owner, or None."""
 
-    partition: GroupPartition
+    partition: ConsumedPartition
     owner: str | None
     problem: str | None = None
 
@@ -176,25 +175,25 @@ class ZooKeeperCluster:
         committed = await admin.offsets.committed(group.group_id)
         for partition, found in committed.items():
             if found.error is None:
-                named = GroupPartition(*partition)
+                named = ConsumedPartition(*partition)
                 lags.setdefault(named, _progress(group, named)).kafka_offset = found.offset
         await _add_ends(lags, admin)
-        return [lags[it] for it in sorted(lags, key=lambda it: it.in_order)]
+        return [lags[it] for it in sorted(lags, key=lambda it: it.sort_key)]
 
-    async def _add_ends_07(self, lags: Mapping[GroupPartition, GroupLag]) -> None:
+    async def _add_ends_07(self, lags: Mapping[ConsumedPartition, GroupLag]) -> None:
         old = [(it.topic, it.partition) for it in lags if isinstance(it.partition, BrokerPartition)]
         if not old:
             return
         router = self.admin.router
         found = await log_ends(router.runtime, self._store, old, router.timeout_ms)
         for (topic, partition), ends in found.items():
-            lag = lags[GroupPartition(topic, partition)]
+            lag = lags[ConsumedPartition(topic, partition)]
             lag.start_offset, lag.end_offset = ends.start, ends.end
             lag.error = lag.error or ends.error
 
     async def export_offsets(
         self, names: Sequence[str], scope: "Scope"
-    ) -> dict[str, dict[GroupPartition, int]]:
+    ) -> dict[str, dict[ConsumedPartition, int]]:
         """Return the offsets, in `scope`, of the groups that names and globs select.
 
         Raise NotFoundError for a name without a group, CorruptDataError for an offset that is no
@@ -215,12 +214,12 @@ class ZooKeeperCluster:
             for name, group in groups.items()
         }
 
-    async def _partitions(self, group: ZooKeeperGroup) -> list[GroupPartition]:
+    async def _partitions(self, group: ZooKeeperGroup) -> list[ConsumedPartition]:
         topics = set(subscribed_topics(group, await self.groups.topics()))
         topics |= {it.topic for it in group.partitions}
         exist = await self.groups.partitions_of(topics, group.layout)
-        every = {GroupPartition(topic, it) for topic, found in exist.items() for it in found}
-        return sorted(every | set(group.partitions), key=lambda it: it.in_order)
+        every = {ConsumedPartition(topic, it) for topic, found in exist.items() for it in found}
+        return sorted(every | set(group.partitions), key=lambda it: it.sort_key)
 
     async def check_rebalance(self, name: str) -> list[RebalanceFinding]:
         """Return every partition of the topics that members of a group read: each must have an
@@ -232,7 +231,7 @@ class ZooKeeperCluster:
         readers = subscribed_topics(group, await self.groups.topics())
         partitions = await self.groups.partitions_of(readers, group.layout)
         return [
-            _finding(group, GroupPartition(topic, number), readers[topic])
+            _finding(group, ConsumedPartition(topic, number), readers[topic])
             for topic, found in sorted(partitions.items())
             for number in found
         ]
@@ -285,7 +284,7 @@ def _refuse_another_cluster(of_brokers: str | None, cluster_id: str | None) -> N
         )
 
 
-def _progress(group: ZooKeeperGroup, partition: GroupPartition) -> GroupLag:
+def _progress(group: ZooKeeperGroup, partition: ConsumedPartition) -> GroupLag:
     found = group.partitions.get(partition)
     if found is None:
         return GroupLag(partition, None)
@@ -299,9 +298,9 @@ def _progress(group: ZooKeeperGroup, partition: GroupPartition) -> GroupLag:
     )
 
 
-def _is_in(partition: GroupPartition, scope: "Scope") -> bool:
+def _is_in(partition: ConsumedPartition, scope: "Scope") -> bool:
     numbers = scope.get(partition.topic, ())
-    named = partition.of_kafka
+    named = partition.topic_partition
     return numbers is None or (named is not None and named.partition in numbers)
 
 
@@ -309,8 +308,8 @@ def _owner_text(consumer_id: str, thread: int | None) -> str:
     return consumer_id if thread is None else f"{consumer_id}-{thread}"
 
 
-async def _add_ends(lags: Mapping[GroupPartition, GroupLag], admin: "AdminClient") -> None:
-    known = {tp: lag for it, lag in lags.items() if (tp := it.of_kafka) is not None}
+async def _add_ends(lags: Mapping[ConsumedPartition, GroupLag], admin: "AdminClient") -> None:
+    known = {tp: lag for it, lag in lags.items() if (tp := it.topic_partition) is not None}
     partitions: list[TopicPartition] = sorted(known)
     if not partitions:
         return
@@ -324,7 +323,7 @@ async def _add_ends(lags: Mapping[GroupPartition, GroupLag], admin: "AdminClient
 
 
 def _finding(
-    group: ZooKeeperGroup, partition: GroupPartition, readers: set[str]
+    group: ZooKeeperGroup, partition: ConsumedPartition, readers: set[str]
 ) -> RebalanceFinding:
     found = group.partitions.get(partition)
     owner = found.owner if found is not None else None

@@ -15,15 +15,15 @@ Kafka 0.7: kafka.tools.ConsumerOffsetChecker; Kafka 1.1: kafka.admin.ConsumerGro
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kctl.admin.selection import is_pattern, matching
 from kctl.errors import CorruptDataError, KctlError, UsageError
-from kctl.model import TopicPartition
 from kctl.store import znodes
 from kctl.store.broker07_znodes import decode_partition_count, is_broker07, topic_broker_path
 from kctl.store.consumer_znodes import (
     BrokerPartition,
+    ConsumedPartition,
     Layout,
     Owner,
     Partition,
@@ -53,30 +53,6 @@ K = TypeVar("K")
 WRITES_PER_TRANSACTION = 200
 
 
-class GroupPartition(NamedTuple):
-    """A partition as the znodes of a group name it."""
-
-    topic: str
-    partition: Partition
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def in_order(self) -> tuple[str, int, int]:
-        """Return what partitions are sorted by, also those of both layouts."""
-        if isinstance(self.partition, BrokerPartition):
-            return self.topic, *self.partition
-        return self.topic, -1, self.partition
-
-    @property
-    def of_kafka(self) -> TopicPartition | None:
-        """Return the partition of Kafka 0.8 and later, or None for one of Kafka 0.7."""
-        if isinstance(self.partition, BrokerPartition):
-            return None
-        return TopicPartition(self.topic, self.partition)
-
-
 @dataclass(frozen=True, slots=True)
 class ZooKeeperMember:
     """A live consumer; subscription None: registered in a way that no known client uses."""
@@ -89,7 +65,7 @@ class ZooKeeperMember:
 class PartitionProgress:
     """What a group has of a partition; None where there is no such znode."""
 
-    partition: GroupPartition
+    partition: ConsumedPartition
     offset: int | None = None
     # The version of the znode of the offset.
     version: int | None = None
@@ -106,10 +82,10 @@ class ZooKeeperGroup:
     group_id: str
     layout: Layout
     members: list[ZooKeeperMember] = field(default_factory=list)
-    partitions: dict[GroupPartition, PartitionProgress] = field(default_factory=dict)
+    partitions: dict[ConsumedPartition, PartitionProgress] = field(default_factory=dict)
 
     @property
-    def offsets(self) -> dict[GroupPartition, int]:
+    def offsets(self) -> dict[ConsumedPartition, int]:
         """Return the committed offsets."""
         progress = self.partitions.items()
         return {it: found.offset for it, found in progress if found.offset is not None}
@@ -165,7 +141,7 @@ class ZooKeeperGroups:
         await self._read_owners(groups)
         for group in groups.values():
             found = group.partitions
-            group.partitions = {it: found[it] for it in sorted(found, key=lambda it: it.in_order)}
+            group.partitions = {it: found[it] for it in sorted(found, key=lambda it: it.sort_key)}
         return groups
 
     async def read_members(self, group_ids: Iterable[str]) -> dict[str, ZooKeeperGroup]:
@@ -191,7 +167,7 @@ class ZooKeeperGroups:
             {(name, topic): offsets_path(name, topic) for name in topics for topic in topics[name]}
         )
         places = [
-            (name, GroupPartition(topic, parsed))
+            (name, ConsumedPartition(topic, parsed))
             for (name, topic), numbers in partitions.items()
             for parsed in map(parse_partition, numbers)
             if parsed is not None
@@ -213,7 +189,7 @@ class ZooKeeperGroups:
             {(name, topic): owners_path(name, topic) for name in topics for topic in topics[name]}
         )
         places = [
-            (name, GroupPartition(topic, parsed))
+            (name, ConsumedPartition(topic, parsed))
             for (name, topic), numbers in partitions.items()
             for parsed in map(parse_partition, numbers)
             if parsed is not None
@@ -282,9 +258,9 @@ class ZooKeeperGroups:
     async def write_offsets(
         self,
         group_id: str,
-        offsets: Mapping[GroupPartition, int | None],
-        versions: Mapping[GroupPartition, int | None],
-    ) -> dict[GroupPartition, KctlError | None]:
+        offsets: Mapping[ConsumedPartition, int | None],
+        versions: Mapping[ConsumedPartition, int | None],
+    ) -> dict[ConsumedPartition, KctlError | None]:
         """Set offsets, or delete them where they are None; return the error of each, or None.
 
         `versions` are those of the znodes that were read, None where there was none: what another
@@ -299,7 +275,7 @@ class ZooKeeperGroups:
             await self._client.make_path(offsets_path(group_id, topic))
         # What is to be deleted and is not there needs no write.
         waiting = [it for it, new in offsets.items() if not (new is versions.get(it) is None)]
-        results: dict[GroupPartition, KctlError | None] = dict.fromkeys(offsets)
+        results: dict[ConsumedPartition, KctlError | None] = dict.fromkeys(offsets)
         while waiting:
             chunk, waiting = waiting[:WRITES_PER_TRANSACTION], waiting[WRITES_PER_TRANSACTION:]
             operations = [_write(group_id, it, offsets[it], versions.get(it)) for it in chunk]
@@ -336,7 +312,7 @@ class ZooKeeperGroups:
 
 
 def _write(
-    group_id: str, partition_: GroupPartition, offset: int | None, version: int | None
+    group_id: str, partition_: ConsumedPartition, offset: int | None, version: int | None
 ) -> Operation:
     path = offset_path(group_id, *partition_)
     if version is None:
@@ -346,7 +322,7 @@ def _write(
     return Set(path, encode_consumer_offset(offset), version)
 
 
-def _layout_of(partitions: Iterable[GroupPartition]) -> Layout | None:
+def _layout_of(partitions: Iterable[ConsumedPartition]) -> Layout | None:
     """Return the layout that a group's offsets have, None if there are none or of both."""
     kinds = {isinstance(it.partition, BrokerPartition) for it in partitions}
     if len(kinds) != 1:
@@ -354,11 +330,11 @@ def _layout_of(partitions: Iterable[GroupPartition]) -> Layout | None:
     return Layout.KAFKA_0_7 if kinds == {True} else Layout.KAFKA_0_8
 
 
-def _owned(named: GroupPartition, layout: Layout) -> GroupPartition:
+def _owned(named: ConsumedPartition, layout: Layout) -> ConsumedPartition:
     """Return the partition that an owner znode stands for: on later clusters, pykafka names them by
     their leaders too."""
     if layout is Layout.KAFKA_0_8 and isinstance(named.partition, BrokerPartition):
-        return GroupPartition(named.topic, named.partition.partition)
+        return ConsumedPartition(named.topic, named.partition.partition)
     return named
 
 

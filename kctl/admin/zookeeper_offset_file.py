@@ -8,22 +8,26 @@ Kafka 0.7: kafka.tools.ExportZkOffsets, ImportZkOffsets (unchanged until Kafka 1
 
 from collections.abc import Mapping
 
-from kctl.admin.zookeeper_groups import GroupPartition
 from kctl.errors import CorruptDataError, UsageError
 from kctl.model import TopicPartition
-from kctl.store.consumer_znodes import decode_consumer_offset, offset_path, parse_partition
+from kctl.store.consumer_znodes import (
+    ConsumedPartition,
+    decode_consumer_offset,
+    offset_path,
+    parse_partition,
+)
 from kctl.store.znodes import CONSUMERS
 
 # Group -> partition -> offset.
-ZooKeeperOffsets = dict[str, dict[GroupPartition, int]]
+ZooKeeperOffsets = dict[str, dict[ConsumedPartition, int]]
 
 
-def format_zookeeper_offsets(offsets: Mapping[str, Mapping[GroupPartition, int]]) -> str:
+def format_zookeeper_offsets(offsets: Mapping[str, Mapping[ConsumedPartition, int]]) -> str:
     """Return the text of a file, with groups and partitions in order."""
     return "".join(
         f"{offset_path(group_id, *it)}:{offsets[group_id][it]}\n"
         for group_id in sorted(offsets)
-        for it in sorted(offsets[group_id], key=lambda it: it.in_order)
+        for it in sorted(offsets[group_id], key=lambda it: it.sort_key)
     )
 
 
@@ -50,20 +54,20 @@ def parse_zookeeper_offsets(text: str, source: str) -> ZooKeeperOffsets:
 def to_zookeeper(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> ZooKeeperOffsets:
     """Return offsets of Kafka as they are named in ZooKeeper."""
     return {
-        group_id: {GroupPartition(*it): offset for it, offset in found.items()}
+        group_id: {ConsumedPartition(*it): offset for it, offset in found.items()}
         for group_id, found in offsets.items()
     }
 
 
 def of_kafka(
-    offsets: Mapping[str, Mapping[GroupPartition, int]],
+    offsets: Mapping[str, Mapping[ConsumedPartition, int]],
 ) -> dict[str, dict[TopicPartition, int]]:
     """Return offsets with the partitions of Kafka; raise UsageError for those of Kafka 0.7."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for group_id, partitions in offsets.items():
         known = found.setdefault(group_id, {})
         for partition, offset in partitions.items():
-            named = partition.of_kafka
+            named = partition.topic_partition
             if named is None:
                 raise UsageError(
                     f"{partition} of group {group_id} is a partition of Kafka 0.7",
@@ -73,7 +77,7 @@ def of_kafka(
     return found
 
 
-def _parse(line: str) -> tuple[str, GroupPartition, int]:
+def _parse(line: str) -> tuple[str, ConsumedPartition, int]:
     path, colon, digits = line.rpartition(":")
     words = path.split("/")
     if not colon or len(words) != 6 or f"/{words[1]}" != CONSUMERS or words[3] != "offsets":
@@ -85,4 +89,4 @@ def _parse(line: str) -> tuple[str, GroupPartition, int]:
     offset = decode_consumer_offset(digits.encode())
     if offset is None or offset < 0:
         raise ValueError(f"{digits!r} is not a valid offset")
-    return group_id, GroupPartition(topic, partition), offset
+    return group_id, ConsumedPartition(topic, partition), offset

@@ -19,12 +19,11 @@ from kctl.store.broker07_znodes import (
     encode_broker,
     encode_partition_count,
     topic_broker_path,
-    topic_path,
 )
 from kctl.store.errors import NodeExistsError, SessionExpiredError, StoppingError, StoreError
 from kctl.store.interface import MetadataStore, SessionState
 from kctl.store.znode_client import ZnodeClient
-from kctl.store.znodes import BROKER_IDS, broker_path
+from kctl.store.znodes import BROKER_IDS, broker_path, topic_path
 
 # How often an id that is in use is looked at, and how often an error is tried again.
 RETRY_MS = 500

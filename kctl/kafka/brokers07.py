@@ -11,7 +11,7 @@ Kafka 0.7: kafka.producer.{ConfigBrokerPartitionInfo, ZKBrokerPartitionInfo}
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import CorruptDataError, TimedOutError, UnreachableError, UsageError
@@ -22,21 +22,14 @@ from kctl.store.broker07_znodes import (
     decode_broker,
     decode_partition_count,
     topic_broker_path,
-    topic_path,
 )
+from kctl.store.consumer_znodes import BrokerPartition
 from kctl.store.errors import StoreError
 from kctl.store.interface import MetadataStore, SessionState, WatchedEvent
 from kctl.store.znode_client import ZnodeClient
-from kctl.store.znodes import BROKER_IDS, broker_path
+from kctl.store.znodes import BROKER_IDS, broker_path, topic_path
 
 T = TypeVar("T")
-
-
-class BrokerPartition(NamedTuple):
-    """A partition of a topic."""
-
-    broker_id: int
-    number: int
 
 
 class Directory(Protocol):

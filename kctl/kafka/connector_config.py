@@ -11,7 +11,18 @@ from kctl.errors import UsageError
 from kctl.kafka.assignment import HashedText, Strategy
 from kctl.kafka.claims import OffsetMoves
 from kctl.kafka.offsets import DualPick, OffsetsPolicy, OffsetsStorage
-from kctl.kafka.old_names import Setting, Settings, choice, flag, number, read_settings, text
+from kctl.kafka.old_names import (
+    Setting,
+    Settings,
+    choice,
+    flag,
+    in_all_ages,
+    number,
+    read_settings,
+    renamed_since_07,
+    since_08,
+    text,
+)
 
 # How often fetch.size is doubled at most in all, as a factor.
 FETCH_SIZE_FACTOR_MAX = 10
@@ -23,20 +34,6 @@ _RESETS = {
     "latest": "largest",
     "none": "none",
 }
-
-
-def _same(name: str) -> tuple[str, str, str]:
-    return (name, name, name)
-
-
-def _old(name07: str, name: str) -> tuple[str, str, str]:
-    return (name07, name, name)
-
-
-def _later(name: str) -> tuple[None, str, str]:
-    return (None, name, name)
-
-
 _STORAGES = {it.value: it for it in OffsetsStorage}
 _PICKS = {it.value: it for it in DualPick}
 _STRATEGIES = {it.value: it for it in Strategy}
@@ -48,18 +45,23 @@ TABLE = (
     Setting(
         "zookeeper_session_ms",
         number(100, 3_600_000),
-        _old("zk.sessiontimeout.ms", "zookeeper.session.timeout.ms"),
+        renamed_since_07("zk.sessiontimeout.ms", "zookeeper.session.timeout.ms"),
         6_000,
     ),
     Setting(
         "zookeeper_connection_ms",
         number(1, 3_600_000),
-        _old("zk.connectiontimeout.ms", "zookeeper.connection.timeout.ms"),
+        renamed_since_07("zk.connectiontimeout.ms", "zookeeper.connection.timeout.ms"),
     ),
-    Setting("zookeeper_sync_ms", _MS, _old("zk.synctime.ms", "zookeeper.sync.time.ms"), 2_000),
+    Setting(
+        "zookeeper_sync_ms",
+        _MS,
+        renamed_since_07("zk.synctime.ms", "zookeeper.sync.time.ms"),
+        2_000,
+    ),
     Setting("group_id", text, ("groupid", "group.id", "group.id")),
     Setting("consumer_id", text, ("consumerid", "consumer.id", "consumer.id")),
-    Setting("client_id", text, _later("client.id")),
+    Setting("client_id", text, since_08("client.id")),
     Setting("bootstrap", text, (None, None, "bootstrap.servers")),
     Setting(
         "socket_timeout_ms",
@@ -73,9 +75,9 @@ TABLE = (
         ("fetch.size", "fetch.message.max.bytes", "max.partition.fetch.bytes"),
         1 << 20,
     ),
-    Setting("fetch_size_max", number(1, 1 << 30), _same("fetch.size.max")),
-    Setting("fetch_bytes_max", number(1, 1 << 30), _later("fetch.max.bytes"), 50 << 20),
-    Setting("fetch_bytes_min", number(0, 1 << 30), _later("fetch.min.bytes"), 1),
+    Setting("fetch_size_max", number(1, 1 << 30), in_all_ages("fetch.size.max")),
+    Setting("fetch_bytes_max", number(1, 1 << 30), since_08("fetch.max.bytes"), 50 << 20),
+    Setting("fetch_bytes_min", number(0, 1 << 30), since_08("fetch.min.bytes"), 1),
     Setting(
         "fetch_wait_ms",
         number(0, 600_000),
@@ -91,7 +93,7 @@ TABLE = (
     Setting(
         "queued_chunks",
         number(1, 100_000),
-        _old("queuedchunks.max", "queued.max.message.chunks"),
+        renamed_since_07("queuedchunks.max", "queued.max.message.chunks"),
         (10, 2, 2),
     ),
     Setting(
@@ -103,13 +105,13 @@ TABLE = (
     Setting(
         "auto_commit_ms",
         number(1),
-        _old("autocommit.interval.ms", "auto.commit.interval.ms"),
+        renamed_since_07("autocommit.interval.ms", "auto.commit.interval.ms"),
         (10_000, 60_000, 5_000),
     ),
     Setting(
         "reset",
         choice(_RESETS),
-        _old("autooffset.reset", "auto.offset.reset"),
+        renamed_since_07("autooffset.reset", "auto.offset.reset"),
         ("smallest", "largest", "largest"),
     ),
     Setting(
@@ -118,25 +120,25 @@ TABLE = (
         ("commit.timeout.ms", "commit.timeout.ms", "default.api.timeout.ms"),
         30_000,
     ),
-    Setting("timeout_ms", number(-1), _same("consumer.timeout.ms"), -1),
-    Setting("rebalance_backoff_ms", number(1, 3_600_000), _same("rebalance.backoff.ms")),
+    Setting("timeout_ms", number(-1), in_all_ages("consumer.timeout.ms"), -1),
+    Setting("rebalance_backoff_ms", number(1, 3_600_000), in_all_ages("rebalance.backoff.ms")),
     Setting(
         "rebalance_retries",
         number(1),
-        _old("rebalance.retries.max", "rebalance.max.retries"),
+        renamed_since_07("rebalance.retries.max", "rebalance.max.retries"),
     ),
     Setting(
         "strategy",
         choice(_STRATEGIES),
-        _later("partition.assignment.strategy"),
+        since_08("partition.assignment.strategy"),
         Strategy.RANGE,
     ),
-    Setting("hashed_text", choice(_TEXTS), _later("roundrobin.hashed.text"), HashedText.DASH),
-    Setting("hides_internal_topics", flag, _later("exclude.internal.topics"), defaults=True),
-    Setting("storage", choice(_STORAGES), _later("offsets.storage"), OffsetsStorage.ZOOKEEPER),
-    Setting("is_dual", flag, _later("dual.commit.enabled")),
-    Setting("pick", choice(_PICKS), _later("dual.commit.pick"), DualPick.MAX),
-    Setting("moves", choice(_MOVES), _same("consumed.offset.moves"), OffsetMoves.LATE),
+    Setting("hashed_text", choice(_TEXTS), since_08("roundrobin.hashed.text"), HashedText.DASH),
+    Setting("hides_internal_topics", flag, since_08("exclude.internal.topics"), defaults=True),
+    Setting("storage", choice(_STORAGES), since_08("offsets.storage"), OffsetsStorage.ZOOKEEPER),
+    Setting("is_dual", flag, since_08("dual.commit.enabled")),
+    Setting("pick", choice(_PICKS), since_08("dual.commit.pick"), DualPick.MAX),
+    Setting("moves", choice(_MOVES), in_all_ages("consumed.offset.moves"), OffsetMoves.LATE),
 )
 
 

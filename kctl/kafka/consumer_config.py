@@ -7,45 +7,50 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.errors import UsageError
-from kctl.kafka.old_names import Setting, Settings, choice, flag, number, read_settings, text
+from kctl.kafka.old_names import (
+    Setting,
+    Settings,
+    choice,
+    flag,
+    number,
+    read_settings,
+    text,
+    today_only,
+)
 from kctl.protocol.constants import READ_COMMITTED, READ_UNCOMMITTED
 
 _MS = number(1, 2**31 - 1)
 
 
-def _today(name: str) -> tuple[None, None, str]:
-    return (None, None, name)
-
-
 TABLE = (
-    Setting("bootstrap", text, _today("bootstrap.servers")),
-    Setting("client_id", text, _today("client.id"), "kctl"),
-    Setting("group_id", text, _today("group.id")),
+    Setting("bootstrap", text, today_only("bootstrap.servers")),
+    Setting("client_id", text, today_only("client.id"), "kctl"),
+    Setting("group_id", text, today_only("group.id")),
     Setting(
         "reset",
         choice({"earliest": "earliest", "latest": "latest", "none": "none"}),
-        _today("auto.offset.reset"),
+        today_only("auto.offset.reset"),
         "latest",
     ),
-    Setting("auto_commit", flag, _today("enable.auto.commit"), defaults=True),
-    Setting("auto_commit_ms", _MS, _today("auto.commit.interval.ms"), 5_000),
+    Setting("auto_commit", flag, today_only("enable.auto.commit"), defaults=True),
+    Setting("auto_commit_ms", _MS, today_only("auto.commit.interval.ms"), 5_000),
     Setting(
         "isolation_level",
         choice({"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}),
-        _today("isolation.level"),
+        today_only("isolation.level"),
         READ_UNCOMMITTED,
     ),
-    Setting("records_max", number(1, 1_000_000), _today("max.poll.records"), 500),
-    Setting("poll_interval_ms", _MS, _today("max.poll.interval.ms"), 300_000),
-    Setting("session_timeout_ms", _MS, _today("session.timeout.ms"), 10_000),
-    Setting("heartbeat_interval_ms", _MS, _today("heartbeat.interval.ms"), 3_000),
-    Setting("fetch_size", number(1, 1 << 30), _today("max.partition.fetch.bytes"), 1 << 20),
-    Setting("fetch_bytes_max", number(1, 1 << 30), _today("fetch.max.bytes"), 50 << 20),
-    Setting("fetch_wait_ms", number(0, 600_000), _today("fetch.max.wait.ms"), 500),
-    Setting("request_timeout_ms", _MS, _today("request.timeout.ms"), 30_000),
-    Setting("timeout_ms", number(-1), _today("consumer.timeout.ms"), -1),
-    Setting("version_request", text, _today("api.version.request")),
-    Setting("version_fallback", text, _today("broker.version.fallback")),
+    Setting("records_max", number(1, 1_000_000), today_only("max.poll.records"), 500),
+    Setting("poll_interval_ms", _MS, today_only("max.poll.interval.ms"), 300_000),
+    Setting("session_timeout_ms", _MS, today_only("session.timeout.ms"), 10_000),
+    Setting("heartbeat_interval_ms", _MS, today_only("heartbeat.interval.ms"), 3_000),
+    Setting("fetch_size", number(1, 1 << 30), today_only("max.partition.fetch.bytes"), 1 << 20),
+    Setting("fetch_bytes_max", number(1, 1 << 30), today_only("fetch.max.bytes"), 50 << 20),
+    Setting("fetch_wait_ms", number(0, 600_000), today_only("fetch.max.wait.ms"), 500),
+    Setting("request_timeout_ms", _MS, today_only("request.timeout.ms"), 30_000),
+    Setting("timeout_ms", number(-1), today_only("consumer.timeout.ms"), -1),
+    Setting("version_request", text, today_only("api.version.request")),
+    Setting("version_fallback", text, today_only("broker.version.fallback")),
 )
 
 

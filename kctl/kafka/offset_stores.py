@@ -90,9 +90,10 @@ class OffsetStores:
 
 
 def _topic_partition(it: ConsumedPartition) -> TopicPartition:
-    if not isinstance(it.partition, int):
+    found = it.topic_partition
+    if found is None:
         raise KctlError(f"{it} is a partition of Kafka 0.7, which keeps no offsets")
-    return TopicPartition(it.topic, it.partition)
+    return found
 
 
 def _in_kafka(partitions: Iterable[ConsumedPartition]) -> list[TopicPartition]:

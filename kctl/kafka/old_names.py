@@ -48,6 +48,26 @@ class Setting:
         return self.defaults[age] if isinstance(self.defaults, tuple) else self.defaults
 
 
+def in_all_ages(name: str) -> tuple[str, str, str]:
+    """Return the names of a setting that is called alike in all ages, for `Setting.names`."""
+    return name, name, name
+
+
+def renamed_since_07(name07: str, name: str) -> tuple[str, str, str]:
+    """Return the names of a setting that has another name in 0.7."""
+    return name07, name, name
+
+
+def since_08(name: str) -> tuple[None, str, str]:
+    """Return the names of a setting that 0.7 does not have."""
+    return None, name, name
+
+
+def today_only(name: str) -> tuple[None, None, str]:
+    """Return the names of a setting that only today's clients have."""
+    return None, None, name
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values of one configuration, by `Setting.name`."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kctl.errors import UnreachableError, UsageError
-from kctl.kafka.brokers07 import BrokerPartition, Directory
+from kctl.kafka.brokers07 import Directory
 from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import Encoder
 from kctl.kafka.messages import AnyPartition, Delivery, Shipment
@@ -37,6 +37,7 @@ from kctl.protocol.kafka07 import (
 from kctl.records.compression import GZIP, NONE, SNAPPY
 from kctl.records.message07 import message_set
 from kctl.runtime.runtime import Runtime
+from kctl.store.consumer_znodes import BrokerPartition
 
 CODECS_07 = (NONE, GZIP, SNAPPY)
 
@@ -136,7 +137,7 @@ class Wire07:
         requests = [
             ProduceRequest(
                 it.topic,
-                it.place.number,
+                it.place.partition,
                 message_set([encoded.payload for encoded in it.messages], self._codec(it.topic)),
             )
             for it in sets
@@ -145,7 +146,7 @@ class Wire07:
         frame = encode_request(requests[0] if is_single else MultiProduceRequest(requests))
         await self._pool.send(broker, frame)
         for it in sets:
-            shipment = Shipment(it.topic, it.place.number)
+            shipment = Shipment(it.topic, it.place.partition)
             self._settlement.settle([encoded.item for encoded in it.messages], shipment)
 
     def _codec(self, topic: str) -> int:

@@ -18,6 +18,7 @@ from kctl.kafka.old_names import (
     Settings,
     choice,
     flag,
+    in_all_ages,
     instance,
     names,
     number,
@@ -38,10 +39,6 @@ _NEVER_OR_MS = number(-1, 2**31 - 1)
 _DEFAULT_ENCODER = DefaultEncoder()
 
 
-def _same(name: str) -> tuple[str, str, str]:
-    return name, name, name
-
-
 TABLE = [
     # Where the brokers are.
     Setting("zookeeper", text, ("zk.connect", "zookeeper.connect", None)),
@@ -56,7 +53,10 @@ TABLE = [
     Setting("zookeeper_retries", number(0), ("zk.read.num.retries", None, None), 3),
     # What happens to a message.
     Setting(
-        "type", choice({SYNC: SYNC, ASYNC: ASYNC}), _same("producer.type"), (SYNC, SYNC, ASYNC)
+        "type",
+        choice({SYNC: SYNC, ASYNC: ASYNC}),
+        in_all_ages("producer.type"),
+        (SYNC, SYNC, ASYNC),
     ),
     Setting(
         "encoder",
@@ -68,7 +68,7 @@ TABLE = [
     Setting(
         "partitioner",
         instance(PARTITIONERS),
-        _same("partitioner.class"),
+        in_all_ages("partitioner.class"),
         (DefaultPartitioner(), DefaultPartitioner(), Murmur2Partitioner()),
     ),
     Setting(
@@ -105,7 +105,7 @@ TABLE = [
         ("queue.size", "queue.buffering.max.messages", "queue.buffering.max.messages"),
         (10_000, 10_000, 100_000),
     ),
-    Setting("queue_bytes", _COUNT, _same("buffer.memory"), 32 << 20),
+    Setting("queue_bytes", _COUNT, in_all_ages("buffer.memory"), 32 << 20),
     Setting(
         "enqueue_timeout_ms",
         _NEVER_OR_MS,

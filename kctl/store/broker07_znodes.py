@@ -12,7 +12,7 @@ Kafka 0.7: kafka.cluster.Broker, kafka.server.KafkaZooKeeper, kafka.utils.ZkUtil
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
-from kctl.store.znodes import TOPICS, broker_path
+from kctl.store.znodes import broker_path, topic_path
 
 _PORT_MAX = 65_535
 
@@ -50,14 +50,9 @@ def is_broker07(data: bytes) -> bool:
     return not data.lstrip().startswith(b"{")
 
 
-def topic_path(topic: str) -> str:
-    """Return `/brokers/topics/T`, whose children are the brokers that have partitions of T."""
-    return f"{TOPICS}/{topic}"
-
-
 def topic_broker_path(topic: str, broker_id: int) -> str:
-    """Return `/brokers/topics/T/B`."""
-    return f"{TOPICS}/{topic}/{broker_id}"
+    """Return `/brokers/topics/T/B`: broker B has partitions of T."""
+    return f"{topic_path(topic)}/{broker_id}"
 
 
 def encode_partition_count(count: int) -> bytes:

@@ -83,6 +83,20 @@ class ConsumedPartition(NamedTuple):
         """Return `TOPIC-N`, or `TOPIC-B-N` of Kafka 0.7."""
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def sort_key(self) -> tuple[str, int, int]:
+        """Return a key that sorts by topic, then by number, also partitions of both layouts."""
+        if isinstance(self.partition, BrokerPartition):
+            return self.topic, *self.partition
+        return self.topic, -1, self.partition
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """Return the partition of Kafka 0.8 and later, or None for one of Kafka 0.7."""
+        if isinstance(self.partition, BrokerPartition):
+            return None
+        return TopicPartition(self.topic, self.partition)
+
 
 class Subscription(NamedTuple):
     """The topics that a consumer reads."""

@@ -9,7 +9,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -153,30 +153,48 @@ class ZnodeClient:
         exception that it raises ends the call, with nothing written. BadVersionError if each of
         UPDATE_ATTEMPTS_MAX attempts met a concurrent write.
         """
-        written: tuple[bytes, int] | None = None
-        for _ in range(UPDATE_ATTEMPTS_MAX):
-            found = await self.get(path)
-            data, version = (found[0], found[1].version) if found else (None, -1)
-            # An attempt whose response was lost with the connection may have been carried out.
-            if (data, version) == written:
-                return
-            changed = await finished(change(data), self.store.turn)
-            written = changed, version + 1
+
+        async def write(operation: Create | Set) -> bool:
             try:
-                if found is None:
-                    await self.create_recursive(path, changed)
+                if isinstance(operation, Create):
+                    await self.create_recursive(path, operation.data)
                 else:
-                    await self.write(Set(path, changed, version), controller_epoch_zk_version)
-                return
+                    await self.write(operation, controller_epoch_zk_version)
             except (BadVersionError, NodeExistsError, NoNodeError):
-                continue
-        raise BadVersionError(path)
+                return False
+            return True
+
+        await self._replace(path, change, write)
 
     async def update_and_announce(
         self, path: str, change: Callable[[bytes | None], Work[bytes]], announcement: Create
     ) -> None:
         """Replace data as `update` does and create `announcement`, in one transaction: no writer
         that dies in between leaves others with the old data and nothing to make them read it."""
+
+        async def write(operation: Create | Set) -> bool:
+            operations = [operation, announcement]
+            try:
+                await self.call(partial(self.store.multi, operations))
+            except MultiError as error:
+                if isinstance(error.error, NoNodeError):
+                    for it in operations:
+                        await self.make_path(it.path.rpartition("/")[0])
+                elif not isinstance(error.error, BadVersionError | NodeExistsError):
+                    raise
+                return False
+            return True
+
+        await self._replace(path, change, write)
+
+    async def _replace(
+        self,
+        path: str,
+        change: Callable[[bytes | None], Work[bytes]],
+        write: Callable[[Create | Set], Awaitable[bool]],
+    ) -> None:
+        """Pass `write` the operation that makes the data `change` of the current ones, until it
+        returns True; BadVersionError after UPDATE_ATTEMPTS_MAX attempts."""
         written: tuple[bytes, int] | None = None
         for _ in range(UPDATE_ATTEMPTS_MAX):
             found = await self.get(path)
@@ -186,17 +204,8 @@ class ZnodeClient:
                 return
             changed = await finished(change(data), self.store.turn)
             written = changed, version + 1
-            write = Create(path, changed) if found is None else Set(path, changed, version)
-            operations = [write, announcement]
-            try:
-                await self.call(partial(self.store.multi, operations))
+            if await write(Create(path, changed) if found is None else Set(path, changed, version)):
                 return
-            except MultiError as error:
-                if isinstance(error.error, NoNodeError):
-                    for operation in operations:
-                        await self.make_path(operation.path.rpartition("/")[0])
-                elif not isinstance(error.error, BadVersionError | NodeExistsError):
-                    raise
         raise BadVersionError(path)
 
     async def delete_if_exists(

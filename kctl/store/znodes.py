@@ -290,8 +290,8 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 def topic_path(topic: str) -> str:
-    """Return `/brokers/topics/T`: the assignment."""
-    return f"/brokers/topics/{topic}"
+    """Return `/brokers/topics/T`: the assignment; in Kafka 0.7 its children are the brokers."""
+    return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kctl.errors import UnreachableError, UsageError
-from kctl.kafka.brokers07 import BrokerPartition, RegisteredBrokers
+from kctl.kafka.brokers07 import RegisteredBrokers
 from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import DefaultEncoder
 from kctl.kafka.messages import AnyPartition, Delivery, KeyedMessage
@@ -24,6 +24,7 @@ from kctl.store.broker07_znodes import (
     encode_partition_count,
     topic_broker_path,
 )
+from kctl.store.consumer_znodes import BrokerPartition
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import NodeExistsError, NoNodeError
 from kctl.store.interface import SessionState

@@ -13,8 +13,8 @@ from kctl.store.broker07_znodes import (
     encode_partition_count,
     is_broker07,
     topic_broker_path,
-    topic_path,
 )
+from kctl.store.znodes import topic_path
 from tests.support.golden import GOLDEN
 
 MOMENTS = json.loads((GOLDEN / "g07" / "znodes.json").read_text())
