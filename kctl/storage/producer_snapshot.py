@@ -11,7 +11,7 @@ Kafka 2.7: kafka.log.ProducerStateManager (`writeSnapshot`, `readSnapshot`); KIP
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
@@ -41,7 +41,15 @@ class ProducerSnapshotEntry(NamedTuple):
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """Return the file's bytes."""
-    packed = [_ENTRY.pack(*entry) for entry in entries]
+    return encode_packed([pack_entry(*entry) for entry in entries])
+
+
+# Returns the bytes of one entry, from the fields of ProducerSnapshotEntry in their order.
+pack_entry = _ENTRY.pack
+
+
+def encode_packed(packed: Sequence[bytes]) -> bytes:
+    """Return the file's bytes, of entries by `pack_entry`."""
     body = b"".join([_COUNT.pack(len(packed)), *packed])
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 

@@ -98,12 +98,6 @@ class ConfigRegistry(ZnodeClient):
         path = znodes.config_path(entity_type, entity_name)
         await self.update_and_announce(path, change, announcement)
 
-    async def create_config_change_notification(self, entity_path: str) -> str:
-        """Announce that `/config/<entity_path>` changed; return the path of the announcement."""
-        await self.make_path(znodes.CONFIG_CHANGES)
-        prefix = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
-        return await self.create_sequential(prefix, znodes.encode_config_change(entity_path))
-
     async def get_config_changes(self, names: Sequence[str]) -> dict[str, str]:
         """Return the entity path of each of these announcements that still exists."""
         found = await self.get_all([f"{znodes.CONFIG_CHANGES}/{name}" for name in names])

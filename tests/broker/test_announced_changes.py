@@ -42,7 +42,7 @@ class World:
         self.happened.append("load")
 
     def announce(self, topic):
-        self.run(self.admin.create_config_change_notification(f"topics/{topic}"))
+        self.run(self.admin.update_entity_config("topics", topic, dict))
         self.run(sleep(self.runtime.scheduler, 0))
 
     def run(self, awaitable):
@@ -68,7 +68,7 @@ def test_announcements_older_than_the_start_are_not_read(world):
 
 def test_what_is_announced_while_everything_is_loaded_is_read_afterwards(world):
     async def load():
-        await world.admin.create_config_change_notification("topics/early")
+        await world.admin.update_entity_config("topics", "early", dict)
         await sleep(world.runtime.scheduler, 0)
         world.happened.append("load")
 

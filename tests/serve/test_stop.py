@@ -1,20 +1,28 @@
 """SIGTERM and SIGINT stop a broker in good order, whatever it is doing."""
 
+import json
 import signal
 import threading
-import time
 
 import pytest
 
 from tests.support.kctl_process import KctlBroker
 from tests.support.segment_check import check_partition
 from tests.support.steady_producer import SteadyProducer, read_all
+from tests.support.waiting import PATIENCE_S
 
-STOP_S = 15
+# librdkafka's largest; a stop that waited for such a fetch would last longer than PATIENCE_S.
+FETCH_WAIT_MS = 300_000
 
 
 def wait_for_exit(broker):
-    return broker.process.wait(STOP_S)
+    return broker.process.wait(PATIENCE_S)
+
+
+def assert_nothing_failed(broker):
+    # A busy machine may have the broker report what takes long.
+    assert "Traceback" not in broker.errors
+    assert "Unexpected error" not in broker.errors
 
 
 def is_clean(broker):
@@ -31,7 +39,7 @@ def test_a_signal_under_load_is_a_clean_stop(tmp_path, name):
         broker.process.send_signal(getattr(signal, name))
         assert wait_for_exit(broker) == 0
         assert is_clean(broker)
-        assert broker.errors == ""
+        assert_nothing_failed(broker)
         for number in range(2):
             check_partition(broker.log_dir / f"busy-{number}")
         # No acknowledged record is lost, and the producer continues.
@@ -51,30 +59,44 @@ def test_signals_that_come_together_are_one_request_to_stop(tmp_path):
             broker.process.send_signal(number)
         assert wait_for_exit(broker) == 0
         assert is_clean(broker)
-        assert broker.errors == ""
+        assert_nothing_failed(broker)
 
 
 def test_a_reader_that_waits_does_not_hold_up_the_stop(tmp_path):
     """A consumer at the end of a partition has a fetch parked at the broker all the time."""
     with KctlBroker(tmp_path, "--seed-topic", "idle:1") as broker:
-        reading = threading.Thread(target=read_until_gone, args=(broker.address,), daemon=True)
+        waits, is_over = threading.Event(), threading.Event()
+        reading = threading.Thread(
+            target=read_until, args=(is_over, broker.address, waits), daemon=True
+        )
         reading.start()
-        time.sleep(0.5)
+        assert waits.wait(PATIENCE_S)
         broker.process.send_signal(signal.SIGTERM)
         assert wait_for_exit(broker) == 0
         assert is_clean(broker)
-        reading.join(STOP_S)
+        is_over.set()
+        reading.join(PATIENCE_S)
+        assert not reading.is_alive()
 
 
-def read_until_gone(address):
+def read_until(is_over, address, waits):
+    """Read until `is_over`; set `waits` once a fetch is sent and has no answer."""
     from confluent_kafka import Consumer, TopicPartition
 
+    def on_statistics(text):
+        for broker in json.loads(text)["brokers"].values():
+            if broker["req"].get("Fetch") and broker["waitresp_cnt"]:
+                waits.set()
+
     consumer = Consumer({
-        "bootstrap.servers": address, "group.id": "waits", "fetch.wait.max.ms": 60_000,
-        "logger": _Silent(),
+        "bootstrap.servers": address, "group.id": "waits", "fetch.wait.max.ms": FETCH_WAIT_MS,
+        "socket.timeout.ms": FETCH_WAIT_MS, "session.timeout.ms": FETCH_WAIT_MS,
+        "max.poll.interval.ms": FETCH_WAIT_MS, "statistics.interval.ms": 50,
+        "stats_cb": on_statistics, "logger": _Silent(),
     })  # fmt: skip
     consumer.assign([TopicPartition("idle", 0, 0)])
-    consumer.poll(2)
+    while not is_over.is_set():
+        consumer.poll(0.1)
     consumer.close()
 
 

@@ -38,7 +38,7 @@ from kctl.records.record_batch import NO_PRODUCER_EPOCH, SEQUENCE_MAX
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.trace import Trace
 from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
-from kctl.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from kctl.storage.producer_snapshot import decode_snapshot, encode_packed
 from kctl.work import Work, at_once, parts
 
 # Batches of an unknown producer that are rejected before one is accepted: the number that a client
@@ -309,7 +309,7 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return
-        data = encode_snapshot(state.to_snapshot() for state in self.producers.values())
+        data = encode_packed([*map(ProducerState.packed, self.producers.values())])
         path = self._path(offset)
         file = self._disk.open(path, create=True)
         if file.size():

@@ -1,12 +1,14 @@
 """Idempotent producers and transactions: duplicates, gaps, epochs, snapshots, expiry."""
 
 import dataclasses
+import sys
 
 import pytest
 
 from kctl.broker.log.log_manager import LogManagerOptions
 from kctl.broker.log.log_segment import HEADERS_PER_STEP
 from kctl.broker.log.producer_replay import UNITS_PER_BATCH, UNITS_PER_STEP
+from kctl.broker.log.producer_state import ProducerState
 from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import AppendOrigin
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -327,3 +329,18 @@ def test_retention_keeps_the_producers_of_deleted_records(world, log):
     log = world.restart(clean=True)
     with refusal(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         send(log, 25)
+
+
+def test_a_snapshot_of_many_producers_is_packed_by_one_call_for_each(log):
+    """A log rolls in one turn of the loop, whatever number of producers it has."""
+    producers = log._producers
+    for number in range(1_000):
+        producers.producers[number] = ProducerState(number)
+    producers.map_end_offset = 1
+    calls = []
+    sys.setprofile(lambda _frame, event, _: calls.append(event) if event == "call" else None)
+    try:
+        producers.take_snapshot()
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 1_100
