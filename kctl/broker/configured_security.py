@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AccessControl(NamedTuple):
-    """The ACLs, and the guard that every request passes (`kctl.broker.authorization`)."""
+    """The ACLs, and the functions that check each request (`kctl.broker.authorization`)."""
 
     acl_cache: "AclCache"
     authorized: "Callable[[Services, Request], Request | None]"

@@ -168,7 +168,7 @@ class Log07:
 
     @property
     def is_flushed(self) -> bool:
-        """Return whether readers see everything."""
+        """Return whether everything that was appended is flushed, and so visible to readers."""
         return self.visible_end == self.end
 
     @property
@@ -247,8 +247,8 @@ class Log07:
     # --- reading
 
     def read(self, offset: int, bytes_max: int) -> Found:
-        """Return what a fetch of at most `bytes_max` bytes finds at `offset`: at most the rest of
-        one segment. StorageError."""
+        """Return what a fetch of at most `bytes_max` bytes gets from `offset` on, or its error; an
+        answer ends with the segment. StorageError if the log cannot be read."""
         segments = self.segments
         if not segments[0].base_offset <= offset <= self.visible_end:
             return _OUT_OF_RANGE

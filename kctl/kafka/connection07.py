@@ -87,7 +87,7 @@ class Connection07:
         return memoryview(self._scratch)
 
     def buffer_updated(self, count: int) -> None:
-        """Drop them."""
+        """Drop the bytes, which no broker of 0.7 sends to a producer."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """Note that the broker is gone."""

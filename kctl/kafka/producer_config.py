@@ -192,7 +192,7 @@ class ProducerConfig:
         return bool(self.type == ASYNC)
 
     def compression_of(self, topic: str) -> int:
-        """Return the codec of a topic's messages: `compressed.topics` restricts it, if set."""
+        """Return the codec of a topic; others than `compressed.topics`, if set, have none."""
         topics = self.compressed_topics
         return int(self.codec) if not topics or topic in topics else NONE
 

@@ -180,7 +180,7 @@ def _fetch_body(request: FetchRequest) -> bytes:
 
 
 def decode_request(frame: Buffer) -> Request07:
-    """Return the request in `frame`, which has no size; CorruptDataError if there is none."""
+    """Return the request in `frame`, a frame without its size field; CorruptDataError."""
     return at_once(decoding_request(frame))
 
 

@@ -72,8 +72,9 @@ class Intake:
     def settle(self, current_bytes: int, *, is_behind: bool) -> None:
         """Save the rest of the scratch buffer, and update what is charged.
 
-        `current_bytes` are those of the request that awaits its response. `is_behind`: what is held
-        waits for a request in progress, for the reader of a response, or for its turn.
+        `current_bytes` is the size of the request that awaits its response. With `is_behind`, the
+        bytes in the buffer wait for a request in progress, for the client to read a response, or
+        for this connection's turn.
         """
         if self._holder is None:
             return
