@@ -205,7 +205,7 @@ complete -c kctl -n '__kctl_at consume' -l from-beginning -s B -d 'The same as -
 complete -c kctl -n '__kctl_at consume' -l offset -s O -r -f -d 'N, -N (the last N), @TIME (UTC without a zone), @-1h, earliest or latest; the end is exclusive.'
 complete -c kctl -n '__kctl_at consume' -l partition -s p -r -f -d 'Only these partitions.'
 complete -c kctl -n '__kctl_at consume' -l group -s g -r -f -a '(__kctl_names groups)' -d 'Read as a member of this group and commit offsets.'
-complete -c kctl -n '__kctl_at consume' -l zookeeper -r -f -d 'With --group: a group on ZooKeeper, as of Kafka 0.8 to 1.1.'
+complete -c kctl -n '__kctl_at consume' -l zookeeper -r -f -d 'With --group: a group on ZooKeeper, as of Kafka 0.7 to 1.1.'
 complete -c kctl -n '__kctl_at consume' -l exit -s e -d 'Stop at the end offset; the default start is earliest.'
 complete -c kctl -n '__kctl_at consume' -l max-messages -s m -r -f -d 'Stop after N records.'
 complete -c kctl -n '__kctl_at consume' -l format -s f -r -f -d 'e.g. \'{partition} {offset} {time} {key} {value}\\n\'; also topic, timestamp, headers, key_size, value_size.'

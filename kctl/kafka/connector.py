@@ -7,6 +7,7 @@
 
 The connector runs on its own loop, in a thread of its own; each stream is for one thread. It shares
 a group with Kafka 0.8 to 1.1's consumers in Java (docs/compatibility.md, "Consumers on ZooKeeper").
+With brokers of Kafka 0.7 it is a member of a group of 0.7 (`connector_wires` has what differs).
 
 Kafka 1.1: kafka.javaapi.consumer.ConsumerConnector, kafka.consumer.ZookeeperConsumerConnector.
 """
@@ -14,28 +15,17 @@ Kafka 1.1: kafka.javaapi.consumer.ConsumerConnector, kafka.consumer.ZookeeperCon
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from kctl.client.router import Router
-from kctl.client.security import ClientSecurity
-from kctl.errors import (
-    KctlError,
-    TimedOutError,
-    UnreachableError,
-    UnsupportedVersionError,
-    UsageError,
-)
+from kctl.errors import KctlError, TimedOutError, UsageError
 from kctl.kafka.claims import Claims
 from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.connector_config import ConnectorConfig
+from kctl.kafka.connector_wires import ConnectorWire, Fetcher, choose_wire
 from kctl.kafka.group_membership import GroupMembership, GroupSettings
-from kctl.kafka.offset_stores import OffsetStores
-from kctl.kafka.stream_fetcher import StreamFetcher
 from kctl.kafka.streams import Chunk, ChunkReader, ConsumedMessage, StreamQueue
 from kctl.runtime.future import Task, sleep, wait_at_most
 from kctl.runtime.runtime import Runtime
-from kctl.store import znodes
-from kctl.store.broker07_znodes import is_broker07
 from kctl.store.cluster_store import ClusterStore
-from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
+from kctl.store.consumer_registry import LostClaimError
 from kctl.store.consumer_znodes import ConsumedPartition
 from kctl.store.errors import SessionExpiredError
 from kctl.store.topic_filter import TopicFilter
@@ -65,13 +55,13 @@ class ConnectorCore:
         # The thread number of each queue, by topic; by None with a filter.
         self._queue_of: dict[tuple[str | None, int], StreamQueue] = {}
         self._store: ZooKeeperStore | None = None
-        self._router: Router | None = None
-        self._fetcher: StreamFetcher | None = None
+        self._wire: ConnectorWire | None = None
+        self._fetcher: Fetcher | None = None
         self._tasks: list[Task[None]] = []
         self.membership: GroupMembership | None = None
 
     async def open(self) -> None:
-        """Connect to ZooKeeper and to a broker; UnreachableError, UnsupportedVersionError."""
+        """Connect to ZooKeeper and to a broker; UnreachableError, UsageError."""
         # Local: kazoo takes 70 ms to import.
         from kctl.store.zookeeper import ZooKeeperStore
 
@@ -80,18 +70,12 @@ class ConnectorCore:
         store = ZooKeeperStore(self._runtime, config["zookeeper"], session_timeout_ms=session_ms)
         await store.connect(config.number("zookeeper_connection_ms", session_ms))
         self._store = store
-        security = ClientSecurity.of(config.settings.security)
         try:
-            self._router = Router(
-                self._runtime,
-                await self._servers(ConsumerRegistry(store), security),
-                client_id=config["client_id"] or config["group_id"],
-                timeout_ms=config.number("socket_timeout_ms"),
-                security=security,
-            )
-            # A wrong address is found at once.
-            await self._router.refresh([])
+            self._wire = await choose_wire(self._runtime, store, config)
+            await self._wire.open()
         except BaseException:
+            if self._wire is not None:
+                self._wire.close()
             await store.close()
             raise
 
@@ -100,42 +84,9 @@ class ConnectorCore:
         assert self._store is not None
         return await ClusterStore(self._store).get_cluster_id()
 
-    async def _servers(
-        self, registry: ConsumerRegistry, security: ClientSecurity
-    ) -> Sequence[tuple[str, int]]:
-        given = self._config["bootstrap"]
-        if given is not None:
-            from kctl.client.bootstrap_servers import parse_servers
-
-            return parse_servers(given)
-        servers = []
-        ids = [int(it) for it in await registry.children(znodes.BROKER_IDS) if it.isdecimal()]
-        nodes = await registry.get_all([znodes.broker_path(it) for it in ids])
-        for number, node in zip(ids, nodes, strict=True):
-            if node is not None and is_broker07(node[0]):
-                raise UnsupportedVersionError(
-                    "the brokers in ZooKeeper are of Kafka 0.7, whose groups this connector does "
-                    "not join yet",
-                    hint="SimpleConsumer reads them",
-                )
-            if node is not None:
-                endpoints = znodes.decode_broker(number, node[0]).endpoints
-                servers += [
-                    (it.host, it.port)
-                    for it in endpoints
-                    if it.security_protocol is security.protocol
-                ]
-        if not servers:
-            raise UnreachableError(
-                f"no broker for {security.protocol} is registered in ZooKeeper at "
-                f"{self._config['zookeeper']}"
-            )
-        return servers
-
     def begin(self, subscription: Subscribed) -> None:
         """Make the streams and join the group."""
-        assert self._store is not None
-        assert self._router is not None
+        assert self._wire is not None
         config = self._config
         counts: dict[str | None, int] = {}
         if isinstance(subscription, Mapping):
@@ -147,11 +98,10 @@ class ConnectorCore:
                 if not (self.queues and self._has_one_queue):
                     self.queues.append(StreamQueue(self._runtime, config.number("timeout_ms")))
                 self._queue_of[topic, number] = self.queues[-1]
-        registry = ConsumerRegistry(self._store)
-        offsets = OffsetStores(registry, self._router, config["group_id"], config.offsets)
-        self._fetcher = StreamFetcher(self._router, config)
+        wire = self._wire
+        self._fetcher = wire.fetcher()
         self.membership = GroupMembership(
-            self._runtime, registry, self._group_settings(), subscription, self, offsets
+            self._runtime, wire.registry, self._group_settings(), subscription, self, wire.offsets()
         )
         self.membership.start()
         spawn = self._runtime.scheduler.spawn
@@ -261,8 +211,8 @@ class ConnectorCore:
             await self.membership.close()
         if self._fetcher is not None:
             self._fetcher.close()
-        if self._router is not None:
-            self._router.close()
+        if self._wire is not None:
+            self._wire.close()
         if self._store is not None:
             await self._store.close()
 

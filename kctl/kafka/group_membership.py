@@ -26,11 +26,13 @@ from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
 from kctl.store.consumer_znodes import (
     ConsumedPartition,
     FilterEscapes,
+    Layout,
     Partition,
     Pattern,
     Subscription,
     consumer_ids_path,
     encode_subscription,
+    encode_subscription_07,
 )
 from kctl.store.errors import (
     NodeExistsError,
@@ -326,11 +328,15 @@ class GroupMembership:
 
     def _registration(self) -> bytes:
         now_ms = self._clock.wall_ms()
+        is_07 = self._registry.layout is Layout.KAFKA_0_7
         if isinstance(self.subscription, Mapping):
-            return encode_subscription(Subscription(dict(self.subscription), timestamp_ms=now_ms))
+            static = Subscription(dict(self.subscription), timestamp_ms=now_ms)
+            return encode_subscription_07(static) if is_07 else encode_subscription(static)
         topic_filter, count = self.subscription
         # Members go by the registered text: escaped once, it is the expression itself.
         subscription = Subscription({topic_filter.regex: count}, topic_filter.pattern, now_ms)
+        if is_07:
+            return encode_subscription_07(subscription)
         return encode_subscription(subscription, FilterEscapes.ONCE)
 
     async def _leave(self) -> None:

@@ -83,10 +83,7 @@ class ZooKeeperGroupReader:
         """Mark the first records of the last chunk as processed: they are committed."""
         chunk = self._chunk
         if chunk is not None and records:
-            # What follows the last record, such as the marker of a transaction, is passed too.
-            is_all = len(records) == len(chunk.records)
-            last = records[-1].record.offset
-            chunk.claim.position = chunk.next_offset if is_all else last + 1
+            chunk.claim.position = chunk.offset_after(len(records) - 1)
 
     async def close(self) -> None:
         """Commit and leave the group."""

@@ -1,26 +1,24 @@
 """StreamFetcher: fetches the partitions of a consumer from their leaders into its streams' queues.
 
-One fetch per leader is in flight. A partition whose stream has `queued.max.message.chunks` chunks
-of it waiting is left out of the next fetch; the other partitions of its leader are not. What a
-fetch returns is used only if its claim is still open and still at the offset that was asked for, so
+One fetch per leader is in flight, of the partitions whose streams want more (Feeds). What a fetch
+returns is used only if its claim is still open and still at the offset that was asked for, so
 an answer that was under way while a partition went and came again changes nothing.
 
-A message that is larger than the fetch size is fetched again with twice the size, up to
-`fetch.size.max`; one that is larger still fails its stream. (Brokers since 0.10.1 return it whole.)
+Brokers since 0.10.1 return a message whole that is larger than the fetch size.
 
 Kafka 1.1: kafka.consumer.{ConsumerFetcherManager, ConsumerFetcherThread}; KIP-74.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from kctl.client.cluster_view import BrokerAddress
 from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import OffsetsClient
 from kctl.client.router import Router
-from kctl.errors import KctlError, NotFoundError
-from kctl.kafka.claims import Claim
+from kctl.errors import KctlError
 from kctl.kafka.connector_config import ConnectorConfig
-from kctl.kafka.streams import Chunk, StreamQueue
+from kctl.kafka.feeds import Feed, Feeds
+from kctl.kafka.streams import Chunk
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
@@ -32,59 +30,18 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.records.memory_records import batches, first_batch_size
 from kctl.records.record import Record
-from kctl.runtime.future import Future, Task, sleep
+from kctl.runtime.future import Task, sleep
 
 
-class _Feed:
-    """A claimed partition and how far it is fetched."""
-
-    def __init__(self, claim: Claim, queue: StreamQueue, fetch_size: int) -> None:
-        self.claim = claim
-        self.queue = queue
-        self.fetch_size = fetch_size
-        # The offset to fetch next; None: by `auto.offset.reset`.
-        self.offset: int | None = claim.committed
-        # Its stream was failed, and fetches nothing until it is claimed again.
-        self.is_stuck = False
-
-    @property
-    def key(self) -> TopicPartition:
-        """Return the partition on Kafka's wire."""
-        topic, number = self.claim.partition
-        assert isinstance(number, int)
-        return TopicPartition(topic, number)
-
-
-class StreamFetcher:
-    """Owns the feeds of all open claims; `run` fetches until it is cancelled."""
+class StreamFetcher(Feeds):
+    """Fetches for the feeds of all open claims; `run` does so until it is cancelled."""
 
     def __init__(self, router: Router, config: ConnectorConfig) -> None:
+        super().__init__(router.runtime, config)
         self._router = router
-        self._scheduler = router.runtime.scheduler
         self._offsets = OffsetsClient(router)
-        self._config = config
-        self._chunks_max = config.number("queued_chunks")
-        self._backoff_ms = config.number("fetch_backoff_ms")
-        self._feeds: dict[TopicPartition, _Feed] = {}
         self._in_flight: dict[int, Task[None]] = {}
-        self._woken: Future[None] | None = None
         self._needs_refresh = False
-
-    def add(self, claim: Claim, queue: StreamQueue) -> None:
-        """Fetch a partition from its committed offset on."""
-        feed = _Feed(claim, queue, self._config.number("fetch_size"))
-        self._feeds[feed.key] = feed
-        self.wake()
-
-    def remove_closed(self) -> None:
-        """Forget the partitions whose claims are closed."""
-        self._feeds = {key: feed for key, feed in self._feeds.items() if feed.claim.is_open}
-
-    def wake(self) -> None:
-        """Look for something to fetch: a stream has taken a chunk, or a partition was added."""
-        woken, self._woken = self._woken, None
-        if woken is not None and not woken.done:
-            woken.set_result(None)
 
     def close(self) -> None:
         """Discard fetches in flight."""
@@ -105,15 +62,6 @@ class StreamFetcher:
                 continue
             await woken
 
-    def _hungry(self) -> list[_Feed]:
-        return [
-            feed
-            for feed in self._feeds.values()
-            if feed.claim.is_open
-            and not feed.is_stuck
-            and feed.queue.chunks_of(feed.claim) < self._chunks_max
-        ]
-
     async def _resolve_offsets(self) -> None:
         """Find where partitions begin that have no offset, or one that the broker does not have."""
         feeds = [feed for feed in self._hungry() if feed.offset is None]
@@ -121,22 +69,15 @@ class StreamFetcher:
             return
         reset = self._config["reset"]
         if reset == "none":
-            for feed in feeds:
-                feed.is_stuck = True
-                feed.queue.fail(
-                    NotFoundError(
-                        f"{feed.key} has no committed offset that the broker has",
-                        hint="auto.offset.reset=smallest or largest begins somewhere else",
-                    )
-                )
+            self._fail_without_reset(feeds)
             return
         find = self._offsets.earliest if reset == "smallest" else self._offsets.latest
-        found = await find([feed.key for feed in feeds])
+        found = await find([_key(feed) for feed in feeds])
         for feed in feeds:
-            listed = found[feed.key]
+            listed = found[_key(feed)]
             if listed.error is None:
                 feed.offset = listed.offset
-            elif self._feeds.get(feed.key) is feed:
+            elif self._is_fed(feed):
                 self._needs_refresh = True
         if self._needs_refresh:
             await self._pause()
@@ -144,12 +85,14 @@ class StreamFetcher:
     async def _start_fetches(self) -> None:
         feeds = [feed for feed in self._hungry() if feed.offset is not None]
         view = self._router.view
-        if feeds and (self._needs_refresh or any(view.leader(it.key) is None for it in feeds)):
+        if feeds and (self._needs_refresh or any(view.leader(_key(it)) is None for it in feeds)):
             self._needs_refresh = False
-            view = await self._router.refresh(sorted({feed.key.topic for feed in feeds}))
-        by_leader: dict[int, list[_Feed]] = {}
+            view = await self._router.refresh(
+                sorted({feed.claim.partition.topic for feed in feeds})
+            )
+        by_leader: dict[int, list[Feed]] = {}
         for feed in feeds:
-            leader = view.leader(feed.key)
+            leader = view.leader(_key(feed))
             if leader is None:
                 self._needs_refresh = True
             else:
@@ -161,13 +104,9 @@ class StreamFetcher:
         if self._needs_refresh and not self._in_flight:
             await self._pause()
 
-    async def _pause(self) -> None:
-        await sleep(self._scheduler, self._backoff_ms)
-        self.wake()
-
-    async def _fetch(self, broker_id: int, leader: BrokerAddress, feeds: list[_Feed]) -> None:
+    async def _fetch(self, broker_id: int, leader: BrokerAddress, feeds: list[Feed]) -> None:
         try:
-            asked = {feed.key: (feed, feed.offset or 0) for feed in feeds}
+            asked = {_key(feed): (feed, feed.offset or 0) for feed in feeds}
             channel = await self._router.channel_to(leader)
             response: FetchResponse = await channel.send(self._request(asked))
             if response.error_code:
@@ -181,11 +120,10 @@ class StreamFetcher:
             self._in_flight.pop(broker_id, None)
             # The broker fills its answer from the first partition on: let each be first in turn.
             for feed in feeds[:1]:
-                if self._feeds.get(feed.key) is feed:
-                    self._feeds[feed.key] = self._feeds.pop(feed.key)
+                self._make_last(feed)
             self.wake()
 
-    def _request(self, asked: Mapping[TopicPartition, tuple[_Feed, int]]) -> FetchRequest:
+    def _request(self, asked: Mapping[TopicPartition, tuple[Feed, int]]) -> FetchRequest:
         topics: dict[str, list[FetchPartition]] = {}
         for key, (feed, offset) in asked.items():
             topics.setdefault(key.topic, []).append(
@@ -205,7 +143,7 @@ class StreamFetcher:
         )
 
     def _take(
-        self, response: FetchResponse, asked: Mapping[TopicPartition, tuple[_Feed, int]]
+        self, response: FetchResponse, asked: Mapping[TopicPartition, tuple[Feed, int]]
     ) -> None:
         for topic in response.responses:
             for item in topic.partition_responses:
@@ -216,7 +154,7 @@ class StreamFetcher:
                 if feed.claim.is_open and feed.offset == offset:
                     self._take_one(feed, offset, item)
 
-    def _take_one(self, feed: _Feed, offset: int, item: FetchablePartitionResponse) -> None:
+    def _take_one(self, feed: Feed, offset: int, item: FetchablePartitionResponse) -> None:
         if item.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             feed.offset = None
         elif item.error_code:
@@ -225,10 +163,9 @@ class StreamFetcher:
             try:
                 self._queue_records(feed, offset, item)
             except KctlError as error:
-                feed.is_stuck = True
-                feed.queue.fail(error)
+                feed.fail(error)
 
-    def _queue_records(self, feed: _Feed, offset: int, item: FetchablePartitionResponse) -> None:
+    def _queue_records(self, feed: Feed, offset: int, item: FetchablePartitionResponse) -> None:
         data = item.record_set
         records: list[Record] = []
         next_offset = offset
@@ -239,22 +176,15 @@ class StreamFetcher:
                 records += [it for it in batch.records() if it.offset >= offset]
             next_offset = max(next_offset, batch.next_offset)
         if next_offset == offset:
-            self._enlarge(feed, first_batch_size(data) or 0)
+            feed.enlarge(first_batch_size(data) or 0, self._config.fetch_size_max)
             return
         feed.offset = next_offset
         if records:
             feed.queue.put(Chunk(feed.claim, records, next_offset, len(data)))
 
-    def _enlarge(self, feed: _Feed, size: int) -> None:
-        longest = self._config.fetch_size_max
-        if feed.fetch_size >= longest:
-            raise KctlError(
-                f"{feed.key} has a message of {size} bytes at offset {feed.offset}, which is "
-                f"larger than fetch.size.max={longest}"
-            )
-        feed.fetch_size = min(2 * feed.fetch_size, longest)
 
-    def _fail(self, feeds: Iterable[_Feed], error: KctlError) -> None:
-        queues: Sequence[StreamQueue] = list({id(it.queue): it.queue for it in feeds}.values())
-        for queue in queues:
-            queue.fail(error)
+def _key(feed: Feed) -> TopicPartition:
+    """Return the partition on Kafka's wire."""
+    found = feed.claim.partition.topic_partition
+    assert found is not None
+    return found

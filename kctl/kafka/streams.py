@@ -18,6 +18,7 @@ from kctl.kafka.errors import ConsumerTimeoutError
 from kctl.records.record import Header, Record
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.store.consumer_znodes import BrokerPartition
 
 # How often a stream looks whether a lease that has run out is there again, ms.
 LEASE_POLL_MS = 50
@@ -33,6 +34,8 @@ class ConsumedMessage(NamedTuple):
     value: bytes | None
     timestamp_ms: int
     headers: tuple[Header, ...]
+    # The broker that has the partition, in Kafka 0.7, where each counts its partitions from 0.
+    broker_id: int | None = None
 
     @property
     def message(self) -> bytes | None:
@@ -48,6 +51,18 @@ class Chunk(NamedTuple):
     # The offset to fetch next after this chunk.
     next_offset: int
     size_bytes: int
+
+    def offset_after(self, index: int) -> int:
+        """Return the offset to commit once the record at `index` is consumed.
+
+        In Kafka 0.7 an offset is a position: where the next message begins. Within a compressed
+        set that is the set's own beginning, so that all of it is read again.
+        """
+        if index + 1 == len(self.records):
+            return self.next_offset
+        if isinstance(self.claim.partition.partition, BrokerPartition):
+            return self.records[index + 1].offset
+        return self.records[index].offset + 1
 
 
 class StreamQueue:
@@ -165,15 +180,16 @@ class ChunkReader:
         if chunk is None or self._at >= len(chunk.records):
             return None
         record = chunk.records[self._at]
-        is_last = self._at + 1 == len(chunk.records)
-        next_offset = chunk.next_offset if is_last else record.offset + 1
+        next_offset = chunk.offset_after(self._at)
         claim = chunk.claim
         if not self._consumption.hand_out(claim, next_offset, self._clock.monotonic_ms()):
             return None
         self._at += 1
-        partition = claim.partition
-        number = partition.partition
+        topic, number = claim.partition
+        broker_id = None
+        if isinstance(number, BrokerPartition):
+            broker_id, number = number
         return ConsumedMessage(
-            partition.topic, number if isinstance(number, int) else number.partition,
-            record.offset, record.key, record.value, record.timestamp, record.headers,
+            topic, number, record.offset, record.key, record.value, record.timestamp,
+            record.headers, broker_id,
         )  # fmt: skip

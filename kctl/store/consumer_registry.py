@@ -18,8 +18,16 @@ from typing import NamedTuple, TypeVar
 
 from kctl.errors import CorruptDataError
 from kctl.store import znodes
+from kctl.store.broker07_znodes import (
+    Broker07,
+    decode_broker,
+    decode_partition_count,
+    topic_broker_path,
+)
 from kctl.store.consumer_znodes import (
+    BrokerPartition,
     ConsumedPartition,
+    Layout,
     Partition,
     Subscription,
     consumer_id_path,
@@ -70,8 +78,10 @@ class LostClaimError(StoreError):
 class ConsumerRegistry(ZnodeClient):
     """Reads and writes of one group by one consumer; the retries of ZnodeClient."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, layout: Layout = Layout.KAFKA_0_8) -> None:
+        """Use `store`, in the layout of its brokers."""
         super().__init__(store)
+        self.layout = layout
         # What members registered whose ids are not used twice, the last time they were read.
         self._registrations: dict[str, Subscription] = {}
 
@@ -160,13 +170,16 @@ class ConsumerRegistry(ZnodeClient):
 
     async def topics(self, watch: Watch) -> list[str]:
         """Return the names of all topics; `watch` fires when one comes or goes."""
-        return await self.children(znodes.TOPICS, watch)
+        return await self._awaited_children(znodes.TOPICS, watch)
 
     async def partitions(
         self, topics: Sequence[str], watch: Watch
     ) -> dict[str, Sequence[Partition]]:
         """Return the partitions of each topic; none for a topic that does not exist. `watch`
-        fires when a topic gets partitions, is deleted or is created."""
+        fires when a topic gets partitions, is deleted or is created, and in Kafka 0.7 when one of
+        its brokers comes or goes."""
+        if self.layout is Layout.KAFKA_0_7:
+            return await self._partitions07(topics, watch)
         paths = [znodes.topic_path(topic) for topic in topics]
         found = await self.get_all(paths, watch)
         partitions: dict[str, Sequence[Partition]] = {}
@@ -178,6 +191,34 @@ class ConsumerRegistry(ZnodeClient):
                 data = None if again is None else again[0]
             partitions[topic] = () if data is None else sorted(_partition_numbers(path, data))
         return partitions
+
+    async def _partitions07(
+        self, topics: Sequence[str], watch: Watch
+    ) -> dict[str, Sequence[Partition]]:
+        places: list[tuple[str, int]] = []
+        for topic in topics:
+            brokers = await self._awaited_children(znodes.topic_path(topic), watch)
+            places += [(topic, int(it)) for it in brokers if it.isascii() and it.isdecimal()]
+        paths = [topic_broker_path(*it) for it in places]
+        found = await self.get_all(paths, watch)
+        partitions: dict[str, list[Partition]] = {topic: [] for topic in topics}
+        for (topic, broker_id), path, answer in zip(places, paths, found, strict=True):
+            count = 0 if answer is None else decode_partition_count(path, answer[0])
+            partitions[topic] += [BrokerPartition(broker_id, it) for it in range(count)]
+        return {topic: tuple(it) for topic, it in partitions.items()}
+
+    async def _awaited_children(self, path: str, watch: Watch) -> list[str]:
+        """Return the children; `watch` fires when one comes or goes, or when `path` is created."""
+        names = await self.children(path, watch)
+        if not names and await self.exists(path, watch):
+            # It may have been created in between, without a watch on its children.
+            names = await self.children(path, watch)
+        return names
+
+    async def broker07(self, broker_id: int) -> Broker07 | None:
+        """Return where a broker of Kafka 0.7 is now; None if it is not registered."""
+        found = await self.get(znodes.broker_path(broker_id))
+        return None if found is None else decode_broker(broker_id, found[0])
 
     # --- claims
 

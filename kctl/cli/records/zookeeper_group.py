@@ -10,7 +10,7 @@ ZooKeeperOption = Annotated[
     Option(
         "--zookeeper",
         metavar="HOST:PORT[/PATH]",
-        help="With --group: a group on ZooKeeper, as of Kafka 0.8 to 1.1.",
+        help="With --group: a group on ZooKeeper, as of Kafka 0.7 to 1.1.",
     ),
 ]
 

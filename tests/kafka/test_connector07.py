@@ -1,0 +1,232 @@
+"""ConsumerConnector in groups of Kafka 0.7: a broker of kctl's, over its own ZooKeeper port."""
+
+import contextlib
+import socket
+
+import pytest
+
+from kctl.errors import KctlError, UsageError
+from kctl.kafka import ConsumerConnector, ConsumerTimeoutError, Whitelist
+from kctl.records.message07 import GZIP, message_set
+from tests.support.kctl_broker07 import write07
+from tests.support.kctl_consumer import KctlConsumer
+from tests.support.kctl_process import KctlBroker
+from tests.support.waiting import wait_for
+
+kazoo_client = pytest.importorskip("kazoo.client")
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A broker and the address of its ZooKeeper."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ("--kafka-0.7", "--zookeeper-port", str(port), "-c", f"num.partitions={PARTITIONS}")
+    with KctlBroker(tmp_path_factory.mktemp("broker"), *options) as broker:
+        yield broker, f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def store(cluster):
+    client = kazoo_client.KazooClient(cluster[1])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def write(cluster, store):
+    """Write a message set to a partition, and return the position after it."""
+
+    def write(topic, entries, partition=0):
+        end = write07(cluster[0].port, topic, entries, partition)
+        wait_for(lambda: store.exists(f"/brokers/topics/{topic}/0"), lambda: "not registered")
+        return end
+
+    return write
+
+
+@pytest.fixture
+def connect(cluster):
+    """Open members of a group; they are shut down at the end."""
+    with contextlib.ExitStack() as members:
+
+        def connect(group, **settings):
+            given = {
+                "zk.connect": cluster[1],
+                "groupid": group,
+                "zk.synctime.ms": 50,
+                "fetcher.backoff.ms": 20,
+                "autocommit.interval.ms": 50,
+                "consumer.timeout.ms": 20,
+            }
+            given |= {name.replace("_", "."): value for name, value in settings.items()}
+            return members.enter_context(ConsumerConnector(given))
+
+        yield connect
+
+
+def stream_of(connector, topic):
+    return connector.create_message_streams({topic: 1})[topic][0]
+
+
+def waiting(stream):
+    """The messages that a stream has now."""
+    found = []
+    with contextlib.suppress(ConsumerTimeoutError):
+        found.extend(stream)
+    return found
+
+
+def read(count, *streams):
+    """So many messages of streams, and no more than that."""
+    found = []
+
+    def is_enough():
+        for stream in streams:
+            found.extend(waiting(stream))
+        return len(found) >= count
+
+    wait_for(is_enough, lambda: f"{len(found)} of {count} messages")
+    assert len(found) == count
+    return found
+
+
+def offsets(store, group, topic):
+    path = f"/consumers/{group}/offsets/{topic}"
+    names = store.get_children(path) if store.exists(path) else []
+    return {name: int(store.get(f"{path}/{name}")[0]) for name in sorted(names)}
+
+
+def owners(store, group, topic):
+    path = f"/consumers/{group}/owners/{topic}"
+    found = {}
+    for name in store.get_children(path) if store.exists(path) else []:
+        with contextlib.suppress(kazoo_client.NoNodeError):
+            found[name] = store.get(f"{path}/{name}")[0].decode()
+    return found
+
+
+def test_two_members_share_a_topic_and_commit_positions(store, write, connect):
+    ends = {
+        f"0-{number}": write("shared", message_set([b"%d" % number] * 5), number)
+        for number in range(PARTITIONS)
+    }
+    first, second = connect("two"), connect("two")
+    streams = [stream_of(it, "shared") for it in (first, second)]
+    wait_for(
+        lambda: (
+            len(owners(store, "two", "shared")) == PARTITIONS
+            and len(set(owners(store, "two", "shared").values())) == 2
+        ),
+        lambda: str(owners(store, "two", "shared")),
+    )
+    found = read(5 * PARTITIONS, *streams)
+    assert {(it.broker_id, it.partition, int(it.value)) for it in found} == {
+        (0, number, number) for number in range(PARTITIONS)
+    }
+    # As 0.7 registers a member, blanks included.
+    members = sorted(store.get_children("/consumers/two/ids"))
+    assert [store.get(f"/consumers/two/ids/{it}")[0] for it in members] == [b'{ "shared": 1 }'] * 2
+    # By range: the first member in order has the first partitions, in order as texts.
+    held = owners(store, "two", "shared")
+    assert [held[name] for name in sorted(held)] == [f"{members[n // 2]}-0" for n in range(4)]
+    wait_for(lambda: offsets(store, "two", "shared") == ends, lambda: str(ends))
+    second.shutdown()
+    for number in range(PARTITIONS):
+        write("shared", message_set([b"later"]), number)
+    assert {it.offset for it in read(PARTITIONS, streams[0])} == set(ends.values())
+
+
+def test_a_killed_members_partitions_go_to_another_with_what_it_did_not_commit(
+    cluster, store, write, connect
+):
+    for number in range(PARTITIONS):
+        write("killed", message_set([b"%d" % number]), number)
+    survivor = connect("kill")
+    with KctlConsumer(cluster[1], "kill", {"killed": 1}, auto_commit_enable="false") as other:
+        wait_for(lambda: len(other.said("message")) == PARTITIONS, lambda: str(other.events))
+        stream = stream_of(survivor, "killed")
+        wait_for(
+            lambda: len(set(owners(store, "kill", "killed").values())) == 2,
+            lambda: str(owners(store, "kill", "killed")),
+        )
+        read(PARTITIONS // 2, stream)
+        other.process.kill()
+        found = read(PARTITIONS // 2, stream)
+    assert len({it.partition for it in found}) == PARTITIONS // 2
+    assert set(owners(store, "kill", "killed")) == {f"0-{n}" for n in range(PARTITIONS)}
+
+
+def test_within_a_compressed_set_the_offset_is_that_of_the_set(store, write, connect):
+    start = write("packed", message_set([b"plain"]))
+    end = write("packed", message_set([b"a", b"b", b"c"], GZIP))
+    connector = connect("packed", autocommit_enable="false", consumer_timeout_ms=60_000)
+    stream = stream_of(connector, "packed")
+    committed = []
+    for value in (b"plain", b"a", b"b", b"c"):
+        assert next(stream).value == value
+        connector.commit_offsets()
+        committed.append(offsets(store, "packed", "packed").get("0-0"))
+    # Each message counts once the next is asked for.
+    assert committed == [0, start, start, start]
+    write("packed", message_set([b"d"]))
+    assert next(stream).offset == end
+    connector.commit_offsets()
+    assert offsets(store, "packed", "packed")["0-0"] == end
+
+
+def test_where_nothing_is_read_the_offset_of_the_start_is_committed(store, write, connect):
+    end = write("quiet", message_set([b"old"]))
+    stream_of(connect("quiet", autooffset_reset="largest"), "quiet")
+    expected = {"0-0": end, "0-1": 0, "0-2": 0, "0-3": 0}
+    wait_for(
+        lambda: offsets(store, "quiet", "quiet") == expected,
+        lambda: str(offsets(store, "quiet", "quiet")),
+    )
+
+
+def test_an_offset_that_the_broker_does_not_have_is_reset(store, write, connect):
+    end = write("reset", message_set([b"x"]))
+    store.create("/consumers/reset/offsets/reset/0-0", b"100000", makepath=True)
+    stream = stream_of(connect("reset"), "reset")
+    assert [it.value for it in read(1, stream)] == [b"x"]
+    wait_for(
+        lambda: offsets(store, "reset", "reset")["0-0"] == end,
+        lambda: str(offsets(store, "reset", "reset")),
+    )
+
+
+def test_the_fetch_size_doubles_for_a_large_message_up_to_its_limit(write, connect):
+    write("large", message_set([b"x" * 1000, b"y" * 5000]))
+    limits = {"fetch_size": 100, "fetch_size_max": 2000, "consumer_timeout_ms": 60_000}
+    stream = stream_of(connect("large", **limits), "large")
+    assert next(stream).value == b"x" * 1000
+    with pytest.raises(KctlError, match=r"5010 bytes at offset 1010, .* fetch\.size\.max=2000"):
+        next(stream)
+
+
+def test_a_filter_sees_a_topic_that_comes_later(store, write, connect):
+    [stream] = connect("filter").create_message_streams_by_filter(Whitelist("new.*"), 1)
+    ids = "/consumers/filter/ids"
+    wait_for(lambda: store.exists(ids) and store.get_children(ids), lambda: "no member")
+    [member] = store.get_children("/consumers/filter/ids")
+    assert store.get(f"/consumers/filter/ids/{member}")[0] == b"*1*new.*"
+    write("newer", message_set([b"1"]))
+    write("old", message_set([b"2"]))
+    assert [(it.topic, it.value) for it in read(1, stream)] == [("newer", b"1")]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"offsets.storage": "kafka"},
+        {"security.protocol": "SSL"},
+        {"partition.assignment.strategy": "roundrobin"},
+    ],
+)
+def test_settings_that_kafka_07_does_not_have_are_refused(cluster, setting):
+    with pytest.raises(UsageError, match=r"are of Kafka 0\.7, which has no"):
+        ConsumerConnector({"zookeeper.connect": cluster[1], "group.id": "g"} | setting)

@@ -1,0 +1,45 @@
+"""What a consumer reads of Kafka 0.7's topics, and the watches that it leaves."""
+
+from kctl.store.consumer_registry import ConsumerRegistry
+from kctl.store.consumer_znodes import BrokerPartition, Layout
+from kctl.store.database import ZnodeDatabase
+from kctl.store.embedded import EmbeddedStore
+from tests.support.virtual_runtime import virtual_runtime
+
+
+def test_a_topic_of_kafka_07_is_watched_from_before_its_creation_to_its_last_broker():
+    runtime = virtual_runtime()
+    store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
+    registry = ConsumerRegistry(store, Layout.KAFKA_0_7)
+    events = []
+
+    def result(coroutine):
+        task = runtime.scheduler.spawn(coroutine)
+        runtime.scheduler.settle()
+        return task.result()
+
+    def topics():
+        return result(registry.topics(lambda _: events.append("topics")))
+
+    def partitions():
+        return result(registry.partitions(["t"], lambda _: events.append("t")))["t"]
+
+    def seen():
+        runtime.scheduler.settle()
+        found = set(events)
+        events.clear()
+        return found
+
+    assert (topics(), list(partitions())) == ([], [])
+    result(registry.make_path("/brokers/topics/t"))
+    assert seen() == {"topics", "t"}
+    assert (topics(), list(partitions())) == (["t"], [])
+    result(registry.create_recursive("/brokers/topics/t/2", b"2"))
+    assert seen() == {"t"}
+    assert list(partitions()) == [BrokerPartition(2, 0), BrokerPartition(2, 1)]
+    result(registry.create_recursive("/brokers/topics/t/11", b"1"))
+    assert seen() == {"t"}
+    assert set(partitions()) == {(2, 0), (2, 1), (11, 0)}
+    result(registry.delete_if_exists("/brokers/topics/t/2"))
+    assert seen() == {"t"}
+    assert list(partitions()) == [BrokerPartition(11, 0)]
