@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --stop --subject --subtract --tail --throttle --timeout --timestamp --to --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --stop --subject --subtract --tail --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -75,6 +75,7 @@ complete -c kctl -n __kctl_needs -a man -d 'Write the manual pages.'
 complete -c kctl -n __kctl_needs -a help -d 'Show the help of a command.'
 complete -c kctl -n __kctl_needs -a version -d 'Show the version.'
 complete -c kctl -n '__kctl_needs topic' -a purge -d 'Delete the records of topics, or the oldest of them'
+complete -c kctl -n '__kctl_needs topic' -a offsets-07 -d 'Show offsets of a broker of Kafka 0.7, which -b names: positions in bytes, newest first'
 complete -c kctl -n '__kctl_needs topic' -a create -d 'Create topics'
 complete -c kctl -n '__kctl_needs topic' -a list -d 'List topics, or only those with partitions in a state such as --under-replicated'
 complete -c kctl -n '__kctl_needs topic' -a describe -d 'Show the partitions of topics: leader, replicas and in-sync replicas'
@@ -398,6 +399,16 @@ complete -c kctl -n '__kctl_at topic purge' -l dry-run -s n -d 'Show what would 
 complete -c kctl -n '__kctl_at topic purge' -l yes -s y -d 'Do not ask for confirmation.'
 complete -c kctl -n '__kctl_at topic purge' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at topic purge' -f -a '(__kctl_names topics)'
+complete -c kctl -n '__kctl_at topic offsets-07' -l time -r -f -d 'latest (-1), earliest (-2), or a time: 2026-01-31, in UTC without a zone; -1h.'
+complete -c kctl -n '__kctl_at topic offsets-07' -l max -r -f -d 'Show at most N offsets of a partition.'
+complete -c kctl -n '__kctl_at topic offsets-07' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
+complete -c kctl -n '__kctl_at topic offsets-07' -l property -s X -r -f -d 'A client setting of Apache Kafka; may be repeated.'
+complete -c kctl -n '__kctl_at topic offsets-07' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
+complete -c kctl -n '__kctl_at topic offsets-07' -l expect-cluster -r -f -d 'Stop if the cluster has another id. [env: KCTL_EXPECT_CLUSTER]'
+complete -c kctl -n '__kctl_at topic offsets-07' -l command-config -r -F -d 'A client.properties file of Apache Kafka.'
+complete -c kctl -n '__kctl_at topic offsets-07' -l timeout -r -f -d 'Give up after this time. [default: 30s]'
+complete -c kctl -n '__kctl_at topic offsets-07' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at topic offsets-07' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at topic create' -l partitions -s p -r -f -d '[default: the broker\'s]'
 complete -c kctl -n '__kctl_at topic create' -l replication-factor -s r -r -f -d '[default: the broker\'s]'
 complete -c kctl -n '__kctl_at topic create' -l replica-assignment -r -f -d 'Brokers of each partition, e.g. 0:1,1:2 (instead of -p and -r).'

@@ -33,17 +33,22 @@ class ReadingConnection07:
         self._timeout_ms = timeout_ms
         self._link: _Link | None = None
 
-    async def ask(self, request: Request07) -> memoryview:
-        """Send `request` and return the answer, without its size.
-
-        Raise UnreachableError if the connection is lost, TimedOutError if there is no answer.
-        """
+    async def open(self) -> "_Link":
+        """Connect, unless there is a connection; UnreachableError."""
         link = self._link
         if link is None or link.is_lost:
             link = self._link = _Link(self._runtime, f"{self._host}:{self._port}")
             await self._runtime.network.connect(
                 self._host, self._port, link.attach, self._timeout_ms
             )
+        return link
+
+    async def ask(self, request: Request07) -> memoryview:
+        """Send `request` and return the answer, without its size.
+
+        Raise UnreachableError if the connection is lost, TimedOutError if there is no answer.
+        """
+        link = await self.open()
         answer = link.send(encode_request(request))
         late = TimedOutError(f"{link.name} did not answer in time")
         try:

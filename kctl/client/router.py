@@ -48,6 +48,8 @@ UNKNOWN_TOPIC_ROUNDS = 4
 # have been deleted and recreated, with leader epochs that start again.
 WRONG_LEADERS_MAX = 3
 
+UNREACHABLE_HINT = "is the broker running, and is the address one of its listeners?"
+
 
 class Router:
     """The brokers of one cluster, found through `bootstrap_servers`."""
@@ -409,7 +411,7 @@ class Router:
         addresses = [(it.host, it.port) for it in self.view.brokers.values()]
         addresses = list(dict.fromkeys(addresses + self._bootstrap_servers))
         reasons = []
-        hint = "is the broker running, and is the address one of its listeners?"
+        hint = UNREACHABLE_HINT
         timed_out = False
         for index, address in enumerate(addresses):
             share_ms = self._left_ms(deadline_ms) // (len(addresses) - index)

@@ -51,6 +51,7 @@ VALID = {
     "topic alter": "t -p 3",
     "topic delete": "t -y",
     "topic purge": "t -y",
+    "topic offsets-07": "t:0",
     "records delete": "t --before 5 -y",
     "profile add": "p -b localhost:9092",
     "profile use": "p",

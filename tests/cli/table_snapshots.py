@@ -96,6 +96,7 @@ WITHOUT_A_TABLE = {
     "profile login": "prints a line",
     "profile remove": "prints a line",
     "records delete": "the table of topic purge",
+    "topic offsets-07": "needs a broker of Kafka 0.7",
     "broker demote": "the table of reassign execute",
     "serve": "a table of nothing, log lines",
     "demo": "prints the output of other commands",

@@ -72,3 +72,59 @@ def test_a_broker_that_is_gone_is_an_error_of_its_partitions(kctl, store, cluste
     [group] = ran.documents
     assert (ran.status, group["total_lag"]) == (0, None)
     assert all(f"127.0.0.1:{port}" in it["error"] for it in group["partitions"])
+
+
+@pytest.fixture
+def offsets(kctl, cluster):
+    """Run the command, and return its result."""
+    return lambda *words: kctl("topic", "offsets-07", *words, "-b", f"127.0.0.1:{cluster[0]}")
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ((), [300]),
+        (("--time", "-1"), [300]),
+        (("--time", "-2"), [0]),
+        (("--time", "earliest"), [0]),
+        (("--max", 9), [300, 200, 0]),
+        (("--max", 0), []),
+        (("--time", "2100-01-31", "--max", 9), [300, 200, 0]),
+        (("--time", "2012-01-31", "--max", 9), []),
+    ],
+)
+def test_offsets_are_listed_for_a_time(offsets, options, found):
+    ran = offsets("t:0", *options, "-o", "json")
+    assert ran.status == 0
+    [shown] = ran.documents
+    assert shown == {"topic": "t", "partition": 0, "offsets": found, "error": None}
+
+
+def test_offsets_of_several_partitions_are_listed_beside_errors(offsets):
+    ran = offsets("t:1,5", "new:0")
+    assert ran.status == 1
+    assert [line.split() for line in ran.out.splitlines()[1:]] == [
+        ["t", "1", "100"],
+        ["t", "5", "-"],
+        ["new", "0", "0"],
+    ]
+    assert "t-5: lost the connection" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("t",), "t:0"),
+        (("t:0", "--time", "soon"), "Not a time: soon"),
+        (("t:0", "--expect-cluster", "other"), "not other"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(offsets, words, names):
+    ran = offsets(*words)
+    assert ran.status != 0
+    assert names in ran.err
+
+
+def test_one_broker_is_asked(kctl):
+    ran = kctl("topic", "offsets-07", "t:0", "-b", "a:1,b:2")
+    assert (ran.status, "on one broker" in ran.err) == (2, True)

@@ -17,6 +17,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.cli.topic.offsets07 import offsets_07
 from kctl.cli.topic.purge import purge
 from kctl.cli.topic.states import StateOptions
 from kctl.cli.topic.view import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 app = CommandGroup()
 remote_command(app, "purge", DANGEROUS)(purge)
+remote_command(app, "offsets-07", READS)(offsets_07)
 
 ConfigOption = Annotated[
     list[str] | None,
