@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from kctl.client.assignment import assign_by_range, decode_assignment, encode_assignment
-from kctl.client.offsets import commit_topics
+from kctl.client.offsets import commit_codes, commit_topics
 from kctl.client.results import raise_for
 from kctl.errors import KctlError, TimedOutError
 from kctl.model import TopicPartition
@@ -119,10 +119,9 @@ class GroupMember:
             topics=commit_topics(offsets),
         )
         response = await self._router.send_to_coordinator(self.group_id, request)
-        for topic in response.topics:
-            for item in topic.partitions:
-                if item.error_code:
-                    self._note(ApiError(item.error_code))
+        for code in commit_codes(response).values():
+            if code:
+                self._note(ApiError(code))
 
     async def leave(self) -> None:
         """Give up the partitions at once, not after the session timeout."""

@@ -21,11 +21,12 @@ from kctl.protocol.constants import (
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
 )
+from kctl.protocol.error_codes import ApiError
 from kctl.protocol.later_apis import LaterApi
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
-    from kctl.protocol.messages.offset_commit import OffsetCommitRequestTopic
+    from kctl.protocol.messages.offset_commit import OffsetCommitRequestTopic, OffsetCommitResponse
     from kctl.protocol.schema import Message
 
 NO_OFFSET = -1
@@ -213,10 +214,8 @@ class OffsetsClient:
         request = OffsetCommitRequest(group_id=group_id, topics=commit_topics(offsets, metadata))
         response = await self._router.send_to_coordinator(group_id, request)
         return [
-            PartitionResult(partition, offsets[partition], error_of(item.error_code))
-            for topic in response.topics
-            for item in topic.partitions
-            for partition in [TopicPartition(topic.name, item.partition_index)]
+            PartitionResult(partition, offsets[partition], error_of(code))
+            for partition, code in commit_codes(response).items()
         ]
 
     async def delete_committed(
@@ -312,6 +311,24 @@ def commit_topics(
         )
         for topic, numbers in _by_topic(offsets).items()
     ]
+
+
+def commit_codes(response: "OffsetCommitResponse") -> dict[TopicPartition, int]:
+    """Return the error code of each partition in the response to an OffsetCommit request."""
+    return {
+        TopicPartition(topic.name, item.partition_index): item.error_code
+        for topic in response.topics
+        for item in topic.partitions
+    }
+
+
+def raise_for_commit(codes: Mapping[TopicPartition, int]) -> None:
+    """Raise ApiError with the first error code, and the names of all partitions that have one."""
+    failed = {partition: code for partition, code in codes.items() if code}
+    if failed:
+        first = ApiError(next(iter(failed.values())))
+        names = ", ".join(map(str, failed))
+        raise ApiError(first.code, f"not committed: {names} ({first})")
 
 
 def _resolve(

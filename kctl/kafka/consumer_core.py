@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.consumer import FetchedRecord, PartitionReader
 from kctl.client.group_member import GroupMember
-from kctl.client.offsets import OffsetsClient, commit_topics
+from kctl.client.offsets import OffsetsClient, commit_codes, commit_topics, raise_for_commit
 from kctl.client.old_brokers import VersionFallback
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
@@ -24,7 +24,6 @@ from kctl.errors import KctlError, NotFoundError, TimedOutError, UsageError, not
 from kctl.kafka.consumer_config import ConsumerConfig
 from kctl.kafka.streams import ConsumedMessage
 from kctl.model import Position, PositionKind, TopicPartition
-from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.offset_commit import OffsetCommitRequest
 from kctl.runtime.future import Task, sleep, wait_at_most
 from kctl.runtime.runtime import Runtime
@@ -230,17 +229,11 @@ class ConsumerCore:
             request.generation_id = member.generation_id
             request.member_id = member.member_id
         response = await self.router.send_to_coordinator(group, request)
-        failed: dict[TopicPartition, int] = {}
-        for topic in response.topics:
-            for item in topic.partitions:
-                partition = TopicPartition(topic.name, item.partition_index)
-                if item.error_code:
-                    failed[partition] = item.error_code
-                elif partition in self._ends:
-                    self._committed[partition] = offsets[partition]
-        if failed:
-            first = ApiError(next(iter(failed.values())))
-            raise ApiError(first.code, f"not committed: {', '.join(map(str, failed))} ({first})")
+        codes = commit_codes(response)
+        for partition, code in codes.items():
+            if not code and partition in self._ends:
+                self._committed[partition] = offsets[partition]
+        raise_for_commit(codes)
 
     async def commit_positions(self, held: Mapping[TopicPartition, int]) -> None:
         """Commit how far each partition has been handed out, or `held`, where that is less."""

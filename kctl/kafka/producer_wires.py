@@ -13,7 +13,7 @@ from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import Encoder
 from kctl.kafka.messages import Delivery
 from kctl.kafka.partitioners import Partitioner
-from kctl.kafka.producer_07 import Wire07
+from kctl.kafka.producer07 import Wire07
 from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import Settlement, Wire
 from kctl.kafka.producer_today import TodaysWire

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
+from kctl.client.offsets import raise_for_commit
 from kctl.errors import TimedOutError, UnreachableError, UsageError
 from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.errors import MessageTooLargeError
@@ -25,7 +26,6 @@ from kctl.kafka.message_set import FetchRequest, MessageSet
 from kctl.kafka.offsets import OffsetsStorage
 from kctl.kafka.simple_wires import SimpleWire, Wire07, WireToday
 from kctl.model import TopicPartition
-from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 
@@ -75,12 +75,7 @@ class SimpleConsumerCore:
         self, group: str, offsets: Mapping[TopicPartition, int], storage: OffsetsStorage
     ) -> None:
         """Commit; raise ApiError if a partition failed."""
-        codes = await self._ask(lambda: self._wire.commit(group, offsets, storage))
-        failed = {partition: code for partition, code in codes.items() if code}
-        if failed:
-            names = ", ".join(f"{it.topic}-{it.partition}" for it in failed)
-            first = ApiError(next(iter(failed.values())))
-            raise ApiError(first.code, f"not committed: {names} ({first})")
+        raise_for_commit(await self._ask(lambda: self._wire.commit(group, offsets, storage)))
 
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition], storage: OffsetsStorage

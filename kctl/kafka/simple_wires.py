@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from kctl.client.broker_channel import BrokerChannel
-from kctl.client.offsets import OffsetsClient, commit_topics
+from kctl.client.offsets import OffsetsClient, commit_codes, commit_topics
 from kctl.client.old_brokers import ChannelOpener, OldRelease, VersionFallback
 from kctl.client.reading_connection07 import RESPONSE_BYTES_MAX, ReadingConnection07
+from kctl.client.results import error_of, raise_for
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
 from kctl.errors import UnsupportedVersionError, UsageError
@@ -92,7 +93,7 @@ class Wire07:
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"{len(answers)} answers to {len(requests)} fetches"
             )
         return [
-            MessageSet(request, bytes(answer.message_set), Format07, error=_error(answer.error))
+            MessageSet(request, bytes(answer.message_set), Format07, error=error_of(answer.error))
             for request, answer in zip(requests, answers, strict=True)
         ]
 
@@ -165,7 +166,7 @@ class WireToday:
                 topics=_fetch_topics(group.values()),
             )
             response = await channel.send(message, timeout_ms=self._timeout_ms + max_wait_ms)
-            _raise(response.error_code)
+            raise_for(response.error_code)
             answers = {
                 (topic.topic, item.partition): item
                 for topic in response.responses
@@ -195,7 +196,7 @@ class WireToday:
             )
         version = _SEVERAL_OFFSETS_VERSION if several else None
         answer = (await channel.send(request, version)).topics[0].partitions[0]
-        _raise(answer.error_code)
+        raise_for(answer.error_code)
         return list(answer.old_style_offsets) if several else [answer.offset][:max_offsets]
 
     async def commit(
@@ -209,11 +210,7 @@ class WireToday:
         else:
             router = await self._coordinators()
             response = await router.send_to_coordinator(group, request)
-        return {
-            TopicPartition(topic.name, item.partition_index): item.error_code
-            for topic in response.topics
-            for item in topic.partitions
-        }
+        return commit_codes(response)
 
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition], storage: OffsetsStorage
@@ -286,16 +283,6 @@ def _size(request: FetchRequest) -> int:
     return request.fetch_size
 
 
-def _error(code: int) -> ApiError | None:
-    """Return the error of a code; 0.7's are the first of those of later releases."""
-    return ApiError(code) if code else None
-
-
-def _raise(code: int) -> None:
-    if code:
-        raise ApiError(code)
-
-
 def _rounds(requests: Sequence[FetchRequest]) -> list[dict[int, FetchRequest]]:
     """Return the requests by their indexes, in groups in which no partition comes twice."""
     rounds: list[dict[int, FetchRequest]] = []
@@ -330,7 +317,7 @@ def _set_of(request: FetchRequest, item: Any) -> MessageSet:
         request,
         bytes(item.record_set or b""),
         FormatToday,
-        error=_error(item.error_code),
+        error=error_of(item.error_code),
         high_watermark=item.high_watermark,
     )
 
