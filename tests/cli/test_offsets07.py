@@ -1,13 +1,15 @@
-"""What kctl shows of the offsets of brokers of Kafka 0.7, which are positions in bytes."""
+"""What kctl shows and commits of the offsets of Kafka 0.7, which are positions in bytes."""
 
 import pytest
 from kazoo.client import KazooClient
 
 from kctl.protocol.kafka07 import ProduceRequest
-from kctl.records.message07 import message_set
+from kctl.records.message07 import GZIP, message_set
 from tests.serve.test_kafka07 import Client07
 from tests.support import apache_kafka
+from tests.support.kctl_broker07 import write07
 from tests.support.kctl_process import KctlBroker
+from tests.support.waiting import wait_for
 
 SET = message_set([b"x" * 90])
 
@@ -128,3 +130,16 @@ def test_what_cannot_be_asked_is_refused(offsets, words, names):
 def test_one_broker_is_asked(kctl):
     ran = kctl("topic", "offsets-07", "t:0", "-b", "a:1,b:2")
     assert (ran.status, "on one broker" in ran.err) == (2, True)
+
+
+def test_consume_commits_positions_as_a_member_of_a_group(kctl, cluster, store):
+    write07(cluster[0], "printed", message_set([b"one"]))
+    end = write07(cluster[0], "printed", message_set([b"two", b"three"], GZIP))
+    wait_for(lambda: store.exists("/brokers/topics/printed/0"), lambda: "not registered")
+    words = ("consume", "printed", "-g", "prints", "--zookeeper", cluster[1], "-B", "-m", 2)
+    first = kctl(*words)
+    assert (first.status, first.out.split()) == (0, ["one", "two"]), first.err
+    # A compressed set is read again as long as not all of it was printed.
+    second = kctl(*words)
+    assert (second.status, second.out.split()) == (0, ["two", "three"]), second.err
+    assert store.get("/consumers/prints/offsets/printed/0-0")[0] == b"%d" % end

@@ -5,16 +5,33 @@ import socket
 
 import pytest
 
-from kctl.errors import KctlError, UsageError
+from kctl.errors import CorruptDataError, KctlError, UsageError
 from kctl.kafka import ConsumerConnector, ConsumerTimeoutError, Whitelist
-from kctl.records.message07 import GZIP, message_set
+from kctl.kafka.claims import Claim
+from kctl.kafka.connector_config import ConnectorConfig
+from kctl.kafka.feeds import Feed
+from kctl.kafka.message_set import FetchRequest, Format07, MessageSet
+from kctl.kafka.rebalance import Lease
+from kctl.kafka.stream_fetcher07 import StreamFetcher07
+from kctl.kafka.streams import StreamQueue
+from kctl.records.message07 import GZIP, compressed_set, encode_entry, message_set
+from kctl.store.consumer_registry import ConsumerRegistry
+from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition
+from kctl.store.database import ZnodeDatabase
+from kctl.store.embedded import EmbeddedStore
 from tests.support.kctl_broker07 import write07
 from tests.support.kctl_consumer import KctlConsumer
 from tests.support.kctl_process import KctlBroker
+from tests.support.virtual_runtime import virtual_runtime
 from tests.support.waiting import wait_for
 
 kazoo_client = pytest.importorskip("kazoo.client")
 PARTITIONS = 4
+
+
+def broken(entry):
+    """An entry whose last byte does not agree with its checksum."""
+    return entry[:-1] + bytes([entry[-1] ^ 1])
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +234,79 @@ def test_a_filter_sees_a_topic_that_comes_later(store, write, connect):
     write("newer", message_set([b"1"]))
     write("old", message_set([b"2"]))
     assert [(it.topic, it.value) for it in read(1, stream)] == [("newer", b"1")]
+
+
+def test_a_broker_that_goes_and_comes_back_elsewhere_is_read_on(
+    cluster, store, write, connect, tmp_path
+):
+    options = ("--kafka-0.7", "--zookeeper", cluster[1], "-c", "brokerid=1")
+    with KctlBroker(tmp_path, *options) as other:
+        write("moves", message_set([b"here"]))
+        end = write07(other.port, "moves", message_set([b"there"]))
+        stream = stream_of(connect("moves"), "moves")
+        found = read(2, stream)
+        assert {(it.broker_id, it.value) for it in found} == {(0, b"here"), (1, b"there")}
+        expected = {"1-0": end, **{f"0-{it}": 0 for it in range(1, PARTITIONS)}}
+        wait_for(
+            lambda: expected.items() <= offsets(store, "moves", "moves").items(),
+            lambda: str(offsets(store, "moves", "moves")),
+        )
+        old_port = other.port
+        other.stop()
+        wait_for(
+            lambda: "1-0" not in owners(store, "moves", "moves"),
+            lambda: str(owners(store, "moves", "moves")),
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            other.port = free.getsockname()[1]
+        assert other.start().port != old_port
+        write07(other.port, "moves", message_set([b"again"]))
+        [message] = read(1, stream)
+        assert (message.broker_id, message.offset, message.value) == (1, end, b"again")
+
+
+@pytest.mark.parametrize(
+    ("damaged", "values"),
+    [
+        # The checksum of the second of two messages.
+        (message_set([b"first"]) + broken(encode_entry(b"second")), [b"first"]),
+        # A compressed set, whose messages have no offsets of their own, is handed out whole or not.
+        (
+            message_set([b"first"])
+            + compressed_set(message_set([b"in"]) + broken(encode_entry(b"second")), GZIP),
+            [b"first"],
+        ),
+    ],
+)
+def test_what_comes_before_damage_is_handed_out_once_and_then_the_stream_raises(damaged, values):
+    runtime = virtual_runtime()
+    config = ConnectorConfig({"zk.connect": "zk:2181", "groupid": "g"})
+    store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
+    fetcher = StreamFetcher07(runtime, ConsumerRegistry(store), config)
+    lease = Lease(60_000)
+    lease.answered(runtime.clock.monotonic_ms())
+    partition = ConsumedPartition("t", BrokerPartition(0, 0))
+    queue = StreamQueue(runtime, 0)
+    feed = Feed(Claim(partition, 0, lease, 0), queue, 1 << 20)
+
+    def fetch():
+        data = damaged[feed.offset :]
+        found = MessageSet(FetchRequest("t", 0, feed.offset, 1 << 20), data, Format07)
+        return fetcher._take(feed, found)
+
+    def next_chunk():
+        task = runtime.scheduler.spawn(queue.next_chunk())
+        runtime.scheduler.settle()
+        return task.result()
+
+    assert fetch()
+    chunk = next_chunk()
+    assert [it.value for it in chunk.records] == values
+    assert chunk.next_offset == feed.offset == len(message_set([b"first"]))
+    assert not fetch()
+    with pytest.raises(CorruptDataError):
+        next_chunk()
+    assert feed.is_stuck
 
 
 @pytest.mark.parametrize(
