@@ -5,6 +5,9 @@ import socket
 
 import pytest
 
+from kctl.kafka import EARLIEST_TIME, LATEST_TIME, KeyedMessage, Producer, SimpleConsumer
+from kctl.kafka import FetchRequest as KafkaFetch
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.kafka07 import (
     FetchRequest,
     OffsetsRequest,
@@ -88,6 +91,50 @@ def test_a_broker_serves_apache_kafkas_directory_and_survives_kills(tmp_path):
     stop(broker)
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert broker.errors == ""
+
+
+def test_kctls_clients_write_and_read(tmp_path):
+    """Messages of every codec, one that is larger than a fetch, offsets, and an offset that no
+    message has."""
+    broker = broker07(tmp_path, "--no-zookeeper").start()
+    large = b"x" * 40_000
+    expected = []
+    with SimpleConsumer("127.0.0.1", broker.port, kafka_07=True) as consumer:
+        for codec in ("none", "gzip", "snappy"):
+            payloads = [*(f"{codec} {number}".encode() for number in range(20)), large]
+            settings = {"broker.list": f"0:127.0.0.1:{broker.port}", "compression.codec": codec}
+            with Producer(settings) as producer:
+                for payload in payloads:
+                    producer.send(KeyedMessage("t", payload))
+            expected += payloads
+            count = len(expected)
+            # Nothing is acknowledged, and connections are served side by side.
+            wait_for(
+                lambda count=count: len(everything(consumer)) == count,
+                lambda: "messages are missing",
+            )
+        assert everything(consumer) == expected
+        end = consumer.get_offsets_before("t", 0, LATEST_TIME, 1)[0]
+        assert consumer.get_offsets_before("t", 0, EARLIEST_TIME, 1) == [0]
+        first, nothing, beyond = consumer.multifetch(
+            [KafkaFetch("t", 0, 0, 200), KafkaFetch("t", 0, end), KafkaFetch("t", 0, end + 1)]
+        )
+        assert next(iter(first)).message == expected[0]
+        assert list(nothing) == []
+        with pytest.raises(ApiError) as caught:
+            list(beyond)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    stop(broker)
+
+
+def everything(consumer):
+    """The payloads of t-0, by fetches that are smaller than some messages."""
+    found, offset, last = [], 0, -1
+    while offset != last:
+        messages = consumer.fetch(KafkaFetch("t", 0, offset, 1_000))
+        found += [it.message for it in messages]
+        last, offset = offset, messages.next_offset
+    return found
 
 
 def test_a_broker_registers_in_its_own_zookeeper_also_after_a_kill(tmp_path):
