@@ -481,7 +481,7 @@ def coordinator_does_not_load(patch):
     patch(ReplicatedPartitionWriter, "read", lambda *_: None)
 
 
-@planted("found here", 999)
+@planted("found here", 59)
 def offsets_leave_with_a_replica(patch):
     """A replica that is stopped takes along what groups have committed for its partition."""
 

@@ -121,7 +121,7 @@ def zombies_may_write(patch):
     patch(ProducerStateManager, "_check_epoch", lambda *_: None)
 
 
-@planted("KIP-98 (TxnOffsetCommit)", 999)
+@planted("KIP-98 (TxnOffsetCommit)", 9)
 def zombies_may_commit_offsets(patch):
     """The group coordinator takes offsets of producers of older epochs."""
 
