@@ -2,6 +2,7 @@
 
 import pytest
 
+from kctl.client.router import Router
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.kafka import ConsumerConnector
 from kctl.kafka.claims import Claims, OffsetMoves
@@ -10,11 +11,21 @@ from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.errors import ConsumerTimeoutError
 from kctl.kafka.offsets import OffsetsStorage
 from kctl.kafka.rebalance import Lease
+from kctl.kafka.stream_fetcher import StreamFetcher
 from kctl.kafka.streams import Chunk, ChunkReader, StreamQueue
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchResponse,
+)
+from kctl.records.builder import RecordBatchBuilder
 from kctl.records.record import Record
 from kctl.runtime.future import CancelledError, sleep
 from kctl.runtime.real import make_runtime
 from kctl.store.consumer_znodes import ConsumedPartition
+from tests.support.real_loop import real_loop
+from tests.support.scripted_brokers import scripted_brokers
 
 T0 = ConsumedPartition("t", 0)
 MINIMUM = {"zookeeper.connect": "zk:2181", "group.id": "g"}
@@ -203,3 +214,67 @@ def test_a_stream_times_out_raises_what_failed_once_and_ends(runtime):
         assert await queue.next_chunk() is None
 
     run(runtime, story())
+
+
+# --- fetches
+
+
+class OldLog:
+    """A partition of a broker before 0.10.1, which cuts even the first message of a fetch."""
+
+    def __init__(self, *values):
+        self.sizes = []
+        self._batches = []
+        for offset, value in enumerate(values):
+            builder = RecordBatchBuilder(base_offset=offset)
+            builder.append(timestamp=1, key=None, value=value)
+            self._batches.append(bytes(builder.build()))
+
+    def answer(self, request):
+        [asked] = request.body.topics[0].partitions
+        data = b"".join(self._batches[asked.fetch_offset :])[: asked.partition_max_bytes]
+        if data:
+            self.sizes.append(asked.partition_max_bytes)
+        item = FetchablePartitionResponse(partition=0, error_code=0, record_set=data)
+        return FetchResponse(
+            responses=[FetchableTopicResponse(topic="t", partition_responses=[item])]
+        )
+
+
+def chunks_of(log, count, **settings):
+    """Fetch partition 0 of t from offset 0; return `count` chunks, or raise the stream's error."""
+    given = MINIMUM | {name.replace("_", "."): value for name, value in settings.items()}
+    config = ConnectorConfig(given | {"fetch.wait.max.ms": 1})
+    with real_loop() as loop, scripted_brokers(loop) as make_broker:
+        broker = make_broker({"t": 1})
+        broker.answer(ApiKey.FETCH, log.answer)
+        router = Router(loop.runtime, [broker.address])
+        fetcher, queue = StreamFetcher(router, config), StreamQueue(loop.runtime, 60_000)
+        fetcher.add(Claims().open(T0, 0, lease_of(loop.runtime), 0), queue)
+
+        async def read():
+            running = loop.scheduler.spawn(fetcher.run(), "fetches")
+            try:
+                return [await queue.next_chunk() for _ in range(count)]
+            finally:
+                running.cancel()
+                fetcher.close()
+
+        try:
+            return loop.run(read())
+        finally:
+            router.close()
+
+
+def test_the_fetch_size_doubles_until_a_message_is_whole():
+    log = OldLog(b"small", b"x" * 3_000, b"last")
+    found = chunks_of(log, 2, fetch_message_max_bytes=500)
+    assert [[it.offset for it in chunk.records] for chunk in found] == [[0], [1, 2]]
+    assert log.sizes[:5] == [500, 500, 1_000, 2_000, 4_000]
+
+
+def test_a_message_above_the_largest_fetch_size_fails_its_stream():
+    log = OldLog(b"x" * 3_000)
+    with pytest.raises(KctlError, match=r"t-0 has a message of 30\d\d bytes at offset 0.*=1500"):
+        chunks_of(log, 1, fetch_message_max_bytes=500, fetch_size_max=1_500)
+    assert log.sizes == [500, 1_000, 1_500]
