@@ -58,6 +58,8 @@ T = TypeVar("T")
 MULTI_PARTITIONS_MAX = 1_000
 # The end of ids that Kafka 0.7 to 1.1 and kctl draw, `GROUP_HOST-MILLIS-UUID8`.
 _DRAWN_ID = re.compile(r"-\d{10,}-[0-9a-f]{8}$")
+# Attempts to commit while other clients create or delete the same offsets.
+COMMIT_ATTEMPTS_MAX = 5
 # Attempts to remove what a former session left, while that is just ending.
 REMOVAL_ATTEMPTS_MAX = 5
 
@@ -299,31 +301,26 @@ class ConsumerRegistry(ZnodeClient):
         self, group_id: str, consumer_id: str, offsets: Mapping[ConsumedPartition, int]
     ) -> None:
         checks = [Check(owner_path(group_id, *it), 0) for it in offsets]
-        writes: list[Operation] = [
-            Set(offset_path(group_id, *it), encode_consumer_offset(offset))
-            for it, offset in offsets.items()
-        ]
-        while True:
+        claims = {it.path for it in checks}
+        data = {offset_path(group_id, *it): encode_consumer_offset(offsets[it]) for it in offsets}
+        writes: list[Operation] = [Set(path, text) for path, text in data.items()]
+        for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
             try:
                 await self._fenced(group_id, consumer_id, [*checks, *writes])
                 return
-            except NoNodeError as error:
-                # The first commit of a partition.
-                missing = next((n for n, it in enumerate(writes) if it.path == error.path), None)
-                if missing is None:
-                    raise LostClaimError(error.path) from None
-                missing_write = writes[missing]
-                assert isinstance(missing_write, Set)
-                writes[missing] = Create(missing_write.path, missing_write.data)
-            except NodeExistsError as error:
-                writes = [
-                    Set(it.path, it.data)
-                    if isinstance(it, Create) and it.path == error.path
-                    else it
-                    for it in writes
-                ]
             except BadVersionError as error:
                 raise LostClaimError(error.path) from None
+            except (NoNodeError, NodeExistsError) as error:
+                if error.path in claims:
+                    raise LostClaimError(error.path) from None
+                if attempt == COMMIT_ATTEMPTS_MAX:
+                    raise
+            # The first commit of some partitions, or another client has deleted or made offsets.
+            found = await self.get_all(data)
+            writes = [
+                Create(path, text) if answer is None else Set(path, text)
+                for (path, text), answer in zip(data.items(), found, strict=True)
+            ]
 
     async def _make_topic_paths(self, parent: str, topics: Iterable[str]) -> None:
         for topic in sorted(topics):

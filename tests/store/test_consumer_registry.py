@@ -1,7 +1,7 @@
-"""What a consumer reads of Kafka 0.7's topics, and the watches that it leaves."""
+"""What a consumer reads and writes as znodes, and the watches that it leaves."""
 
 from kctl.store.consumer_registry import ConsumerRegistry
-from kctl.store.consumer_znodes import BrokerPartition, Layout
+from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition, Layout
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from tests.support.virtual_runtime import virtual_runtime
@@ -43,3 +43,31 @@ def test_a_topic_of_kafka_07_is_watched_from_before_its_creation_to_its_last_bro
     result(registry.delete_if_exists("/brokers/topics/t/2"))
     assert seen() == {"t"}
     assert list(partitions()) == [BrokerPartition(11, 0)]
+
+
+def test_a_first_commit_of_many_partitions_takes_two_transactions():
+    runtime = virtual_runtime()
+    store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
+    registry = ConsumerRegistry(store)
+    transactions = []
+    multi = store.multi
+    partitions = [ConsumedPartition("t", number) for number in range(100)]
+
+    def counted(operations):
+        transactions.append(operations)
+        return multi(operations)
+
+    async def story():
+        await registry.prepare("g")
+        await registry.register("g", "c", b"{}")
+        await registry.claim("g", "c", dict.fromkeys(partitions, 0))
+        # One offset exists already.
+        await registry.create_recursive("/consumers/g/offsets/t/7", b"3")
+        store.multi = counted
+        await registry.commit("g", "c", dict.fromkeys(partitions, 5))
+        return await registry.stored_offsets("g", partitions)
+
+    task = runtime.scheduler.spawn(story())
+    runtime.scheduler.settle()
+    assert {it: offset for it, (offset, _) in task.result().items()} == dict.fromkeys(partitions, 5)
+    assert len(transactions) == 2
