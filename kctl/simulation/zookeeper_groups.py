@@ -155,6 +155,9 @@ class Member:
 
     def stop(self, partitions: Collection[ConsumedPartition]) -> dict[ConsumedPartition, int]:
         """End the delivery."""
+        if self.scheduler.is_dead:
+            # A coroutine of a crashed member ends whenever the interpreter collects it.
+            return {}
         for partition in partitions:
             self._world.note(self.name, f"stop {partition}")
         return self.claims.close(partitions)
@@ -165,6 +168,8 @@ class Member:
 
     def failed(self, error: KctlError) -> None:
         """Note an error."""
+        if self.scheduler.is_dead:
+            return
         self._world.counters["errors"] += 1
         self._world.note(self.name, f"error {error}")
 
