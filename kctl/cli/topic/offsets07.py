@@ -45,7 +45,7 @@ def offsets_07(
     Examples:
       kctl topic offsets-07 clicks:0,1 -b old-kafka:9092
       kctl topic offsets-07 clicks:0 -b old-kafka:9092 --time earliest
-      kctl topic offsets-07 clicks:0 -b old-kafka:9092 --time -7d --max 100
+      kctl topic offsets-07 clicks:0 -b old-kafka:9092 --time=-7d --max 100
     """
     from kctl.admin.offsets07 import offsets_before
 
