@@ -100,6 +100,14 @@ def read(consumers, wanted):
     return seen
 
 
+def is_at_the_end(consumer):
+    """Whether a consumer has read all of its partitions."""
+    return all(
+        max(it.offset, 0) == consumer.get_watermark_offsets(it, PATIENCE_S)[1]
+        for it in consumer.position(consumer.assignment())
+    )
+
+
 def committed(cluster, group, topic):
     """Return the committed offset of each partition."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -127,6 +135,8 @@ def test_a_group_moves_to_another_broker_with_its_members_and_offsets(whole, str
         lambda: (
             [consumer.poll(0.05) for consumer in consumers]
             and sorted(len(consumer.assignment()) for consumer in consumers) == [2, 2, 2]
+            # A partition that changed hands was read again by its new owner.
+            and all(map(is_at_the_end, consumers))
         )
     )
     for consumer in consumers:

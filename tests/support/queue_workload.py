@@ -15,6 +15,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from kctl.simulation.queue_checker import History, Outcome, Reader, Seen, Write
 
 TIMEOUT_S = 30
+# How long writers may take to end. librdkafka repeats a request that was lost with a broker after a
+# minute, and several may be lost one after the other.
+DRAIN_S = 12 * TIMEOUT_S
 WRITES_PER_TURN = 8
 PAUSE_S = 0.02
 # Between two looks whether the workload was closed.
@@ -72,7 +75,7 @@ class QueueWorkload:
         """Let all end what they do, and read everything once more; the history."""
         self._stopping.set()
         for thread in self._writers:
-            thread.join(4 * TIMEOUT_S)
+            thread.join(DRAIN_S)
         self._readers_stopping.set()
         for thread in self._readers:
             thread.join(TIMEOUT_S)
@@ -116,7 +119,7 @@ class QueueWorkload:
     def _write_plainly(self, name, chance):
         producer = Producer(
             {"bootstrap.servers": self._address, "linger.ms": 1,
-             "message.timeout.ms": 4 * TIMEOUT_S * 1000, "error_cb": self._note_fatal,
+             "message.timeout.ms": DRAIN_S * 1000, "error_cb": self._note_fatal,
              **CLIENT, **self._plain_settings}
         )  # fmt: skip
         number = 0
@@ -126,7 +129,7 @@ class QueueWorkload:
                 number += 1
             producer.poll(0)
             self._stopping.wait(PAUSE_S)
-        deadline = time.monotonic() + 4 * TIMEOUT_S
+        deadline = time.monotonic() + DRAIN_S
         while len(producer) and not self._is_closed.is_set() and time.monotonic() < deadline:
             producer.flush(FLUSH_S)
         if self._is_closed.is_set():
@@ -261,7 +264,7 @@ class QueueWorkload:
 
 def retried(call):
     """Again while librdkafka says that the same call may be made again."""
-    deadline = time.monotonic() + 4 * TIMEOUT_S
+    deadline = time.monotonic() + DRAIN_S
     while True:
         try:
             return call(TIMEOUT_S)
