@@ -14,6 +14,7 @@ from kctl.records.record import Record
 from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.real.disk import RealDisk
 from tests.cli import bad_input
+from tests.support.golden07 import copy07
 
 T0_MS = 1_600_000_000_000
 APP = build_app([], everything=True)
@@ -37,6 +38,7 @@ NOT_RUN = {
     "--watch": "runs until it is interrupted",
     "--spark": "needs Spark",
     "broker2": "needs a second broker",
+    "--zookeeper": "needs ZooKeeper",
     "avro": "needs the extra avro",
     "--type": "needs Kafka 3.8",
     "group delete billing": "its offsets are deleted by then",
@@ -118,12 +120,16 @@ def world(kctl, kctl_broker, monkeypatch, tmp_path):
     (data / f"{0:020d}.log").write_bytes(b"".join(batches))
     rebuild(RealDisk(), str(data), Wanted())
     (tmp_path / "data" / "__consumer_offsets-3").mkdir()
+    copy07("logs-clean", tmp_path / "archive" / "kafka-0.7")
+    copy07("logs-clean/none-0", tmp_path / "archive" / "clicks-0")
     return tmp_path
 
 
 def ready(words, spec, root, address):
     """Return `words` with paths below `root`, with the broker's address, and without questions."""
-    words = [re.sub(r"^/(data|mnt|tmp|tables|nfs)\b", f"{root}/\\1", word) for word in words]
+    words = [
+        re.sub(r"^/(data|archive|mnt|tmp|tables|nfs)\b", f"{root}/\\1", word) for word in words
+    ]
     words = [word.replace("*.log", f"{0:020d}.log") for word in words]
     words = [address if re.fullmatch(r"broker\d:9092", word) else word for word in words]
     options = {name for option in spec.options for name in option.options}
