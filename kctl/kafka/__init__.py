@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from kctl.kafka.consumer import Consumer
     from kctl.kafka.consumer_config import ConsumerConfig
     from kctl.kafka.encoders import DefaultEncoder, Encoder, StringEncoder
-    from kctl.kafka.errors import ConsumerTimeoutError, MessageTooLargeError, QueueFullError
+    from kctl.kafka.errors import (
+        ConsumerTimeoutError,
+        MessageTooLargeError,
+        QueueFullError,
+        RebalanceFailedError,
+    )
     from kctl.kafka.handlers import CallbackHandler, EventHandler
     from kctl.kafka.message_set import FetchRequest, MessageAndOffset, MessageSet
     from kctl.kafka.messages import Delivery, KeyedMessage, ProducerData, RecordMetadata
@@ -67,6 +72,7 @@ _HOMES = {
     "ProducerConfig": "kctl.kafka.producer_config",
     "ProducerData": "kctl.kafka.messages",
     "QueueFullError": "kctl.kafka.errors",
+    "RebalanceFailedError": "kctl.kafka.errors",
     "RecordMetadata": "kctl.kafka.messages",
     "SimpleConsumer": "kctl.kafka.simple_consumer",
     "StringEncoder": "kctl.kafka.encoders",
@@ -104,6 +110,7 @@ __all__ = [
     "ProducerConfig",
     "ProducerData",
     "QueueFullError",
+    "RebalanceFailedError",
     "RecordMetadata",
     "SimpleConsumer",
     "StringEncoder",

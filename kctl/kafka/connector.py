@@ -120,6 +120,8 @@ class ConnectorCore:
             config["hides_internal_topics"],
             config.rebalance_backoff_ms,
             config["auto_commit"],
+            config["rebalance_retries"],
+            config["stops_all"],
         )
 
     # --- Receiver

@@ -127,6 +127,7 @@ TABLE = (
         number(1),
         renamed_since_07("rebalance.retries.max", "rebalance.max.retries"),
     ),
+    Setting("stops_all", flag, in_all_ages("rebalance.stop.all"), defaults=False),
     Setting(
         "strategy",
         choice(_STRATEGIES),

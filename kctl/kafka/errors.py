@@ -12,6 +12,11 @@ class ConsumerTimeoutError(KctlError):
     """No message arrived within `consumer.timeout.ms`. The stream can be read again."""
 
 
+class RebalanceFailedError(KctlError):
+    """A consumer has not got its partitions in `rebalance.max.retries` tries. It has left the
+    group, and joins again after a pause: the stream can be read again."""
+
+
 class MessageTooLargeError(KctlError):
     """A message is larger than the largest fetch that the consumer makes. Allow larger ones, or go
     on behind it."""

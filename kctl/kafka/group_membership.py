@@ -19,7 +19,7 @@ from kctl.kafka.assignment import (
     Strategy,
     assign,
 )
-from kctl.kafka.rebalance import Lease, MemberState, Moves, Owner, Rebalance
+from kctl.kafka.rebalance import Lease, MemberState, Moves, Owner, Rebalance, Tries
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
@@ -104,6 +104,11 @@ class GroupSettings:
     exclude_internal_topics: bool = True
     rebalance_backoff_ms: int = 2_000
     auto_commit: bool = True
+    # After so many failed tries in a row the streams raise RebalanceFailedError; None: after each
+    # they raise its error.
+    rebalance_retries: int | None = None
+    # Whether a new assignment also stops, for a moment, what stays with this member.
+    stops_all: bool = False
 
 
 class _EvictedError(KctlError):
@@ -134,6 +139,9 @@ class GroupMembership:
         self._offsets = offsets
         self.rebalance = Rebalance()
         self.lease = Lease(self._store.session_timeout_ms)
+        self._tries = Tries(settings.rebalance_retries, settings.rebalance_backoff_ms)
+        # The assignment of the last round.
+        self._assigned: Assignment = {}
         # Rounds so far, for reports and benchmarks.
         self.rounds = 0
         self._is_changed = False
@@ -224,7 +232,9 @@ class GroupMembership:
             rebalance.left()
 
     async def _pause(self, error: KctlError) -> None:
-        self._receiver.failed(error)
+        shown = self._tries.failed(error)
+        if shown is not None:
+            self._receiver.failed(shown)
         if self._store.failure is not None:
             self._is_closing = True
         await self._wait(self._backoff_ms)
@@ -374,6 +384,7 @@ class GroupMembership:
             is_settled = await self._round()
             if is_settled:
                 conflicts = 0
+                self._tries.succeeded()
                 self._backoff_ms = self._settings.rebalance_backoff_ms
             else:
                 conflicts += 1
@@ -397,11 +408,14 @@ class GroupMembership:
         members = await self._do(registry.members(self._group, self._watch))
         if rebalance.consumer_id not in members:
             raise _EvictedError(f"{rebalance.consumer_id} is no longer registered")
-        wanted = rebalance.wanted(await self._assignment(members))
+        assignment = await self._assignment(members)
+        wanted = rebalance.wanted(assignment)
         looked_at = rebalance.to_look_at(wanted)
         found = await self._do(registry.owners(self._group, looked_at, self._watch))
         owners = {ConsumedPartition(*it): Owner(*owner) for it, owner in found.items()}
-        moves = rebalance.plan(wanted, owners)
+        stops_all = self._settings.stops_all and assignment != self._assigned
+        moves = rebalance.plan(wanted, owners, stops_all=stops_all)
+        self._assigned = assignment
         rebalance.move(MemberState.RELEASING)
         await self._give_up(moves)
         rebalance.move(MemberState.CLAIMING)
@@ -410,6 +424,8 @@ class GroupMembership:
             # The assignment was computed from a view that is out of date.
             self._is_changed = True
         is_settled = is_complete and not moves.blocked
+        if not is_settled:
+            self._tries.waits(self._clock.monotonic_ms(), moves.blocked)
         rebalance.move(MemberState.OWNING if is_settled else MemberState.WAITING)
         return is_settled
 

@@ -32,11 +32,13 @@ Kafka 1.1: kafka.consumer.ZookeeperConsumerConnector.ZKRebalancerListener, of wh
 purpose (docs/compatibility.md).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
+from kctl.errors import KctlError
 from kctl.kafka.assignment import Assignment
+from kctl.kafka.errors import RebalanceFailedError
 from kctl.store.consumer_znodes import ConsumedPartition, thread_id
 
 
@@ -134,9 +136,11 @@ class Rebalance:
         self,
         wanted: Mapping[ConsumedPartition, int],
         owners: Mapping[ConsumedPartition, Owner],
+        *,
+        stops_all: bool = False,
     ) -> Moves:
         """Return what to change so that this member owns `wanted`, given the owners of
-        `to_look_at(wanted)`."""
+        `to_look_at(wanted)`. With `stops_all`, what stays is released and claimed, too."""
         lost = tuple(it for it in self.claims if not self._is_mine(owners.get(it)))
         release, claim, adopt, blocked = [], {}, {}, []
         for it in self.to_look_at(wanted):
@@ -148,7 +152,11 @@ class Rebalance:
             elif not self._is_mine(owner):
                 if thread is not None:
                     blocked.append(it)
-            elif thread is None or owner.thread_id != thread_id(self.consumer_id, thread):
+            elif (
+                thread is None
+                or owner.thread_id != thread_id(self.consumer_id, thread)
+                or (stops_all and it in self.claims)
+            ):
                 # Also what moves to another thread of this member: it is claimed after it is free.
                 release.append(it)
                 if thread is not None:
@@ -194,6 +202,47 @@ class Rebalance:
     def _forget(self) -> None:
         self.claims.clear()
         self._asked.clear()
+
+
+class Tries:
+    """How often in a row a member has failed to get its part, for `rebalance.max.retries`.
+
+    A round that raises is a try, and so is each back-off in which partitions stay another's. By
+    default, without a limit, every error is for the streams at once.
+    """
+
+    def __init__(self, limit: int | None, backoff_ms: int) -> None:
+        self._limit = limit
+        self._backoff_ms = backoff_ms
+        self._failed = 0
+        # Since when partitions of this member's part are another's, on the monotonic clock.
+        self._waits_since_ms: int | None = None
+
+    def succeeded(self) -> None:
+        """Note that this member owns its part, all of it."""
+        self._failed, self._waits_since_ms = 0, None
+
+    def waits(self, now_ms: int, blocked: Sequence[ConsumedPartition]) -> None:
+        """Note that partitions are another's; RebalanceFailedError if they were too long."""
+        if self._waits_since_ms is None:
+            self._waits_since_ms = now_ms
+        waited_ms = now_ms - self._waits_since_ms
+        if self._limit is not None and waited_ms >= self._limit * self._backoff_ms:
+            what = f"still owns {blocked[0]}" if blocked else "is always faster"
+            raise RebalanceFailedError(f"another consumer {what} after {waited_ms} ms")
+
+    def failed(self, error: KctlError) -> KctlError | None:
+        """Note that a round raised `error`; return what to raise in the streams, if anything."""
+        self._waits_since_ms = None
+        if self._limit is None:
+            return error
+        self._failed += 1
+        if self._failed < self._limit and not isinstance(error, RebalanceFailedError):
+            return None
+        tries, self._failed = self._failed, 0
+        if isinstance(error, RebalanceFailedError):
+            return error
+        return RebalanceFailedError(f"{tries} tries to rebalance have failed, at last: {error}")
 
 
 class Lease:

@@ -119,8 +119,9 @@ class Member:
         if world.has_filters and entropy.chance(500):
             subscription = (Whitelist("t.*"), streams)
         settings = GroupSettings(
-            GROUP, name, strategy=world.strategy, rebalance_backoff_ms=world.backoff_ms
-        )
+            GROUP, name, strategy=world.strategy, rebalance_backoff_ms=world.backoff_ms,
+            rebalance_retries=world.retries, stops_all=world.stops_all,
+        )  # fmt: skip
         self.membership = GroupMembership(
             self.runtime, registry, settings, subscription, self, ZooKeeperOffsets(registry, GROUP)
         )
@@ -231,6 +232,9 @@ class GroupWorld:
         self.backoff_ms = draw.choice([200, 1_000, 2_000])
         self.strategy = draw.choice([Strategy.RANGE, Strategy.RANGE, Strategy.ROUNDROBIN])
         self.has_filters = draw.chance(300)
+        modes = self.entropy.split("modes")
+        self.retries = modes.choice([None, None, 4])
+        self.stops_all = modes.chance(250)
         self.topics = {f"t{n}": draw.between(1, 5) for n in range(draw.between(1, 3))}
         self.counters = dict.fromkeys(
             ("delivered", "committed", "commits_refused", "errors", "faults", "expired"), 0
