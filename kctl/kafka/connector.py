@@ -160,7 +160,7 @@ class ConnectorCore:
         """Give the reader its next chunk; return False at the stream's end."""
         rest = reader.rest()
         if rest is not None:
-            await queue.put_back(rest)
+            queue.put_back(rest)
         chunk = await self.take_chunk(queue)
         if chunk is not None:
             reader.begin(chunk)

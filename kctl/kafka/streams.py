@@ -8,7 +8,7 @@ dropped. While ZooKeeper does not answer, the stream waits for the lease, or for
 Kafka 1.1: kafka.consumer.{KafkaStream, ConsumerIterator}.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -66,13 +66,15 @@ class Chunk(NamedTuple):
 
 
 class StreamQueue:
-    """The chunks of one stream; every method but `messages_of` runs on the loop."""
+    """The chunks of one stream; its methods run on the loop."""
 
     def __init__(self, runtime: Runtime, timeout_ms: int) -> None:
         self._scheduler = runtime.scheduler
         self._clock = runtime.clock
         self._timeout_ms = timeout_ms
         self._chunks: deque[Chunk] = deque()
+        # How many of them each claim has: a fetcher asks for every partition at every chunk taken.
+        self._counts: Counter[Claim] = Counter()
         self._errors: deque[KctlError] = deque(maxlen=1)
         self._waiting: Future[None] | None = None
         self._is_over = False
@@ -80,11 +82,12 @@ class StreamQueue:
     def put(self, chunk: Chunk) -> None:
         """Queue a chunk; its partition's queue is bounded by who fetches."""
         self._chunks.append(chunk)
+        self._counts[chunk.claim] += 1
         self._wake()
 
     def chunks_of(self, claim: Claim) -> int:
         """Return how many chunks of a claim wait."""
-        return sum(chunk.claim is claim for chunk in self._chunks)
+        return self._counts[claim]
 
     def fail(self, error: KctlError) -> None:
         """Raise `error` in the stream once; it can be read again afterwards."""
@@ -95,6 +98,7 @@ class StreamQueue:
         """End the stream: what is queued is not delivered."""
         self._is_over = True
         self._chunks.clear()
+        self._counts.clear()
         self._errors.clear()
         self._wake()
 
@@ -122,14 +126,22 @@ class StreamQueue:
     def _ready(self) -> Chunk | None:
         """Take the first chunk that may be delivered; drop those of closed claims."""
         while self._chunks and not self._chunks[0].claim.is_open:
-            self._chunks.popleft()
+            self._pop()
         if self._chunks and self._chunks[0].claim.may_deliver(self._clock.monotonic_ms()):
-            return self._chunks.popleft()
+            return self._pop()
         return None
 
-    async def put_back(self, chunk: Chunk) -> None:
-        """Put the rest of a chunk back whose lease has run out."""
+    def put_back(self, chunk: Chunk) -> None:
+        """Put the rest of a chunk back whose lease has expired."""
         self._chunks.appendleft(chunk)
+        self._counts[chunk.claim] += 1
+
+    def _pop(self) -> Chunk:
+        chunk = self._chunks.popleft()
+        self._counts[chunk.claim] -= 1
+        if not self._counts[chunk.claim]:
+            del self._counts[chunk.claim]
+        return chunk
 
     async def _wait(self, timeout_ms: int | None) -> None:
         waiting = self._waiting = self._scheduler.future()

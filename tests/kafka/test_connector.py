@@ -172,7 +172,9 @@ def test_what_is_queued_of_a_partition_that_went_is_dropped(runtime):
     queue.put(chunk(new, 0))
 
     async def story():
+        assert (queue.chunks_of(old), queue.chunks_of(new)) == (1, 1)
         assert (await queue.next_chunk()).claim is new
+        assert (queue.chunks_of(old), queue.chunks_of(new)) == (0, 0)
 
     run(runtime, story())
 
@@ -188,7 +190,8 @@ def test_the_rest_of_a_chunk_waits_for_the_lease_and_is_then_delivered(runtime):
         assert reader.next().offset == 1
         lease.end()
         assert reader.next() is None
-        await queue.put_back(reader.rest())
+        queue.put_back(reader.rest())
+        assert queue.chunks_of(claim) == 1
         waiting = runtime.scheduler.spawn(queue.next_chunk())
         await sleep(runtime.scheduler, 1)
         assert not waiting.done
