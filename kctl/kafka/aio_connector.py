@@ -15,26 +15,19 @@ from kctl.errors import UsageError
 from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.connector import (
     ConnectorCore,
+    StreamReader,
     Subscribed,
     by_topic,
     check_count,
     checked_subscription,
 )
 from kctl.kafka.connector_config import ConnectorConfig
-from kctl.kafka.streams import ChunkReader, ConsumedMessage, StreamQueue
+from kctl.kafka.streams import ConsumedMessage
 from kctl.store.topic_filter import TopicFilter
 
 
-class AioKafkaStream:
+class AioKafkaStream(StreamReader):
     """Messages for one coroutine; see `kctl.kafka.KafkaStream`."""
-
-    def __init__(
-        self, loop: ClientLoop, core: ConnectorCore, queue: StreamQueue, config: ConnectorConfig
-    ) -> None:
-        self._loop = loop
-        self._core = core
-        self._queue = queue
-        self._reader = ChunkReader(loop.runtime, config["moves"])
 
     def __aiter__(self) -> AsyncIterator[ConsumedMessage]:
         return self

@@ -61,7 +61,10 @@ class ConnectorCore:
         self.membership: GroupMembership | None = None
 
     async def open(self) -> None:
-        """Connect to ZooKeeper and to a broker; UnreachableError, UsageError."""
+        """Connect to ZooKeeper and to a broker; log what the settings warn of. UnreachableError,
+        UsageError."""
+        for warning in self._config.settings.warnings:
+            self._runtime.trace.warning(warning)
         # Local: kazoo takes 70 ms to import.
         from kctl.store.zookeeper import ZooKeeperStore
 
@@ -240,12 +243,8 @@ def by_topic(topics: Mapping[str, int], streams: Sequence[Any]) -> dict[str, lis
     return {topic: [next(rest) for _ in range(count)] for topic, count in topics.items()}
 
 
-class KafkaStream:
-    """Messages for one thread; an iterator that ends with `shutdown`.
-
-    `next` raises ConsumerTimeoutError after `consumer.timeout.ms`, and the KctlError that made the
-    consumer leave its group for a while: it can be called again after either.
-    """
+class StreamReader:
+    """What the blocking stream and the one for asyncio share: a queue, and its reader."""
 
     def __init__(
         self, loop: ClientLoop, core: ConnectorCore, queue: StreamQueue, config: ConnectorConfig
@@ -254,6 +253,14 @@ class KafkaStream:
         self._core = core
         self._queue = queue
         self._reader = ChunkReader(loop.runtime, config["moves"])
+
+
+class KafkaStream(StreamReader):
+    """Messages for one thread; an iterator that ends with `shutdown`.
+
+    `next` raises ConsumerTimeoutError after `consumer.timeout.ms`, and the KctlError that made the
+    consumer leave its group for a while: it can be called again after either.
+    """
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
         return self
@@ -286,8 +293,6 @@ class ConsumerConnector:
         self._is_open = True
         self._has_streams = False
         self._core = ConnectorCore(self._loop.runtime, self._config)
-        for warning in self._config.settings.warnings:
-            self._loop.post(self._loop.runtime.trace.warning, warning)
         try:
             self._loop.run(self._core.open)
         except BaseException:

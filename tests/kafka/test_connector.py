@@ -1,10 +1,12 @@
 """ConsumerConnector without a cluster: its settings, its streams, and what it fetches."""
 
+import asyncio
+
 import pytest
 
 from kctl.client.router import Router
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
-from kctl.kafka import ConsumerConnector
+from kctl.kafka import ConsumerConnector, aio
 from kctl.kafka.claims import Claims, OffsetMoves
 from kctl.kafka.connector import ConnectorCore
 from kctl.kafka.connector_config import ConnectorConfig
@@ -94,12 +96,23 @@ def test_dual_commit_is_on_where_offsets_are_in_kafka():
     assert stores == [(zookeeper,), (kafka, zookeeper), (kafka,), (zookeeper, kafka)]
 
 
+NOWHERE = {"zk.connect": "127.0.0.1:1", "groupid": "g", "zk.connectiontimeout.ms": 50}
+
+
 def test_a_store_that_is_not_there_is_reported():
     pytest.importorskip("kazoo")
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
-        ConsumerConnector(
-            {"zk.connect": "127.0.0.1:1", "groupid": "g", "zk.connectiontimeout.ms": 50}
-        )
+        ConsumerConnector(NOWHERE)
+
+
+def test_both_connectors_log_settings_that_have_no_effect(caplog):
+    pytest.importorskip("kazoo")
+    with pytest.raises(UnreachableError):
+        ConsumerConnector(NOWHERE | {"blocking.setting": "1"})
+    with pytest.raises(UnreachableError):
+        asyncio.run(aio.ConsumerConnector(NOWHERE | {"asyncio.setting": "1"}).start())
+    assert "blocking.setting" in caplog.text
+    assert "asyncio.setting" in caplog.text
 
 
 # --- commits
