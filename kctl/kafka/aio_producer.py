@@ -8,15 +8,17 @@ It does what `kctl.kafka.producer` describes, and blocks nothing: its own loop h
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, overload
+from typing import Self, Unpack, overload
 
 from kctl.errors import UsageError
-from kctl.kafka.encoders import Encoder
-from kctl.kafka.errors import QueueFullError
-from kctl.kafka.handlers import CallbackHandler, EventHandler
 from kctl.kafka.messages import Delivery, KeyedMessage, ProducerData
-from kctl.kafka.partitioners import Partitioner
-from kctl.kafka.producer import ProducerClient, Sendable, raise_first_error
+from kctl.kafka.producer import (
+    ProducerClient,
+    ProducerParts,
+    Sendable,
+    check_parts,
+    raise_first_error,
+)
 from kctl.kafka.producer_config import ProducerConfig
 
 
@@ -27,28 +29,18 @@ class AioProducer:
     def __init__(
         self,
         config: Mapping[str, object] | ProducerConfig,
-        *,
-        encoder: Encoder | None = None,
-        key_encoder: Encoder | None = None,
-        partitioner: Partitioner | None = None,
-        event_handler: EventHandler | None = None,
-        callback_handler: CallbackHandler | None = None,
+        **parts: Unpack[ProducerParts],
     ) -> None:
         self._config = config if isinstance(config, ProducerConfig) else ProducerConfig(config)
-        self._arguments: dict[str, Any] = {
-            "encoder": encoder,
-            "key_encoder": key_encoder,
-            "partitioner": partitioner,
-            "event_handler": event_handler,
-            "callback_handler": callback_handler,
-        }
+        check_parts(parts)
+        self._parts = parts
         self._client: ProducerClient | None = None
 
     async def start(self) -> Self:
         """Connect; UnreachableError if there is no broker."""
         if self._client is not None:
             raise UsageError("the producer was started already")
-        client = ProducerClient(self._config, **self._arguments)
+        client = ProducerClient(self._config, self._parts)
         try:
             await client.loop.run_async(client.core.start)
         except BaseException:
@@ -75,7 +67,8 @@ class AioProducer:
         deliveries = client.all_deliveries(items)
         if client.config.is_async:
             for delivery in deliveries:
-                await self._put(client, delivery)
+                for timeout_ms in client.enqueue(delivery):
+                    await client.loop.run_async(client.space, timeout_ms)
         else:
             await client.loop.run_async(client.core.send_now, deliveries)
             raise_first_error(deliveries)
@@ -109,20 +102,3 @@ class AioProducer:
             raise UsageError("the producer was not started", hint="use async with, or start()")
         self._client.check_open()
         return self._client
-
-    async def _put(self, client: ProducerClient, given: Delivery) -> None:
-        item = client.before_enqueue(given)
-        if item is None:
-            client.core.drop(given)
-            return
-        timeout_ms: int = client.config.enqueue_timeout_ms
-        clock = client.loop.runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
-        while not client.try_enqueue(item):
-            left_ms = timeout_ms if timeout_ms <= 0 else deadline_ms - clock.monotonic_ms()
-            if timeout_ms == 0 or (timeout_ms > 0 and left_ms <= 0):
-                raise client.full(item)
-            try:
-                await client.loop.run_async(client.space, left_ms)
-            except QueueFullError:
-                raise client.full(item) from None

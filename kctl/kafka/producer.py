@@ -16,8 +16,9 @@ Kafka: kafka.producer.Producer of 0.7 to 1.1; org.apache.kafka.clients.producer.
 """
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Self, overload
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, TypedDict, Unpack, overload
 
 from kctl.errors import TimedOutError, UsageError
 from kctl.kafka.client_loop import ClientLoop, new_lock
@@ -37,28 +38,38 @@ _ANY_PARTITION_BELOW = 1 << 31
 _ABANDON_TIMEOUT_S = 5.0
 
 
+class ProducerParts(TypedDict, total=False):
+    """Objects that settings cannot name; they take precedence over those that settings name."""
+
+    # For messages, and for keys unless these have an encoder of their own.
+    encoder: Encoder | None
+    key_encoder: Encoder | None
+    partitioner: Partitioner | None
+    # Of an asynchronous producer.
+    event_handler: EventHandler | None
+    callback_handler: CallbackHandler | None
+
+
+def check_parts(parts: ProducerParts) -> None:
+    """Raise TypeError for an argument that a Producer does not have."""
+    for name in parts.keys() - ProducerParts.__annotations__.keys():
+        raise TypeError(f"Producer() got an unexpected keyword argument {name!r}")
+
+
 class ProducerClient:
     """A producer's loop, and its core there; the blocking and the asyncio Producer share it."""
 
-    def __init__(
-        self,
-        config: Mapping[str, object] | ProducerConfig,
-        *,
-        encoder: Encoder | None = None,
-        key_encoder: Encoder | None = None,
-        partitioner: Partitioner | None = None,
-        event_handler: EventHandler | None = None,
-        callback_handler: CallbackHandler | None = None,
-    ) -> None:
+    def __init__(self, config: Mapping[str, object] | ProducerConfig, parts: ProducerParts) -> None:
         settings = config if isinstance(config, ProducerConfig) else ProducerConfig(config)
         self.config = settings
-        self.hooks = callback_handler or settings.callback_handler
-        event_handler = event_handler or settings.event_handler
+        self.hooks = parts.get("callback_handler") or settings.callback_handler
+        event_handler = parts.get("event_handler") or settings.event_handler
+        partitioner = parts.get("partitioner")
         if not settings.is_async and (self.hooks or event_handler):
             raise UsageError("handlers belong to the queue", hint="set producer.type=async")
         if partitioner is not None and settings.settings.is_given("broker_list"):
             raise UsageError("with broker.list the broker chooses the partition")
-        encoder = encoder or settings.encoder
+        encoder = parts.get("encoder") or settings.encoder
         self.loop = ClientLoop("kctl-producer")
         self.is_open = True
         self._take_random = self.loop.runtime.entropy.random_below
@@ -71,7 +82,7 @@ class ProducerClient:
                 settings,
                 settlement,
                 encoder=encoder,
-                key_encoder=key_encoder or settings.key_encoder or encoder,
+                key_encoder=parts.get("key_encoder") or settings.key_encoder or encoder,
                 partitioner=partitioner or settings.partitioner,
             )
         except BaseException:
@@ -110,21 +121,28 @@ class ProducerClient:
         if not self.is_open:
             raise UsageError("the producer is closed")
 
-    def try_enqueue(self, item: Delivery) -> bool:
-        """Put `item` into the queue, with the hooks around; False if it is full."""
-        added = self.core.enqueue(item)
-        if self.hooks is not None and added:
-            self.hooks.after_enqueue(item, added=True)
-        return added
-
-    def before_enqueue(self, item: Delivery) -> Delivery | None:
-        """Return the item to enqueue instead; None: the hook drops it."""
-        return item if self.hooks is None else self.hooks.before_enqueue(item)
-
-    def full(self, item: Delivery) -> QueueFullError:
-        """Tell the hook that `item` was not added; return the error to raise."""
+    def enqueue(self, given: Delivery) -> Iterator[int]:
+        """Put a delivery into the queue, with the hooks around; as often as the queue is full,
+        yield how long to wait for `space`, in ms. QueueFullError when the time is over."""
+        item = given if self.hooks is None else self.hooks.before_enqueue(given)
+        if item is None:
+            self.core.drop(given)
+            return
+        timeout_ms: int = self.config.enqueue_timeout_ms
+        clock = self.loop.runtime.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        while not self.core.enqueue(item):
+            left_ms = timeout_ms if timeout_ms <= 0 else deadline_ms - clock.monotonic_ms()
+            # On the loop's own thread, in a hook, waiting would be for ever.
+            if timeout_ms == 0 or (timeout_ms > 0 and left_ms <= 0) or self.loop.is_own_thread:
+                if self.hooks is not None:
+                    self.hooks.after_enqueue(item, added=False)
+                raise self._full()
+            yield left_ms
         if self.hooks is not None:
-            self.hooks.after_enqueue(item, added=False)
+            self.hooks.after_enqueue(item, added=True)
+
+    def _full(self) -> QueueFullError:
         name = self.config.settings.shown
         return QueueFullError(
             f"the queue is full ({self.config.queue_count} messages or"
@@ -134,14 +152,15 @@ class ProducerClient:
         )
 
     async def space(self, timeout_ms: int) -> None:
-        """Wait until there may be space in the queue, or `timeout_ms` have passed (< 0: no limit);
-        QueueFullError then. On the loop."""
+        """Wait until there may be space in the queue, or `timeout_ms` have passed (< 0: no limit).
+        On the loop."""
         scheduler = self.loop.runtime.scheduler
         waiting = scheduler.spawn(self.core.wait_for_space(), "space in the queue")
         if timeout_ms < 0:
             await waiting
-        else:
-            await wait_at_most(scheduler, waiting, timeout_ms, QueueFullError("the queue is full"))
+            return
+        with suppress(TimedOutError):
+            await wait_at_most(scheduler, waiting, timeout_ms, TimedOutError("the queue is full"))
 
     def wait_for(self, delivery: Delivery, timeout_s: float | None) -> None:
         """Block until `delivery` is done."""
@@ -179,21 +198,10 @@ class Producer:
     def __init__(
         self,
         config: Mapping[str, object] | ProducerConfig,
-        *,
-        encoder: Encoder | None = None,
-        key_encoder: Encoder | None = None,
-        partitioner: Partitioner | None = None,
-        event_handler: EventHandler | None = None,
-        callback_handler: CallbackHandler | None = None,
+        **parts: Unpack[ProducerParts],
     ) -> None:
-        self._client = ProducerClient(
-            config,
-            encoder=encoder,
-            key_encoder=key_encoder,
-            partitioner=partitioner,
-            event_handler=event_handler,
-            callback_handler=callback_handler,
-        )
+        check_parts(parts)
+        self._client = ProducerClient(config, parts)
         self._is_async = self._client.config.is_async
         # The way of most messages: no hook, and space in the queue.
         self._is_plain = self._is_async and self._client.hooks is None
@@ -267,29 +275,11 @@ class Producer:
         self._client.check_open()
         if self._is_async:
             for delivery in deliveries:
-                self._put(delivery)
+                for timeout_ms in self._client.enqueue(delivery):
+                    self._client.loop.run(self._client.space, timeout_ms)
             return deliveries
         self._client.loop.run(self._client.core.send_now, deliveries)
         return raise_first_error(deliveries)
-
-    def _put(self, given: Delivery) -> None:
-        client = self._client
-        item = client.before_enqueue(given)
-        if item is None:
-            client.core.drop(given)
-            return
-        timeout_ms: int = client.config.enqueue_timeout_ms
-        clock = client.loop.runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
-        while not client.try_enqueue(item):
-            left_ms = timeout_ms if timeout_ms <= 0 else deadline_ms - clock.monotonic_ms()
-            # On the loop's own thread, in a hook, waiting would be for ever.
-            if timeout_ms == 0 or (timeout_ms > 0 and left_ms <= 0) or client.loop.is_own_thread:
-                raise client.full(item)
-            try:
-                client.loop.run(client.space, left_ms)
-            except QueueFullError:
-                raise client.full(item) from None
 
     def _end(self) -> None:
         self._client.is_open = False

@@ -302,6 +302,12 @@ def test_settings_that_contradict_each_other_are_refused(config, words):
         ProducerConfig(config)
 
 
+@pytest.mark.parametrize("make", [Producer, aio.Producer])
+def test_an_argument_that_does_not_exist_is_refused(make):
+    with pytest.raises(TypeError, match="'encodr'"):
+        make({"bootstrap.servers": "h:1"}, encodr=None)
+
+
 def test_handlers_need_a_queue(kafka):
     with pytest.raises(UsageError, match="belong to the queue"):
         Producer(sync_settings(kafka), callback_handler=CallbackHandler())
