@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kctl.errors import KctlError
-from kctl.kafka.assignment import (
-    Assignment,
-    HashedText,
-    Strategy,
-    assign,
-)
-from kctl.kafka.rebalance import Lease, MemberState, Moves, Owner, Rebalance, Tries
+from kctl.kafka.assignment import Assignment, HashedText, Strategy, assign
+from kctl.kafka.rebalance import Lease, MemberState, Moves, Rebalance, Tries
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
@@ -34,11 +29,7 @@ from kctl.store.consumer_znodes import (
     encode_subscription,
     encode_subscription_07,
 )
-from kctl.store.errors import (
-    NodeExistsError,
-    SessionExpiredError,
-    StoreError,
-)
+from kctl.store.errors import NodeExistsError, SessionExpiredError, StoreError
 from kctl.store.interface import SessionState, WatchedEvent
 from kctl.store.topic_filter import TopicFilter, registered_filter
 
@@ -308,7 +299,6 @@ class GroupMembership:
 
     async def _join(self) -> None:
         registry, group = self._registry, self._group
-        sent_ms = self._clock.monotonic_ms()
         self.lease = Lease(self._store.session_timeout_ms)
         self.rebalance.join(self._new_id(), self._store.session_id)
         await self._do(registry.prepare(group))
@@ -411,8 +401,7 @@ class GroupMembership:
         assignment = await self._assignment(members)
         wanted = rebalance.wanted(assignment)
         looked_at = rebalance.to_look_at(wanted)
-        found = await self._do(registry.owners(self._group, looked_at, self._watch))
-        owners = {ConsumedPartition(*it): Owner(*owner) for it, owner in found.items()}
+        owners = await self._do(registry.owners(self._group, looked_at, self._watch))
         stops_all = self._settings.stops_all and assignment != self._assigned
         moves = rebalance.plan(wanted, owners, stops_all=stops_all)
         self._assigned = assignment

@@ -39,7 +39,7 @@ from typing import NamedTuple
 from kctl.errors import KctlError
 from kctl.kafka.assignment import Assignment
 from kctl.kafka.errors import RebalanceFailedError
-from kctl.store.consumer_znodes import ConsumedPartition, thread_id
+from kctl.store.consumer_znodes import ConsumedPartition, OwnerZnode, thread_id
 
 
 class MemberState(Enum):
@@ -72,13 +72,6 @@ _MOVES: dict[MemberState, tuple[MemberState, ...]] = {
     _S.EXPIRED: (_S.ABSENT, _S.CLOSED),
     _S.CLOSED: (),
 }
-
-
-class Owner(NamedTuple):
-    """What an owner znode says: the thread, and the session that made it."""
-
-    thread_id: str
-    session_id: int
 
 
 class Moves(NamedTuple):
@@ -135,7 +128,7 @@ class Rebalance:
     def plan(
         self,
         wanted: Mapping[ConsumedPartition, int],
-        owners: Mapping[ConsumedPartition, Owner],
+        owners: Mapping[ConsumedPartition, OwnerZnode],
         *,
         stops_all: bool = False,
     ) -> Moves:
@@ -165,7 +158,7 @@ class Rebalance:
                 adopt[it] = thread
         return Moves(lost, tuple(release), claim, adopt, tuple(blocked))
 
-    def _is_mine(self, owner: Owner | None) -> bool:
+    def _is_mine(self, owner: OwnerZnode | None) -> bool:
         return owner is not None and owner.session_id == self.session_id
 
     def asks_for(self, partitions: Iterable[ConsumedPartition]) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kctl.errors import CorruptDataError
 from kctl.store import znodes
@@ -28,6 +28,7 @@ from kctl.store.consumer_znodes import (
     BrokerPartition,
     ConsumedPartition,
     Layout,
+    OwnerZnode,
     Partition,
     Subscription,
     consumer_id_path,
@@ -62,13 +63,6 @@ _DRAWN_ID = re.compile(r"-\d{10,}-[0-9a-f]{8}$")
 COMMIT_ATTEMPTS_MAX = 5
 # Attempts to remove what a former session left, while that is just ending.
 REMOVAL_ATTEMPTS_MAX = 5
-
-
-class OwnerZnode(NamedTuple):
-    """Who owns a partition, and the session that made the znode."""
-
-    thread_id: str
-    session_id: int
 
 
 class LostClaimError(StoreError):
@@ -156,12 +150,11 @@ class ConsumerRegistry(ZnodeClient):
         members = {**self._registrations, **read}
         # An id that ends with random digits is one session's, and its data stay; other ids may
         # come again with other data, and some clients write the data later.
+        found_now = {name: members[name] for name in names if name in members}
         self._registrations = {
-            name: it
-            for name, it in members.items()
-            if name in names and it is not None and _DRAWN_ID.search(name)
+            name: it for name, it in found_now.items() if it is not None and _DRAWN_ID.search(name)
         }
-        return {name: members[name] for name in names if name in members}
+        return found_now
 
     async def member_changes(self, group_id: str) -> int:
         """Return the count of consumers that ever came or went."""

@@ -117,6 +117,13 @@ class Owner(NamedTuple):
     thread: int | None
 
 
+class OwnerZnode(NamedTuple):
+    """What an owner znode says: the thread, and the session that made it."""
+
+    thread_id: str
+    session_id: int
+
+
 # --- paths
 
 

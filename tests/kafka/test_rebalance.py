@@ -3,8 +3,8 @@
 import pytest
 
 from kctl.kafka.claims import Claims, Consumption, OffsetMoves
-from kctl.kafka.rebalance import Lease, MemberState, Owner, Rebalance
-from kctl.store.consumer_znodes import ConsumedPartition
+from kctl.kafka.rebalance import Lease, MemberState, Rebalance
+from kctl.store.consumer_znodes import ConsumedPartition, OwnerZnode
 
 P0, P1, P2 = (ConsumedPartition("t", number) for number in range(3))
 MINE, OTHERS = 7, 8
@@ -36,32 +36,32 @@ def test_claims_are_made_in_a_round_only(member):
 
 def test_what_stays_is_not_touched_and_the_rest_moves(member):
     member.claimed({P0: 0, P1: 0})
-    owners = {P0: Owner("c-0", MINE), P1: Owner("c-0", MINE)}
+    owners = {P0: OwnerZnode("c-0", MINE), P1: OwnerZnode("c-0", MINE)}
     moves = member.plan({P0: 0, P2: 1}, owners)
     assert (moves.lost, moves.release, moves.claim) == ((), (P1,), {P2: 1})
 
 
 def test_what_another_owns_is_waited_for(member):
-    moves = member.plan({P0: 0, P1: 0}, {P0: Owner("d-0", OTHERS)})
+    moves = member.plan({P0: 0, P1: 0}, {P0: OwnerZnode("d-0", OTHERS)})
     assert (moves.claim, moves.blocked) == ({P1: 0}, (P0,))
 
 
 def test_a_claim_whose_answer_was_lost_is_adopted_or_given_back(member):
     member.asks_for([P0, P1])
-    owners = {P0: Owner("c-0", MINE), P1: Owner("c-0", MINE)}
+    owners = {P0: OwnerZnode("c-0", MINE), P1: OwnerZnode("c-0", MINE)}
     moves = member.plan({P0: 0}, owners)
     assert (moves.adopt, moves.release, moves.claim) == ({P0: 0}, (P1,), {})
 
 
 def test_a_partition_that_moves_to_another_thread_is_released_and_claimed(member):
     member.claimed({P0: 0})
-    moves = member.plan({P0: 1}, {P0: Owner("c-0", MINE)})
+    moves = member.plan({P0: 1}, {P0: OwnerZnode("c-0", MINE)})
     assert (moves.release, moves.claim) == ((P0,), {P0: 1})
 
 
 def test_a_claim_that_the_znodes_do_not_show_is_lost(member):
     member.claimed({P0: 0, P1: 0})
-    moves = member.plan({P0: 0, P1: 0}, {P1: Owner("d-0", OTHERS)})
+    moves = member.plan({P0: 0, P1: 0}, {P1: OwnerZnode("d-0", OTHERS)})
     assert (moves.lost, moves.claim, moves.blocked) == ((P0, P1), {P0: 0}, (P1,))
 
 
