@@ -1,31 +1,32 @@
 """What a ConsumerConnector reads from: brokers of Kafka 0.7, or of 0.8 and later.
 
-The brokers that are registered in ZooKeeper decide: `creator:host:port` is 0.7's, JSON is not. With
-`bootstrap.servers` they are of 0.8 or later.
+The brokers that are registered in ZooKeeper decide. With `bootstrap.servers` they are of 0.8 or
+later.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
-from kctl.errors import UnreachableError, UsageError
+from kctl.errors import UsageError
 from kctl.kafka.assignment import Strategy
 from kctl.kafka.claims import Claim
 from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.group_membership import CommittedOffsets, ZooKeeperOffsets
 from kctl.kafka.offset_stores import OffsetStores
 from kctl.kafka.offsets import OffsetsStorage
+from kctl.kafka.registered_brokers import registered_servers
 from kctl.kafka.stream_fetcher import StreamFetcher
 from kctl.kafka.stream_fetcher07 import StreamFetcher07
 from kctl.kafka.streams import StreamQueue
 from kctl.model import SecurityProtocol
 from kctl.runtime.runtime import Runtime
-from kctl.store import znodes
-from kctl.store.broker07_znodes import is_broker07
 from kctl.store.consumer_registry import ConsumerRegistry
 from kctl.store.consumer_znodes import Layout
 from kctl.store.interface import MetadataStore
+from kctl.store.znode_client import ZnodeClient
 
 
 class Fetcher(Protocol):
@@ -161,30 +162,8 @@ async def choose_wire(
     security = ClientSecurity.of(config.settings.security)
     given = config["bootstrap"]
     if given is not None:
-        from kctl.client.bootstrap_servers import parse_servers
-
         return ConnectorWireToday(runtime, store, config, parse_servers(given), security)
-    registry = ConsumerRegistry(store)
-    servers = []
-    is_07 = False
-    ids = [int(it) for it in await registry.children(znodes.BROKER_IDS) if it.isdecimal()]
-    nodes = await registry.get_all([znodes.broker_path(it) for it in ids])
-    for number, node in zip(ids, nodes, strict=True):
-        if node is None:
-            continue
-        if is_broker07(node[0]):
-            is_07 = True
-            continue
-        endpoints = znodes.decode_broker(number, node[0]).endpoints
-        servers += [
-            (it.host, it.port) for it in endpoints if it.security_protocol is security.protocol
-        ]
-    if is_07 and servers:
-        raise UsageError(f"brokers of 0.7 and of later releases are at {config['zookeeper']}")
-    if is_07:
+    servers = await registered_servers(ZnodeClient(store), security.protocol, config["zookeeper"])
+    if servers is None:
         return ConnectorWire07(runtime, store, config, security)
-    if not servers:
-        raise UnreachableError(
-            f"no broker for {security.protocol} is registered in ZooKeeper at {config['zookeeper']}"
-        )
     return ConnectorWireToday(runtime, store, config, servers, security)

@@ -1,13 +1,13 @@
 """Chooses the wire of a producer: 0.7's, or the one of Kafka since 0.8.
 
 `broker.list` names brokers of 0.7, `metadata.broker.list` and `bootstrap.servers` later ones. With
-`zk.connect` the brokers that are registered decide: `creator:host:port` is 0.7's, JSON is not.
+`zk.connect` the brokers that are registered decide.
 """
 
 from collections.abc import Callable, Sequence
 
 from kctl.client.bootstrap_servers import parse_servers
-from kctl.errors import UnreachableError, UsageError
+from kctl.client.security import ClientSecurity
 from kctl.kafka.brokers07 import ListedBrokers, RegisteredBrokers, parse_broker_list
 from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import Encoder
@@ -17,12 +17,10 @@ from kctl.kafka.producer07 import Wire07
 from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import Settlement, Wire
 from kctl.kafka.producer_today import TodaysWire
-from kctl.model import SecurityProtocol
+from kctl.kafka.registered_brokers import registered_servers
 from kctl.runtime.runtime import Runtime
-from kctl.store.broker07_znodes import is_broker07
 from kctl.store.interface import MetadataStore
 from kctl.store.znode_client import ZnodeClient
-from kctl.store.znodes import BROKER_IDS, broker_path, decode_broker
 
 
 def make_wire(
@@ -107,28 +105,15 @@ class ZooKeeperWire:
 
     async def choose(self, store: MetadataStore) -> Wire:
         """Return the wire of the brokers in `store`, which it closes or passes on."""
-        client = ZnodeClient(store)
-        is_07 = False
-        servers: list[tuple[str, int]] = []
         try:
-            ids = [int(it) for it in await client.children(BROKER_IDS) if it.isdecimal()]
-            nodes = await client.get_all([broker_path(it) for it in ids])
-            for number, node in zip(ids, nodes, strict=True):
-                if node is not None and is_broker07(node[0]):
-                    is_07 = True
-                elif node is not None:
-                    endpoints = decode_broker(number, node[0]).endpoints
-                    servers += [
-                        (it.host, it.port) for it in endpoints if self._fits(it.security_protocol)
-                    ]
-            if not is_07 and not servers:
-                raise UnreachableError(f"no broker is registered in ZooKeeper at {self._place}")
-            if is_07 and servers:
-                raise UsageError(f"brokers of 0.7 and of later releases are at {self._place}")
+            security = ClientSecurity.of(self._config.settings.security)
+            servers = await registered_servers(
+                ZnodeClient(store), security.protocol, self._config.zookeeper
+            )
         except BaseException:
             await store.close()
             raise
-        if is_07:
+        if servers is None:
             return self._of_07(store)
         await store.close()
         return self._todays(servers)
@@ -142,12 +127,3 @@ class ZooKeeperWire:
         """Close all connections."""
         if self._wire is not None:
             await self._wire.close()
-
-    @property
-    def _place(self) -> str:
-        return str(self._config.zookeeper)
-
-    def _fits(self, protocol: SecurityProtocol) -> bool:
-        """Return whether a listener speaks the protocol that the settings ask for."""
-        wanted = self._config.settings.security.get("security.protocol", "PLAINTEXT")
-        return protocol.value == wanted.upper()
