@@ -146,7 +146,7 @@ class RegisteredBrokers:
         await self._store.close()
 
     async def _read_brokers(self) -> None:
-        ids = await self._children(BROKER_IDS, self._brokers_changed)
+        ids = await self._client.awaited_children(BROKER_IDS, self._brokers_changed)
         numbers = sorted(int(it) for it in ids if it.isdecimal())
         nodes = await self._client.get_all([broker_path(it) for it in numbers])
         found: dict[int, Broker07] = {}
@@ -165,7 +165,7 @@ class RegisteredBrokers:
         def forget(_event: WatchedEvent) -> None:
             self._topics.pop(topic, None)
 
-        ids = await self._children(topic_path(topic), forget)
+        ids = await self._client.awaited_children(topic_path(topic), forget)
         numbers = sorted(int(it) for it in ids if it.isdecimal())
         paths = [topic_broker_path(topic, it) for it in numbers]
         nodes = await self._client.get_all(paths, forget)
@@ -175,15 +175,6 @@ class RegisteredBrokers:
                 count = decode_partition_count(path, node[0])
                 found += [BrokerPartition(number, it) for it in range(count)]
         self._topics[topic] = found
-
-    async def _children(self, path: str, watch: Callable[[WatchedEvent], object]) -> list[str]:
-        """Return the children, with a watch on them, or on the node's creation."""
-        if await self._client.exists(path):
-            return await self._client.children(path, watch)
-        if await self._client.exists(path, watch):
-            # Created in between: the watch does not see its children.
-            return await self._client.children(path, watch)
-        return []
 
     async def _limited(self, reading: Awaitable[T]) -> T:
         async def read() -> T:

@@ -165,7 +165,7 @@ class ConsumerRegistry(ZnodeClient):
 
     async def topics(self, watch: Watch) -> list[str]:
         """Return the names of all topics; `watch` fires when one comes or goes."""
-        return await self._awaited_children(znodes.TOPICS, watch)
+        return await self.awaited_children(znodes.TOPICS, watch)
 
     async def partitions(
         self, topics: Sequence[str], watch: Watch
@@ -192,7 +192,7 @@ class ConsumerRegistry(ZnodeClient):
     ) -> dict[str, Sequence[Partition]]:
         places: list[tuple[str, int]] = []
         for topic in topics:
-            brokers = await self._awaited_children(znodes.topic_path(topic), watch)
+            brokers = await self.awaited_children(znodes.topic_path(topic), watch)
             places += [(topic, int(it)) for it in brokers if it.isascii() and it.isdecimal()]
         paths = [topic_broker_path(*it) for it in places]
         found = await self.get_all(paths, watch)
@@ -201,14 +201,6 @@ class ConsumerRegistry(ZnodeClient):
             count = 0 if answer is None else decode_partition_count(path, answer[0])
             partitions[topic] += [BrokerPartition(broker_id, it) for it in range(count)]
         return {topic: tuple(it) for topic, it in partitions.items()}
-
-    async def _awaited_children(self, path: str, watch: Watch) -> list[str]:
-        """Return the children; `watch` fires when one comes or goes, or when `path` is created."""
-        names = await self.children(path, watch)
-        if not names and await self.exists(path, watch):
-            # It may have been created in between, without a watch on its children.
-            names = await self.children(path, watch)
-        return names
 
     async def broker07(self, broker_id: int) -> Broker07 | None:
         """Return where a broker of Kafka 0.7 is now; None if it is not registered."""

@@ -97,6 +97,15 @@ class ZnodeClient:
         except NoNodeError:
             return []
 
+    async def awaited_children(self, path: str, watch: Watch) -> list[str]:
+        """Return the children, sorted; `watch` fires when one comes or goes, or when `path` is
+        created."""
+        names = await self.children(path, watch)
+        if not names and await self.exists(path, watch):
+            # It may have been created in between, without a watch on its children.
+            names = await self.children(path, watch)
+        return names
+
     async def create_recursive(self, path: str, data: bytes = znodes.NO_DATA) -> None:
         """Create a persistent znode and its missing parents; raise NodeExistsError."""
         try:
