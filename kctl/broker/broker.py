@@ -152,8 +152,9 @@ class Broker:
         await self._listen(live_configs, services)
         await services.controller.register_broker()
         early, self._early = self._early or [], None
+        # One by one, because there may be many.
         for request in early:
-            self._handle(request)
+            self.runtime.scheduler.call_soon(self._handle_early, request)
         services.controller.start()
         self._undo.append(
             partial(self._at_most, STOP_STEP_MS_MAX, "stepping down", services.controller.shutdown)
@@ -298,6 +299,14 @@ class Broker:
         allowed = request if access is None else access.authorized(services, request)
         if allowed is not None:
             HANDLERS[request.api_key](services, allowed)
+
+    def _handle_early(self, request: Request) -> None:
+        if request.is_abandoned:
+            return
+        try:
+            self._handle(request)
+        except Exception as error:  # noqa: BLE001 - corrupt, or a bug: it must not stop the start
+            request.fail(error)
 
     def _intercept(self, request: Request) -> None:
         assert self._interceptor is not None

@@ -61,10 +61,15 @@ class MetadataCache:
         self.broker_id = broker_id
         self.snapshot = Snapshot()
         self._listeners: list[TopicsListener] = []
+        self._first_update_listeners: list[Callable[[], object]] = []
 
     def on_topics_updated(self, listener: TopicsListener) -> None:
         """Call `listener(topics)` after each update that names partitions of topics."""
         self._listeners.append(listener)
+
+    def on_first_update(self, listener: Callable[[], object]) -> None:
+        """Call `listener()` after the first update, even if it names no topic."""
+        self._first_update_listeners.append(listener)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
         """Apply the controller's metadata; return the partitions that are being deleted.
@@ -106,6 +111,9 @@ class MetadataCache:
             endpoints,
             topics,
         )
+        if not old.version:
+            for first in self._first_update_listeners:
+                first()
         if changes:
             names = list(changes)
             for listener in self._listeners:

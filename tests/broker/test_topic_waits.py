@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.broker.metadata_cache import MetadataCache
-from kctl.broker.topic_waits import TopicWaits
+from kctl.broker.topic_waits import FIRST_UPDATE_MS_MAX, TopicWaits
 from kctl.protocol.messages.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -11,6 +11,7 @@ from kctl.protocol.messages.update_metadata import (
 )
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
+from tests.support.virtual_runtime import virtual_runtime
 
 
 @pytest.fixture
@@ -61,3 +62,25 @@ def test_a_wait_ends_at_its_timeout(runtime):
     # No wait is left that an update could wake.
     cache.update(led("a"))
     assert waits._waits == {}
+
+
+def test_all_who_wait_for_the_first_update_are_released_by_it_even_without_topics(runtime):
+    cache = MetadataCache(1)
+    waits = TopicWaits(runtime, cache)
+    first, second = waits.wait_for_first_update(), waits.wait_for_first_update()
+    assert not first.done
+    assert not second.done
+    cache.update(led())
+    assert first.done
+    assert second.done
+
+
+def test_the_wait_for_the_first_update_is_bounded():
+    runtime = virtual_runtime()
+    waits = TopicWaits(runtime, MetadataCache(1))
+    wait = waits.wait_for_first_update()
+    runtime.scheduler.advance(FIRST_UPDATE_MS_MAX - 1)
+    assert not wait.done
+    runtime.scheduler.advance(1)
+    assert wait.done
+    assert waits.wait_for_first_update().done

@@ -40,8 +40,7 @@ def judge(workload):
     assert [str(anomaly) for anomaly in check(history)] == [], f"seed {SEED}"
     outcomes = [write.outcome for write in history.writes.values()]
     assert outcomes.count(Outcome.OK) > 100
-    # How many there are depends on how fast the machine is.
-    assert outcomes.count(Outcome.ABORTED) > 3
+    assert outcomes.count(Outcome.ABORTED) > 10
     assert all(reader.seen for reader in history.all_readers())
 
 

@@ -15,9 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from kctl.simulation.queue_checker import History, Outcome, Reader, Seen, Write
 
 TIMEOUT_S = 30
-# How long writers may take to end. librdkafka repeats a request that was lost with a broker after a
-# minute, and several may be lost one after the other.
-DRAIN_S = 12 * TIMEOUT_S
+# How long writers may take to end.
+DRAIN_S = 4 * TIMEOUT_S
 WRITES_PER_TURN = 8
 PAUSE_S = 0.02
 # Between two looks whether the workload was closed.

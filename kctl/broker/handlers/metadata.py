@@ -50,7 +50,20 @@ LISTENER_ERRORS_FROM = 6
 
 
 def handle_metadata(services: Services, request: Request) -> None:
-    """Reply at once, unless topics must be created first."""
+    """Reply at once, unless topics must be created first, or no controller has sent metadata."""
+    if services.topic_waits.first_update.done:
+        _reply(services, request)
+    else:
+        waiting = _reply_when_known(services, request)
+        reply_from(services.runtime.scheduler, request, waiting, "first-metadata")
+
+
+async def _reply_when_known(services: Services, request: Request) -> None:
+    await services.topic_waits.wait_for_first_update()
+    _reply(services, request)
+
+
+def _reply(services: Services, request: Request) -> None:
     body: MetadataRequest = request.body
     cache = services.metadata_cache
     if _wants_all(body, request.api_version):
