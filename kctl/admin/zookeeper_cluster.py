@@ -9,6 +9,7 @@ from kctl.admin.selection import did_you_mean, is_pattern, matching
 from kctl.admin.zookeeper_groups import (
     ZooKeeperGroup,
     ZooKeeperGroups,
+    ZooKeeperMember,
     subscribed_topics,
 )
 from kctl.errors import KctlError, UnreachableError, UsageError, not_found
@@ -229,9 +230,10 @@ class ZooKeeperCluster:
         """
         group = await self.group(name)
         readers = subscribed_topics(group, await self.groups.topics())
+        members = {it.consumer_id: it for it in group.members}
         partitions = await self.groups.partitions_of(readers, group.layout)
         return [
-            _finding(group, ConsumedPartition(topic, number), readers[topic])
+            _finding(group, ConsumedPartition(topic, number), members, readers[topic])
             for topic, found in sorted(partitions.items())
             for number in found
         ]
@@ -323,7 +325,10 @@ async def _add_ends(lags: Mapping[ConsumedPartition, GroupLag], admin: "AdminCli
 
 
 def _finding(
-    group: ZooKeeperGroup, partition: ConsumedPartition, readers: set[str]
+    group: ZooKeeperGroup,
+    partition: ConsumedPartition,
+    members: Mapping[str, ZooKeeperMember],
+    readers: set[str],
 ) -> RebalanceFinding:
     found = group.partitions.get(partition)
     owner = found.owner if found is not None else None
@@ -334,9 +339,9 @@ def _finding(
         return RebalanceFinding(partition, text, "the owner is not registered")
     if owner.consumer_id not in readers:
         return RebalanceFinding(partition, text, "the owner does not read the topic")
-    member = next(it for it in group.members if it.consumer_id == owner.consumer_id)
-    if owner.thread is not None and member.subscription is not None:
-        counts = member.subscription.streams
+    subscription = members[owner.consumer_id].subscription
+    if owner.thread is not None and subscription is not None:
+        counts = subscription.streams
         count = counts.get(partition.topic, max(counts.values(), default=0))
         if owner.thread >= count:
             return RebalanceFinding(partition, text, "the owner has no such stream")

@@ -12,7 +12,7 @@ Kafka 0.7: kafka.tools.ConsumerOffsetChecker; Kafka 1.1: kafka.admin.ConsumerGro
 (`--zookeeper`)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -90,6 +90,14 @@ class ZooKeeperGroup:
         progress = self.partitions.items()
         return {it: found.offset for it, found in progress if found.offset is not None}
 
+    def partitions_by_owner(self) -> dict[str, list[ConsumedPartition]]:
+        """Return the partitions that each consumer owns, in order."""
+        owned: dict[str, list[ConsumedPartition]] = {}
+        for it, progress in self.partitions.items():
+            if progress.owner is not None:
+                owned.setdefault(progress.owner.consumer_id, []).append(it)
+        return owned
+
     @property
     def why_not_at_rest(self) -> str | None:
         """Return which live members could overwrite the group's offsets, or None."""
@@ -162,16 +170,7 @@ class ZooKeeperGroups:
                 groups[name].members.append(member)
 
     async def _read_offsets(self, groups: Mapping[str, ZooKeeperGroup]) -> None:
-        topics = await self._children({name: offsets_path(name) for name in groups})
-        partitions = await self._children(
-            {(name, topic): offsets_path(name, topic) for name in topics for topic in topics[name]}
-        )
-        places = [
-            (name, ConsumedPartition(topic, parsed))
-            for (name, topic), numbers in partitions.items()
-            for parsed in map(parse_partition, numbers)
-            if parsed is not None
-        ]
+        places = await self._partitions_below(offsets_path, groups)
         answers = await self._client.get_all(offset_path(name, *it) for name, it in places)
         for (name, partition_), answer in zip(places, answers, strict=True):
             if answer is None:
@@ -184,26 +183,34 @@ class ZooKeeperGroups:
             groups[name].partitions[partition_] = progress
 
     async def _read_owners(self, groups: Mapping[str, ZooKeeperGroup]) -> None:
-        topics = await self._children({name: owners_path(name) for name in groups})
-        partitions = await self._children(
-            {(name, topic): owners_path(name, topic) for name in topics for topic in topics[name]}
-        )
-        places = [
-            (name, ConsumedPartition(topic, parsed))
-            for (name, topic), numbers in partitions.items()
-            for parsed in map(parse_partition, numbers)
-            if parsed is not None
-        ]
+        places = await self._partitions_below(owners_path, groups)
+        members = {
+            name: {member.consumer_id for member in group.members} for name, group in groups.items()
+        }
         answers = await self._client.get_all(owner_path(name, *it) for name, it in places)
         for (name, named), answer in zip(places, answers, strict=True):
             if answer is None:
                 continue
             group = groups[name]
             partition_ = _owned(named, group.layout)
-            members = {member.consumer_id for member in group.members}
             progress = group.partitions.setdefault(partition_, PartitionProgress(partition_))
-            progress.owner = read_owner(answer[0], members)
-            progress.is_owner_alive = progress.owner.consumer_id in members
+            progress.owner = read_owner(answer[0], members[name])
+            progress.is_owner_alive = progress.owner.consumer_id in members[name]
+
+    async def _partitions_below(
+        self, path_of: Callable[..., str], group_ids: Iterable[str]
+    ) -> list[tuple[str, ConsumedPartition]]:
+        """Return group and partition of the znodes two levels below `path_of(group)`."""
+        topics = await self._children({name: path_of(name) for name in group_ids})
+        partitions = await self._children(
+            {(name, topic): path_of(name, topic) for name in topics for topic in topics[name]}
+        )
+        return [
+            (name, ConsumedPartition(topic, parsed))
+            for (name, topic), numbers in partitions.items()
+            for parsed in map(parse_partition, numbers)
+            if parsed is not None
+        ]
 
     async def _children(self, paths: Mapping[K, str]) -> dict[K, list[str]]:
         """Return the names of the children of many znodes, none for a missing one."""
@@ -276,15 +283,17 @@ class ZooKeeperGroups:
         # What is to be deleted and is not there needs no write.
         waiting = [it for it, new in offsets.items() if not (new is versions.get(it) is None)]
         results: dict[ConsumedPartition, KctlError | None] = dict.fromkeys(offsets)
-        while waiting:
-            chunk, waiting = waiting[:WRITES_PER_TRANSACTION], waiting[WRITES_PER_TRANSACTION:]
-            operations = [_write(group_id, it, offsets[it], versions.get(it)) for it in chunk]
-            refused = await self._write_together(operations)
-            if refused is not None:
-                number, error = refused
+        for start in range(0, len(waiting), WRITES_PER_TRANSACTION):
+            chunk = waiting[start : start + WRITES_PER_TRANSACTION]
+            # The others of a transaction that is rejected for one are written without it.
+            while chunk:
+                operations = [_write(group_id, it, offsets[it], versions.get(it)) for it in chunk]
+                rejected = await self._write_together(operations)
+                if rejected is None:
+                    break
+                number, error = rejected
                 culprit = chunk.pop(number)
                 results[culprit] = KctlError(f"not written, as its znode has changed: {error}")
-                waiting = chunk + waiting
         return results
 
     async def _write_together(
@@ -344,13 +353,10 @@ def subscribed_topics(group: ZooKeeperGroup, topics: Sequence[str]) -> dict[str,
     Of a filter that is not supported (`topic_filter`), the members read what they own.
     """
     readers: dict[str, set[str]] = {}
+    by_owner = group.partitions_by_owner()
     for member in group.members:
         subscription = member.subscription
-        owned = {
-            it.topic
-            for it, progress in group.partitions.items()
-            if progress.owner is not None and progress.owner.consumer_id == member.consumer_id
-        }
+        owned = {it.topic for it in by_owner.get(member.consumer_id, ())}
         for topic in owned if subscription is None else _matched(subscription, topics, owned):
             readers.setdefault(topic, set()).add(member.consumer_id)
     return readers

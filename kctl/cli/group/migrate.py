@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.group.zookeeper import NeededZooKeeperOption, run_on_zookeeper
+from kctl.cli.group.zookeeper import NeededZooKeeperOption, run_on_zookeeper, shown_number
 from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def migrate(
     if rollback is not None:
         if names or to or undo_file:
             raise UsageError("--rollback takes groups and direction from the file")
-        document = parse_undo_document(_read(rollback), rollback)
+        document = parse_undo_document(read_text(rollback), rollback)
         return write_offsets(
             session, zookeeper, lambda migration: migration.plan_rollback(document)
         )
@@ -86,13 +87,6 @@ def migrate(
         )
 
     return write_offsets(session, zookeeper, lambda migration: migration.plan(names, store), keep)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path}: {error}") from None
 
 
 def write_offsets(
@@ -144,11 +138,10 @@ def _rows(plan: "MigrationPlan", status: str) -> list[dict[str, Any]]:
 
 def _row(name: str, step: "MigrationStep", status: str) -> dict[str, Any]:
     is_written = step.wanted != step.at_target
-    number = step.partition.partition
     return {
         "group": name,
         "topic": step.partition.topic,
-        "partition": number if isinstance(number, int) else str(number),
+        "partition": shown_number(step.partition.partition),
         "current_offset": step.at_target,
         "new_offset": step.wanted,
         "note": step.note or None,

@@ -4,7 +4,7 @@
 Kafka 1.1: kafka.admin.ConsumerGroupCommand (`--zookeeper`), kafka.tools.VerifyConsumerRebalance
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kctl.cli.declaration.declarations import Argument, Option
@@ -17,6 +17,7 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.admin.zookeeper_cluster import GroupLag, ZooKeeperCluster, ZooKeeperDeletion
     from kctl.admin.zookeeper_groups import ZooKeeperGroup, ZooKeeperMember
+    from kctl.store.consumer_znodes import ConsumedPartition, Partition
 
 T = TypeVar("T")
 Work = Callable[["ZooKeeperCluster"], Coroutine[Any, Any, T]]
@@ -97,22 +98,18 @@ def describe_in_zookeeper(
 
 def _document(group: "ZooKeeperGroup", lags: "list[GroupLag]") -> dict[str, Any]:
     known = [lag.lag for lag in lags if lag.lag is not None]
+    owned = group.partitions_by_owner()
     return {
         "group": group.group_id,
         "layout": group.layout,
         "total_lag": sum(known) if known else None,
-        "members": [_member(group, member) for member in group.members],
+        "members": [_member(it, owned.get(it.consumer_id, ())) for it in group.members],
         "partitions": [_lag_row(lag) for lag in lags],
     }
 
 
-def _member(group: "ZooKeeperGroup", member: "ZooKeeperMember") -> dict[str, Any]:
+def _member(member: "ZooKeeperMember", owned: "Sequence[ConsumedPartition]") -> dict[str, Any]:
     subscription = member.subscription
-    owned = [
-        it
-        for it, progress in group.partitions.items()
-        if progress.owner is not None and progress.owner.consumer_id == member.consumer_id
-    ]
     return {
         "member": member.consumer_id,
         "pattern": subscription.pattern if subscription else None,
@@ -125,7 +122,7 @@ def _lag_row(lag: "GroupLag") -> dict[str, Any]:
     state = None if lag.owner is None else "alive" if lag.is_owner_alive else "not registered"
     return {
         "topic": lag.partition.topic,
-        "partition": _number(lag.partition.partition),
+        "partition": shown_number(lag.partition.partition),
         "zookeeper_offset": lag.zookeeper_offset,
         "kafka_offset": lag.kafka_offset,
         "end_offset": lag.end_offset,
@@ -136,7 +133,7 @@ def _lag_row(lag: "GroupLag") -> dict[str, Any]:
     }
 
 
-def _number(partition: Any) -> int | str:
+def shown_number(partition: "Partition") -> int | str:
     """Return a partition as a number, or as `B-P` for Kafka 0.7."""
     return partition if isinstance(partition, int) else str(partition)
 
@@ -213,7 +210,7 @@ def rebalance_check(
     rows = [
         {
             "topic": it.partition.topic,
-            "partition": _number(it.partition.partition),
+            "partition": shown_number(it.partition.partition),
             "owner": it.owner,
             **row("partition_name", str(it.partition), "owned", it.problem),
         }
