@@ -12,6 +12,8 @@ Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer, internals.ConsumerCo
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.consumer import FetchedRecord, PartitionReader
@@ -31,6 +33,8 @@ from kctl.runtime.scheduler import Timer
 
 # How long a member without partitions waits before it looks again.
 _IDLE_MS = 200
+# The topic and the partition of a FetchedRecord.
+_place = itemgetter(0, 1)
 _RESETS = {"earliest": PositionKind.EARLIEST, "latest": PositionKind.LATEST}
 
 
@@ -52,7 +56,8 @@ class ConsumerCore:
         self._member: GroupMember | None = None
         self._reader: PartitionReader | None = None
         self._task: Task[None] | None = None
-        self._buffer: deque[FetchedRecord] = deque()
+        # Records that were not handed out, by partition: a position is asked for at each commit.
+        self._buffer: dict[TopicPartition, deque[FetchedRecord]] = {}
         self._ends: dict[TopicPartition, int] = {}
         # What this consumer knows to be committed.
         self._committed: dict[TopicPartition, int] = {}
@@ -89,10 +94,8 @@ class ConsumerCore:
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record to hand out."""
         self._check_assigned(partition)
-        for fetched in self._buffer:
-            if (fetched.topic, fetched.partition) == partition:
-                return fetched.record.offset
-        return self._ends[partition]
+        fetched = self._buffer.get(partition)
+        return self._ends[partition] if fetched is None else fetched[0].record.offset
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on elsewhere."""
@@ -100,9 +103,8 @@ class ConsumerCore:
             self._check_assigned(partition)
             if offset < 0:
                 raise UsageError(f"offset {offset} is negative")
-        self._buffer = deque(
-            it for it in self._buffer if TopicPartition(it.topic, it.partition) not in offsets
-        )
+        for partition in offsets:
+            self._buffer.pop(partition, None)
         self._read_from({**self._ends, **offsets})
 
     async def seek_to(self, kind: PositionKind, partitions: Iterable[TopicPartition]) -> None:
@@ -152,8 +154,7 @@ class ConsumerCore:
             finally:
                 if task.done:
                     self._task = None
-        count = min(records_max, len(self._buffer))
-        return [_message(self._buffer.popleft()) for _ in range(count)]
+        return self._take(records_max)
 
     async def _advance(self) -> None:
         """Fetch once; the records before were processed, since the caller polls again."""
@@ -171,12 +172,27 @@ class ConsumerCore:
         if reader is None or not reader.positions:
             await sleep(self._runtime.scheduler, _IDLE_MS)
             return
-        self._buffer.extend(await reader.poll())
+        self._put(await reader.poll())
         self._ends = dict(reader.positions)
         # Positions that no longer exist, from which the reader went on elsewhere.
         notes, reader.notes = reader.notes, []
         for note in notes:
             self._runtime.trace.warning(note)
+
+    def _put(self, records: Sequence[FetchedRecord]) -> None:
+        # Those of a partition come one after the other, with few exceptions.
+        for (topic, number), run in groupby(records, key=_place):
+            self._buffer.setdefault(TopicPartition(topic, number), deque()).extend(run)
+
+    def _take(self, count_max: int) -> list[ConsumedMessage]:
+        taken: list[ConsumedMessage] = []
+        while self._buffer and len(taken) < count_max:
+            partition, fetched = next(iter(self._buffer.items()))
+            count = min(count_max - len(taken), len(fetched))
+            taken += [_message(fetched.popleft()) for _ in range(count)]
+            if not fetched:
+                del self._buffer[partition]
+        return taken
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Start to read `partitions` where the group is, or where auto.offset.reset says."""
