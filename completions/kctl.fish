@@ -209,7 +209,7 @@ complete -c kctl -n '__kctl_at consume' -l group -s g -r -f -a '(__kctl_names gr
 complete -c kctl -n '__kctl_at consume' -l zookeeper -r -f -d 'With --group: a group on ZooKeeper, as of Kafka 0.7 to 1.1.'
 complete -c kctl -n '__kctl_at consume' -l exit -s e -d 'Stop at the end offset; the default start is earliest.'
 complete -c kctl -n '__kctl_at consume' -l max-messages -s m -r -f -d 'Stop after N records.'
-complete -c kctl -n '__kctl_at consume' -l format -s f -r -f -d 'e.g. \'{partition} {offset} {time} {key} {value}\\n\'; also topic, timestamp, headers, key_size, value_size.'
+complete -c kctl -n '__kctl_at consume' -l format -s f -r -f -d 'e.g. \'{partition} {offset} {time} {key} {value}\\n\'; also topic, timestamp, headers, key_size, value_size. A partition of Kafka 0.7 is BROKER-NUMBER.'
 complete -c kctl -n '__kctl_at consume' -l show-key -s K -d 'Print the key, a tab and the value.'
 complete -c kctl -n '__kctl_at consume' -l read-committed -d 'Skip records of open and aborted transactions.'
 complete -c kctl -n '__kctl_at consume' -l isolation -r -f -a 'read_uncommitted read_committed' -d 'Kafka\'s isolation.level. [default: read_uncommitted]'

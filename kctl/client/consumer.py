@@ -50,6 +50,13 @@ class FetchedRecord(NamedTuple):
     partition: int
     record: Record
     timestamp_type: int
+    # The broker that has the partition, in Kafka 0.7, where each counts its partitions from 0.
+    broker_id: int | None = None
+
+    @property
+    def partition_name(self) -> int | str:
+        """Return the partition; in Kafka 0.7 `BROKER-NUMBER`."""
+        return self.partition if self.broker_id is None else f"{self.broker_id}-{self.partition}"
 
 
 class PartitionReader:

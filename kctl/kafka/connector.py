@@ -12,7 +12,7 @@ With brokers of Kafka 0.7 it is a member of a group of 0.7 (`connector_wires` ha
 Kafka 1.1: kafka.javaapi.consumer.ConsumerConnector, kafka.consumer.ZookeeperConsumerConnector.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kctl.errors import KctlError, TimedOutError, UsageError
@@ -102,7 +102,7 @@ class ConnectorCore:
                     self.queues.append(StreamQueue(self._runtime, config.number("timeout_ms")))
                 self._queue_of[topic, number] = self.queues[-1]
         wire = self._wire
-        self._fetcher = wire.fetcher()
+        self._fetcher = wire.fetcher(self._commit_reset)
         self.membership = GroupMembership(
             self._runtime, wire.registry, self._group_settings(), subscription, self, wire.offsets()
         )
@@ -198,13 +198,21 @@ class ConnectorCore:
         interval_ms = self._config.number("auto_commit_ms")
         while True:
             await sleep(self._runtime.scheduler, interval_ms)
-            try:
-                await self.commit()
-            except (LostClaimError, SessionExpiredError):
-                # The messages are another member's now.
-                continue
-            except KctlError as error:
-                self._runtime.trace.warning(f"Offsets are not committed: {error}")
+            await self._try_to_commit(self.commit())
+
+    def _commit_reset(self, partition: ConsumedPartition, offset: int) -> None:
+        assert self.membership is not None
+        commit = self.membership.commit({partition: offset})
+        self._runtime.scheduler.spawn(self._try_to_commit(commit), "commit of a reset")
+
+    async def _try_to_commit(self, commit: Awaitable[None]) -> None:
+        try:
+            await commit
+        except (LostClaimError, SessionExpiredError):
+            # The messages are another member's now.
+            return
+        except KctlError as error:
+            self._runtime.trace.warning(f"Offsets are not committed: {error}")
 
     async def close(self) -> None:
         """End the streams, leave the group, close all connections."""

@@ -14,6 +14,7 @@ from kctl.errors import UsageError
 from kctl.kafka.assignment import Strategy
 from kctl.kafka.claims import Claim
 from kctl.kafka.connector_config import ConnectorConfig
+from kctl.kafka.feeds import OnReset
 from kctl.kafka.group_membership import CommittedOffsets, ZooKeeperOffsets
 from kctl.kafka.offset_stores import OffsetStores
 from kctl.kafka.offsets import OffsetsStorage
@@ -69,8 +70,9 @@ class ConnectorWire(Protocol):
         """Return where the group's offsets are."""
         ...
 
-    def fetcher(self) -> Fetcher:
-        """Return what fetches; it does not run yet."""
+    def fetcher(self, on_reset: OnReset) -> Fetcher:
+        """Return what fetches; it does not run yet. It calls `on_reset` for an offset that the
+        consumers of these brokers commit before anything is consumed."""
         ...
 
     def close(self) -> None:
@@ -108,7 +110,7 @@ class ConnectorWireToday:
         config = self._config
         return OffsetStores(self.registry, self._router, config["group_id"], config.offsets)
 
-    def fetcher(self) -> Fetcher:
+    def fetcher(self, on_reset: OnReset) -> Fetcher:  # noqa: ARG002 - 0.8's consumers wait
         """See ConnectorWire."""
         return StreamFetcher(self._router, self._config)
 
@@ -147,9 +149,9 @@ class ConnectorWire07:
         """See ConnectorWire."""
         return ZooKeeperOffsets(self.registry, self._config["group_id"])
 
-    def fetcher(self) -> Fetcher:
+    def fetcher(self, on_reset: OnReset) -> Fetcher:
         """See ConnectorWire."""
-        return StreamFetcher07(self._runtime, self.registry, self._config)
+        return StreamFetcher07(self._runtime, self.registry, self._config, on_reset)
 
     def close(self) -> None:
         """Do nothing: the fetcher has the connections."""

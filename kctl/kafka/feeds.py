@@ -7,7 +7,7 @@ with twice the size, up to `fetch.size.max`; one that is larger still fails its 
 Kafka 1.1: kafka.consumer.PartitionTopicInfo.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kctl.errors import KctlError, NotFoundError
 from kctl.kafka.claims import Claim
@@ -16,6 +16,9 @@ from kctl.kafka.streams import StreamQueue
 from kctl.runtime.future import Future, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_znodes import ConsumedPartition
+
+# Takes a partition, and the offset at which `auto.offset.reset` has it begin.
+OnReset = Callable[[ConsumedPartition, int], object]
 
 
 class Feed:

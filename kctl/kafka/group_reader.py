@@ -13,6 +13,7 @@ from kctl.kafka.connector import ConnectorCore
 from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.old_names import SECURITY_PREFIXES
 from kctl.runtime.runtime import Runtime
+from kctl.store.consumer_znodes import BrokerPartition
 
 if TYPE_CHECKING:
     from kctl.kafka.streams import Chunk
@@ -76,8 +77,10 @@ class ZooKeeperGroupReader:
         if chunk is None:
             return []
         topic, partition = chunk.claim.partition
-        number = partition if isinstance(partition, int) else partition.partition
-        return [FetchedRecord(topic, number, record, 0) for record in chunk.records]
+        broker_id = None
+        if isinstance(partition, BrokerPartition):
+            broker_id, partition = partition
+        return [FetchedRecord(topic, partition, it, 0, broker_id) for it in chunk.records]
 
     def processed(self, records: Sequence[FetchedRecord]) -> None:
         """Mark the first records of the last chunk as processed: they are committed."""

@@ -6,8 +6,8 @@ without messages the task waits for `fetcher.backoff.ms`. A broker is looked up 
 time its connection is made: it may have come back elsewhere.
 
 A partition without an offset, or with one that the broker does not have, begins at the end that
-`autooffset.reset` names. That offset is committed even if nothing is read, as by 0.7's consumers: a
-later start continues there.
+`autooffset.reset` names. That offset is committed at once, even if nothing is read, as by 0.7's
+consumers: a later start continues there.
 
 Kafka 0.7: kafka.consumer.{Fetcher, FetcherRunnable}
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from kctl.errors import CorruptDataError, KctlError, UnreachableError
 from kctl.kafka.connector_config import ConnectorConfig
-from kctl.kafka.feeds import Feed, Feeds
+from kctl.kafka.feeds import Feed, Feeds, OnReset
 from kctl.kafka.message_set import FetchRequest, MessageSet
 from kctl.kafka.simple_wires import Wire07
 from kctl.kafka.streams import Chunk
@@ -35,9 +35,15 @@ class StreamFetcher07(Feeds):
     """Fetches for the feeds of all open claims; `run` does so until it is cancelled."""
 
     def __init__(
-        self, runtime: Runtime, registry: ConsumerRegistry, config: ConnectorConfig
+        self,
+        runtime: Runtime,
+        registry: ConsumerRegistry,
+        config: ConnectorConfig,
+        on_reset: OnReset,
     ) -> None:
+        """Fetch from the brokers in `registry`; `on_reset` commits."""
         super().__init__(runtime, config)
+        self._on_reset = on_reset
         self._runtime = runtime
         self._registry = registry
         self._wires: dict[int, Wire07] = {}
@@ -134,6 +140,7 @@ class StreamFetcher07(Feeds):
                 feed.offset = found[0]
                 if not feed.queue.chunks_of(feed.claim):
                     feed.claim.position = feed.offset
+                    self._on_reset(feed.claim.partition, feed.offset)
 
     async def _fetch(self, wire: Wire07, feeds: Sequence[Feed]) -> bool:
         """Fetch once; return whether to fetch again at once."""

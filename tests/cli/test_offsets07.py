@@ -145,11 +145,18 @@ def test_consume_commits_positions_as_a_member_of_a_group(kctl, cluster, store):
     assert store.get("/consumers/prints/offsets/printed/0-0")[0] == b"%d" % end
 
 
+def test_consume_names_the_broker_of_a_partition(kctl, cluster):
+    on = ("-g", "named", "--zookeeper", cluster[1], "-B", "-m", 1)
+    as_json, as_name = (kctl("consume", "t", *on, "-o", form) for form in ("json", "name"))
+    assert [it["partition"] for it in as_json.documents] == ["0-0"]
+    assert as_name.out.startswith("t-0-0@")
+
+
 def test_consume_reads_on_from_segment_to_segment(kctl, cluster, store):
     on = ("-g", "all", "--zookeeper", cluster[1], "-B")
     ran = kctl("consume", "t", *on, "-m", 4, "-f", r"{partition} {offset}\n")
     assert ran.status == 0, ran.err
-    assert sorted(ran.out.splitlines()) == ["0 0", "0 100", "0 200", "1 0"]
+    assert sorted(ran.out.splitlines()) == ["0-0 0", "0-0 100", "0-0 200", "0-1 0"]
     path = "/consumers/all/offsets/t"
     assert {it: store.get(f"{path}/{it}")[0] for it in store.get_children(path)} == {
         "0-0": b"300",

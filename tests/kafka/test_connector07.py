@@ -197,7 +197,7 @@ def test_within_a_compressed_set_the_offset_is_that_of_the_set(store, write, con
 
 def test_where_nothing_is_read_the_offset_of_the_start_is_committed(store, write, connect):
     end = write("quiet", message_set([b"old"]))
-    stream_of(connect("quiet", autooffset_reset="largest"), "quiet")
+    stream_of(connect("quiet", autooffset_reset="largest", autocommit_enable=False), "quiet")
     expected = {"0-0": end, "0-1": 0, "0-2": 0, "0-3": 0}
     wait_for(
         lambda: offsets(store, "quiet", "quiet") == expected,
@@ -206,12 +206,12 @@ def test_where_nothing_is_read_the_offset_of_the_start_is_committed(store, write
 
 
 def test_an_offset_that_the_broker_does_not_have_is_reset(store, write, connect):
-    end = write("reset", message_set([b"x"]))
+    write("reset", message_set([b"x"]))
     store.create("/consumers/reset/offsets/reset/0-0", b"100000", makepath=True)
-    stream = stream_of(connect("reset"), "reset")
+    stream = stream_of(connect("reset", autocommit_enable=False), "reset")
     assert [it.value for it in read(1, stream)] == [b"x"]
     wait_for(
-        lambda: offsets(store, "reset", "reset")["0-0"] == end,
+        lambda: offsets(store, "reset", "reset")["0-0"] == 0,
         lambda: str(offsets(store, "reset", "reset")),
     )
 
@@ -282,7 +282,7 @@ def test_what_comes_before_damage_is_handed_out_once_and_then_the_stream_raises(
     runtime = virtual_runtime()
     config = ConnectorConfig({"zk.connect": "zk:2181", "groupid": "g"})
     store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
-    fetcher = StreamFetcher07(runtime, ConsumerRegistry(store), config)
+    fetcher = StreamFetcher07(runtime, ConsumerRegistry(store), config, on_reset=lambda *_: None)
     lease = Lease(60_000)
     lease.answered(runtime.clock.monotonic_ms())
     partition = ConsumedPartition("t", BrokerPartition(0, 0))

@@ -60,7 +60,7 @@ TemplateOption = Annotated[
         "-f",
         metavar="TEMPLATE",
         help=r"e.g. '{partition} {offset} {time} {key} {value}\n'; also topic, timestamp, "
-        "headers, key_size, value_size.",
+        "headers, key_size, value_size. A partition of Kafka 0.7 is BROKER-NUMBER.",
     ),
 ]
 ShowKeyOption = Annotated[
@@ -230,7 +230,7 @@ class _Sink:
         def write(record: "FetchedRecord") -> None:
             shown = document(record)
             if output.format is OutputFormat.NAME:
-                shown["record"] = f"{record.topic}-{record.partition}@{record.record.offset}"
+                shown["record"] = f"{record.topic}-{record.partition_name}@{record.record.offset}"
             stream.add(shown)
 
         sink = cls(output, write)

@@ -27,7 +27,7 @@ def _headers(record: FetchedRecord) -> bytes:
 
 _FIELDS: dict[str, Callable[[FetchedRecord], bytes]] = {
     "topic": lambda it: it.topic.encode(),
-    "partition": lambda it: b"%d" % it.partition,
+    "partition": lambda it: str(it.partition_name).encode(),
     "offset": lambda it: b"%d" % it.record.offset,
     "timestamp": lambda it: b"%d" % it.record.timestamp,
     "time": lambda it: format_instant(it.record.timestamp).encode(),
@@ -84,7 +84,7 @@ def document(record: FetchedRecord) -> dict[str, Any]:
     """
     return {
         "topic": record.topic,
-        "partition": record.partition,
+        "partition": record.partition_name,
         "offset": record.record.offset,
         "timestamp": record.record.timestamp,
         "timestamp_type": "LogAppendTime" if record.timestamp_type == 1 else "CreateTime",
