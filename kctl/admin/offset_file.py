@@ -8,6 +8,7 @@ import csv
 from collections.abc import Mapping
 
 from kctl.errors import UsageError
+from kctl.lines import split_kept_lines
 from kctl.model import TopicPartition
 
 # Group -> partition -> offset.
@@ -34,7 +35,7 @@ def parse_offsets(text: str, source: str, only_group: str | None = None) -> Offs
     """Return the offsets in a file, by group. Lines without a group belong to `only_group`. Raise
     UsageError, naming `source` and the line, for invalid lines."""
     found: Offsets = {}
-    rows = csv.reader(text.splitlines(keepends=True))
+    rows = csv.reader(split_kept_lines(text))
     try:
         for fields in rows:
             if not fields:

@@ -9,6 +9,7 @@ Kafka 0.7: kafka.tools.ExportZkOffsets, ImportZkOffsets (unchanged until Kafka 1
 from collections.abc import Mapping
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lines import split_lines
 from kctl.model import TopicPartition
 from kctl.store.consumer_znodes import (
     ConsumedPartition,
@@ -34,7 +35,7 @@ def format_zookeeper_offsets(offsets: Mapping[str, Mapping[ConsumedPartition, in
 def parse_zookeeper_offsets(text: str, source: str) -> ZooKeeperOffsets:
     """Return the offsets in a file, by group; raise UsageError, naming `source` and the line."""
     found: ZooKeeperOffsets = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if not line.strip():
             continue
         try:

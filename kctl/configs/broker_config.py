@@ -21,6 +21,7 @@ from kctl.configs.listener_checks import (
 from kctl.configs.listener_config import LISTENER_PREFIX
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
+from kctl.lines import split_lines
 from kctl.model import Endpoint, SecurityProtocol
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterable[str]:
     pending = ""
-    for raw in text.splitlines():
+    for raw in split_lines(text):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue

@@ -23,6 +23,7 @@ from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, UsageError
 from kctl.export.options import ExportOptions
 from kctl.export.rows import DamagedRange
+from kctl.lines import split_lines
 
 __all__ = ["ManifestRow", "WrittenFile"]
 
@@ -153,7 +154,7 @@ class Manifest:
         for facts in self._files.list(f"{self._root}/{_LINES}"):
             if not facts.name.endswith(".jsonl"):
                 continue
-            for line in self._files.read(facts.path).decode().splitlines():
+            for line in split_lines(self._files.read(facts.path).decode()):
                 if line.startswith('{"replaced"'):
                     replaced |= {tuple(each) for each in json.loads(line)["replaced"]}
                 else:

@@ -326,7 +326,8 @@ class ConsumerCore:
 
 
 def _message(fetched: FetchedRecord) -> ConsumedMessage:
-    topic, partition, record, _ = fetched
+    record = fetched.record
     return ConsumedMessage(
-        topic, partition, record.offset, record.key, record.value, record.timestamp, record.headers
-    )
+        fetched.topic, fetched.partition, record.offset, record.key, record.value,
+        record.timestamp, record.headers,
+    )  # fmt: skip

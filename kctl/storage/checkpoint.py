@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.lines import split_lines
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.work import Work, at_once, parts
@@ -102,7 +103,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 def _lines(data: bytes, path: str) -> list[tuple[int, str]]:
     """Return the numbered entry lines, after checking version and count."""
     try:
-        lines = data.decode().splitlines()
+        lines = split_lines(data.decode())
     except UnicodeDecodeError:
         raise CorruptDataError(f"{path}: not a text file") from None
     if not lines:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kctl.errors import CorruptDataError
+from kctl.lines import split_lines
 
 _VERSION = 0
 _KRAFT_VERSION = 1
@@ -50,7 +51,7 @@ def read_any_meta_properties(data: bytes, path: str) -> MetaProperties:
 
 def _read(data: bytes, path: str, *, versions: tuple[int, ...]) -> MetaProperties:
     try:
-        lines = data.decode("latin-1").splitlines()
+        lines = split_lines(data.decode("latin-1"))
         values = dict(_pair(line) for line in lines if line.strip() and line.strip()[0] not in "#!")
     except ValueError:
         raise CorruptDataError(f"{path}: not a properties file") from None

@@ -21,4 +21,4 @@ class LogLines:
     def warning(self, message: str, detail: str = "") -> None:
         """Keep the line, and those of `detail`."""
         self.lines.append(f"WARN {message}")
-        self.lines.extend(detail.splitlines())
+        self.lines.extend(it for it in detail.split("\n") if it)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.lines import split_kept_lines
 
 Profile = Mapping[str, str | bool | list[str]]
 
@@ -39,7 +40,7 @@ def with_settings(text: str, name: str, removed: Collection[str], added: Mapping
     lines = [f"{_key(key)} = {_value(value)}\n" for key, value in added.items()]
     kept: list[str] = []
     table: list[str] = []
-    for line in text.splitlines(keepends=True):
+    for line in split_kept_lines(text):
         header = _TABLE.match(line)
         table = _path(header[1]) if header else table
         is_own = table[:2] == ["profiles", name]
@@ -86,7 +87,7 @@ def without_profile(text: str, name: str) -> str:
     left = _without(text, name)
     if wanted.get("default_profile") == name:
         del wanted["default_profile"]
-        left = "".join(it for it in left.splitlines(keepends=True) if not _DEFAULT.match(it))
+        left = "".join(it for it in split_kept_lines(left) if not _DEFAULT.match(it))
     return _checked(left, wanted)
 
 
@@ -94,14 +95,14 @@ def with_default(text: str, name: str) -> str:
     """Return `text` with `name` as the default profile."""
     wanted = tomllib.loads(text)
     wanted["default_profile"] = name
-    rest = "".join(it for it in text.splitlines(keepends=True) if not _DEFAULT.match(it))
+    rest = "".join(it for it in split_kept_lines(text) if not _DEFAULT.match(it))
     return _checked(f"default_profile = {_value(name)}\n{rest}", wanted)
 
 
 def _without(text: str, name: str) -> str:
     """Return `text` without the tables of the profile `name`."""
     kept, is_in_profile = [], False
-    for line in text.splitlines(keepends=True):
+    for line in split_kept_lines(text):
         header = _TABLE.match(line)
         if header:
             path = _path(header[1])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
+from kctl.lines import split_lines
 
 SASL_PASSWORD = "sasl.password"
 _FORMS = ("file", "command", "env", "keyring")
@@ -90,7 +91,7 @@ def _read(key: str, form: str, value: str, environment: Mapping[str, str]) -> st
         from kctl.runtime.real.command_output import command_output
 
         text = command_output(value)
-    lines = text.splitlines()
+    lines = split_lines(text)
     if not lines or not lines[0]:
         raise UsageError(f"{key}: {value} returned no password", hint="it is the first line")
     return lines[0]

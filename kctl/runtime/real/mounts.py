@@ -23,7 +23,7 @@ class Mount(NamedTuple):
 def parse_mounts(text: str) -> list[Mount]:
     """Return the mounts in the text of a mountinfo file, the earliest first."""
     found = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         fields = line.split(" ")
         if len(fields) > 4:
             found.append(Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4])))
