@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --state --stop --subject --subtract --tail --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -67,6 +67,7 @@ complete -c kctl -n __kctl_needs -a verify-log -d 'Check the files of a log dire
 complete -c kctl -n __kctl_needs -a repair-log -d 'Repair the files of a log directory.'
 complete -c kctl -n __kctl_needs -a export -d 'Export records to tables, with or without a broker.'
 complete -c kctl -n __kctl_needs -a import -d 'Import the rows of a table as records.'
+complete -c kctl -n __kctl_needs -a mirror -d 'Copy topics to another cluster, with an exact map of offsets.'
 complete -c kctl -n __kctl_needs -a api -d 'Send one request of any API as JSON.'
 complete -c kctl -n __kctl_needs -a profile -d 'Add, use, list, show, remove profiles of clusters.'
 complete -c kctl -n __kctl_needs -a demo -d 'Show what kctl does, on a cluster of its own.'
@@ -134,6 +135,7 @@ complete -c kctl -n '__kctl_needs broker' -a list -d 'List the brokers of a loca
 complete -c kctl -n '__kctl_needs broker' -a stop -d 'Stop brokers cleanly: others take over their partitions'
 complete -c kctl -n '__kctl_needs broker' -a kill -d 'Kill brokers (kill -9), to test the others'
 complete -c kctl -n '__kctl_needs broker' -a restart -d 'Restart brokers one at a time; running ones are stopped cleanly first'
+complete -c kctl -n '__kctl_needs mirror' -a plan -d 'Show which topics `kctl mirror run` would copy, and what it would create and change in the target'
 complete -c kctl -n '__kctl_needs profile' -a add -d 'Add a profile, which -C and `kctl profile use` select'
 complete -c kctl -n '__kctl_needs profile' -a login -d 'Log in to the cluster of a profile, and keep a reference to the password in the profile'
 complete -c kctl -n '__kctl_needs profile' -a use -d 'Make a profile the default: commands without -b and -C use it'
@@ -1074,6 +1076,20 @@ complete -c kctl -n '__kctl_at broker restart' -l data-dir -s D -r -F -d 'The da
 complete -c kctl -n '__kctl_at broker restart' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
 complete -c kctl -n '__kctl_at broker restart' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at broker restart' -f -a '(__kctl_names brokers)'
+complete -c kctl -n '__kctl_at mirror plan' -l source -r -f -d 'Brokers of the source cluster.'
+complete -c kctl -n '__kctl_at mirror plan' -l target -r -f -d 'Brokers of the target cluster.'
+complete -c kctl -n '__kctl_at mirror plan' -l source-config -r -F -d 'A client.properties file of Apache Kafka for the source.'
+complete -c kctl -n '__kctl_at mirror plan' -l target-config -r -F -d 'A client.properties file of Apache Kafka for the target.'
+complete -c kctl -n '__kctl_at mirror plan' -l source-profile -r -f -d 'A profile for the source.'
+complete -c kctl -n '__kctl_at mirror plan' -l target-profile -r -f -d 'A profile for the target.'
+complete -c kctl -n '__kctl_at mirror plan' -l timeout -r -f -d 'Give up after this time. [default: 30s]'
+complete -c kctl -n '__kctl_at mirror plan' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at mirror plan' -l topics -s t -r -f -d 'Names or globs; may be repeated.'
+complete -c kctl -n '__kctl_at mirror plan' -l exclude -r -f -d 'Names or globs of topics to leave out.'
+complete -c kctl -n '__kctl_at mirror plan' -l rename -r -f -d 'identity, prefix (ALIAS.topic) or a template such as \'dc1.{topic}\'.'
+complete -c kctl -n '__kctl_at mirror plan' -l source-alias -r -f -d 'The source\'s name in topics.'
+complete -c kctl -n '__kctl_at mirror plan' -l replication-factor -r -f -d 'Replicas of new topics. [default: the target\'s default]'
+complete -c kctl -n '__kctl_at mirror plan' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at profile add' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers.'
 complete -c kctl -n '__kctl_at profile add' -l property -s X -r -f -d 'A client setting; may be repeated.'
 complete -c kctl -n '__kctl_at profile add' -l timeout -r -f -d 'Of each command.'

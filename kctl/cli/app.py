@@ -97,6 +97,12 @@ COMMANDS = (
         "export", "kctl.cli.tables.export", "Export records to tables, with or without a broker."
     ),
     CommandRow("import", "kctl.cli.tables.import_table", "Import the rows of a table as records."),
+    CommandRow(
+        "mirror",
+        "kctl.cli.mirror.commands",
+        "Copy topics to another cluster, with an exact map of offsets.",
+        is_group=True,
+    ),
     CommandRow("api", "kctl.cli.api", "Send one request of any API as JSON."),
     CommandRow(
         "profile",

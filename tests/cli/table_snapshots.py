@@ -107,6 +107,7 @@ WITHOUT_A_TABLE = {
     "elect preferred": "needs a broker that was down; its columns are those of elect unclean",
     "elect unclean": "needs a partition without a leader",
     "group export-offsets": "prints CSV",
+    "mirror plan": "needs two clusters",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
     "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",
     "export": "one row of its figures; needs pyarrow",

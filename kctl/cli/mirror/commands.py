@@ -1,0 +1,8 @@
+"""kctl mirror: registers its commands."""
+
+from kctl.cli.declaration.command import local_command
+from kctl.cli.declaration.declarations import CommandGroup
+from kctl.cli.mirror.plan import plan
+
+app = CommandGroup()
+local_command(app, "plan")(plan)

@@ -1,0 +1,105 @@
+"""The options of kctl mirror that name its two clusters, and the connections to both."""
+
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from kctl.cli.connect import ConnectOptions, resolve
+from kctl.cli.declaration.declarations import Option
+from kctl.cli.output import Output, OutputFormat
+from kctl.cli.session import Session
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.runtime.future import Task
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EndOptions:
+    """Where and how to connect, for both sides of a mirror."""
+
+    source: Annotated[
+        str | None,
+        Option("--source", metavar="HOST:PORT,...", help="Brokers of the source cluster."),
+    ] = None
+    target: Annotated[
+        str | None,
+        Option("--target", metavar="HOST:PORT,...", help="Brokers of the target cluster."),
+    ] = None
+    source_config: Annotated[
+        str | None,
+        Option(
+            "--source-config",
+            metavar="FILE",
+            help="A client.properties file of Apache Kafka for the source.",
+        ),
+    ] = None
+    target_config: Annotated[
+        str | None,
+        Option(
+            "--target-config",
+            metavar="FILE",
+            help="A client.properties file of Apache Kafka for the target.",
+        ),
+    ] = None
+    source_profile: Annotated[
+        str | None,
+        Option("--source-profile", metavar="NAME", help="A profile for the source."),
+    ] = None
+    target_profile: Annotated[
+        str | None,
+        Option("--target-profile", metavar="NAME", help="A profile for the target."),
+    ] = None
+    timeout: Annotated[
+        str | None,
+        Option("--timeout", metavar="DURATION", help="Give up after this time. [default: 30s]"),
+    ] = None
+    output_format: Annotated[
+        OutputFormat, Option("--output", "-o", help="How to print the result.")
+    ] = OutputFormat.TABLE
+
+    def session(self, *, writes: bool = False, assume_yes: bool = False) -> Session:
+        """Return a session with the target; raise UsageError if the target is not named."""
+        options = self._options("target", self.target, self.target_profile, self.target_config)
+        return Session(options, Output(self.output_format), writes=writes, assume_yes=assume_yes)
+
+    def run(
+        self,
+        session: Session,
+        work: "Callable[[AdminClient, AdminClient], Coroutine[Any, Any, T]]",
+        on_start: "Callable[[Task[T]], object] | None" = None,
+    ) -> T:
+        """Connect to both clusters, run `work(source, target)` to its end, disconnect, and return
+        its result. The session's profile guards the target; nothing is written to the source."""
+        from kctl.admin.admin_client import AdminClient
+
+        options = self._options("source", self.source, self.source_profile, self.source_config)
+        settings = resolve(options, os.environ)
+
+        async def with_both(target: "AdminClient") -> T:
+            source = AdminClient.connect(
+                session.runtime, settings.bootstrap_servers, settings.timeout_ms,
+                settings.properties, reads_only=True,
+            )  # fmt: skip
+            try:
+                await settings.guard.check_connected(source)
+                return await work(source, target)
+            finally:
+                source.close()
+
+        return session.run(with_both, on_start)
+
+    def _options(
+        self, side: str, servers: str | None, profile: str | None, config: str | None
+    ) -> ConnectOptions:
+        if servers is None and profile is None and config is None:
+            raise UsageError(
+                f"Name the {side} cluster", hint=f"e.g. --{side} kafka.example.org:9092"
+            )
+        return ConnectOptions(
+            bootstrap_server=servers, profile=profile, command_config=config, timeout=self.timeout
+        )

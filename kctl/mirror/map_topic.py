@@ -1,0 +1,68 @@
+"""Reads what a mirror keeps in its target cluster: its map of offsets, and its positions."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from kctl.client.consumer import PartitionReader
+from kctl.client.offsets import OffsetsClient
+from kctl.errors import NotFoundError
+from kctl.mirror.formats import (
+    MirrorPosition,
+    decode_run,
+    group_of,
+    map_topic_of,
+    parse_position,
+)
+from kctl.mirror.offset_map import OffsetMap
+from kctl.model import TopicPartition
+from kctl.protocol.constants import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
+
+
+async def read_map(
+    target: "Router", name: str, sources: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, OffsetMap]:
+    """Return the map of each source partition that mirror `name` has copied, or of `sources` only.
+
+    `target` is the cluster that the mirror writes to. Raise NotFoundError if it has no such mirror.
+    """
+    partition = TopicPartition(map_topic_of(name), 0)
+    view = await target.refresh([partition.topic])
+    if partition.partition not in view.partitions_of(partition.topic):
+        raise NotFoundError(
+            f"The target has no mirror {name}", hint=f"it would have the topic {partition.topic}"
+        )
+    offsets = OffsetsClient(target)
+    start = (await offsets.earliest([partition]))[partition]
+    end = (await offsets.latest([partition], isolation_level=READ_COMMITTED))[partition]
+    for listed in (start, end):
+        if listed.error is not None:
+            raise listed.error
+    maps: dict[TopicPartition, OffsetMap] = {}
+    reader = PartitionReader(
+        target, {partition: start.offset}, {partition: end.offset}, isolation_level=READ_COMMITTED
+    )
+    try:
+        while not reader.is_done:
+            for fetched in await reader.poll():
+                run = decode_run(fetched.record.key, fetched.record.value)
+                if run is not None and (sources is None or run.source in sources):
+                    maps.setdefault(run.source, OffsetMap()).add(run)
+    finally:
+        reader.close()
+    return maps
+
+
+async def read_positions(target: "Router", name: str) -> dict[TopicPartition, MirrorPosition]:
+    """Return the positions of mirror `name` by partition of the *target*; empty if it has none.
+
+    Raise CorruptDataError if something else has committed offsets for the mirror's group.
+    """
+    committed = await OffsetsClient(target).committed(group_of(name))
+    return {
+        partition: parse_position(found.offset, found.metadata)
+        for partition, found in committed.items()
+        if found.error is None and found.offset >= 0
+    }
