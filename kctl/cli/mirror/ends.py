@@ -75,23 +75,15 @@ class EndOptions:
     ) -> T:
         """Connect to both clusters, run `work(source, target)` to its end, disconnect, and return
         its result. The session's profile guards the target; nothing is written to the source."""
-        from kctl.admin.admin_client import AdminClient
+        from kctl.mirror.clusters import SourceCluster, with_source
 
         options = self._options("source", self.source, self.source_profile, self.source_config)
         settings = resolve(options, os.environ)
-
-        async def with_both(target: "AdminClient") -> T:
-            source = AdminClient.connect(
-                session.runtime, settings.bootstrap_servers, settings.timeout_ms,
-                settings.properties, reads_only=True,
-            )  # fmt: skip
-            try:
-                await settings.guard.check_connected(source)
-                return await work(source, target)
-            finally:
-                source.close()
-
-        return session.run(with_both, on_start)
+        cluster = SourceCluster(
+            settings.bootstrap_servers, settings.timeout_ms, settings.properties
+        )
+        check = settings.guard.check_connected
+        return session.run(lambda target: with_source(target, cluster, check, work), on_start)
 
     def _options(
         self, side: str, servers: str | None, profile: str | None, config: str | None
