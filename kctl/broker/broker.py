@@ -11,8 +11,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
@@ -40,6 +39,7 @@ from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, wait_at_most
 from kctl.runtime.polling import poll_until
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.undo import UndoStack
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import StoppingError
@@ -105,14 +105,14 @@ class Broker:
         # Its connections to other brokers; set by `start`.
         self.member: ClusterMember | None = None
         # The steps of the shutdown, in reverse order.
-        self._undo: list[Callable[[], Awaitable[object] | None]] = []
+        self._undo = UndoStack(runtime.trace)
 
     # --- start -------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start every part and return when it is ready to serve; raise KctlError with the cause."""
         store = self._store = await self._open_store()
-        self._undo.append(store.close)
+        self._undo.push(store.close)
         store.on_session_state(self._session_state_changed)
         self._serve_store(store)
         cluster_store = self._cluster_store = ClusterStore(store)
@@ -148,7 +148,7 @@ class Broker:
         self._start_coordinators(services)
         member = self.member = ClusterMember(services)
         member.start()
-        self._undo.append(member.shutdown)
+        self._undo.push(member.shutdown)
         await self._listen(live_configs, services)
         await services.controller.register_broker()
         early, self._early = self._early or [], None
@@ -156,11 +156,11 @@ class Broker:
         for request in early:
             self.runtime.scheduler.call_soon(self._handle_early, request)
         services.controller.start()
-        self._undo.append(
+        self._undo.push(
             partial(self._at_most, STOP_STEP_MS_MAX, "stepping down", services.controller.shutdown)
         )
         await self._until_ready(services)
-        self._undo.append(
+        self._undo.push(
             partial(self._at_most, CONTROLLED_SHUTDOWN_MS_MAX, "controlled shutdown", member.leave)
         )
 
@@ -187,14 +187,10 @@ class Broker:
         listener, directory = self.store_listener, self._store_directory
         if listener is None or directory is None or not isinstance(store, EmbeddedStore):
             return
-        from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
+        from kctl.store.zookeeper_server import serve_store
 
-        runtime = self.runtime
-        passwords = session_passwords(runtime.disk, runtime.entropy, directory)
-        server = ZooKeeperServer(runtime, store.database, passwords)
-        port = server.start(listener.host, listener.port)
-        self.store_listener = replace(listener, port=port)
-        self._undo.append(server.close)
+        server, self.store_listener = serve_store(self.runtime, store.database, directory, listener)
+        self._undo.push(server.close)
 
     def _new_cluster_id(self) -> str:
         raw = self.runtime.entropy.random_bytes(CLUSTER_ID_BYTES)
@@ -237,7 +233,7 @@ class Broker:
                 cleaner=lambda: _cleaner_settings(live_configs.broker),
             ),
         )
-        self._undo.append(manager.close)
+        self._undo.push(manager.close)
         manager.start()
         live_configs.on_topic_change(manager.refresh_configs)
         return manager
@@ -245,10 +241,10 @@ class Broker:
     def _start_coordinators(self, services: Services) -> None:
         for coordinator in (services.group_coordinator, services.transaction_coordinator):
             coordinator.start()
-            self._undo.append(coordinator.shutdown)
+            self._undo.push(coordinator.shutdown)
 
     async def _listen(self, live_configs: LiveConfigs, services: Services) -> None:
-        self._undo.append(self._listeners.close)
+        self._undo.push(self._listeners.close)
         # An interceptor must receive every request.
         is_direct = self._interceptor is None
         self.server = await self._listeners.start(
@@ -402,14 +398,7 @@ class Broker:
         """
         if self._cluster_store is not None:
             self._cluster_store.stop_waiting()
-        while self._undo:
-            try:
-                result = self._undo.pop()()
-                if result is not None:
-                    await result
-            except KctlError as error:
-                # Continue with the other parts.
-                self.runtime.trace.warning(f"error during shutdown: {error}")
+        await self._undo.run()
 
     async def _at_most(
         self, limit_ms: int, what: str, step: Callable[[], Coroutine[object, object, None]]

@@ -1,15 +1,14 @@
 """Runs a broker as a process until SIGTERM or SIGINT, and reports when it is ready."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kctl.broker.broker import Broker
 from kctl.configs.broker_config import BrokerConfig
 from kctl.model import Endpoint
-from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import RealRuntime, make_runtime
-from kctl.runtime.real.heap_freezer import HeapFreezer
-from kctl.runtime.real.signals import StopSignals, on_hang_up
+from kctl.runtime.real.serving import Serving
+from kctl.runtime.real.signals import on_hang_up
 
 if TYPE_CHECKING:
     from kctl.protocol.acl import AclBinding
@@ -37,19 +36,11 @@ def run_broker(
     """
     runtime = make_runtime()
     broker = Broker(runtime, config, store_directory, store_listener=store_listener)
-    stopping: Future[None] = runtime.scheduler.future()
-
-    def stop() -> None:
-        if not stopping.done:
-            stopping.set_result(None)
-
-    StopSignals(runtime.scheduler, stop)
+    serving = Serving(runtime, broker)
     _reload_on_hang_up(runtime, config, broker)
 
-    freezer = HeapFreezer(runtime.scheduler)
-
     if attach is not None:
-        attach(runtime, stop, broker)
+        attach(runtime, serving.stop, broker)
 
     async def start() -> None:
         await broker.start()
@@ -58,38 +49,8 @@ def run_broker(
             await broker.set_passwords(users)
         if broker.services is not None and broker.services.acl_cache is not None:
             await broker.services.acl_cache.add(acls)
-        freezer.start()
-        on_ready(broker)
 
-    broker.failed.add_done_callback(lambda _: stop())
-    try:
-        runtime.scheduler.run_until(
-            runtime.scheduler.spawn(_serve(runtime, broker, start, stopping), "broker")
-        )
-    finally:
-        freezer.stop()
-        runtime.scheduler.close()
-
-
-async def _serve(
-    runtime: RealRuntime,
-    broker: Broker,
-    start: Callable[[], Coroutine[Any, Any, None]],
-    stopping: Future[None],
-) -> None:
-    """Start the broker and shut it down once `stopping` is done; raise the error that ended it."""
-    starting = runtime.scheduler.spawn(start(), "start")
-    stopping.add_done_callback(lambda _: starting.cancel())
-    try:
-        await starting
-        await stopping
-    except CancelledError:
-        # Stopped before everything was started.
-        pass
-    finally:
-        await broker.shutdown()
-    if broker.failed.done:
-        broker.failed.result()
+    serving.run(start, lambda: on_ready(broker))
 
 
 def _reload_on_hang_up(runtime: RealRuntime, config: BrokerConfig, broker: Broker) -> None:

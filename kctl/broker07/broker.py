@@ -7,7 +7,6 @@ registration; the logs, flushed and marked clean.
 Kafka 0.7: kafka.server.KafkaServer
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,10 +15,11 @@ from kctl.broker07.handlers import Handlers07
 from kctl.broker07.log_manager import LogManager07
 from kctl.broker07.registration import Registration
 from kctl.broker07.server import Server07
-from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.errors import UnreachableError, UsageError
 from kctl.model import Endpoint
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.undo import UndoStack
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.interface import MetadataStore, SessionState
 
@@ -51,7 +51,7 @@ class Broker07:
         self._config = config
         self._places = places
         self._store = store
-        self._undo: list[Callable[[], Awaitable[object] | None]] = []
+        self._undo = UndoStack(runtime.trace)
         self.logs = LogManager07(runtime, config)
         self.server = Server07(
             runtime, Handlers07(runtime, config, self.logs), config.request_bytes_max
@@ -65,10 +65,10 @@ class Broker07:
 
     async def start(self) -> None:
         """Start every part; return when the broker serves and is registered. KctlError."""
-        self._undo.append(self.logs.stop)
+        self._undo.push(self.logs.stop)
         await self.logs.start()
         store = await self._open_store()
-        self._undo.append(self.server.close)
+        self._undo.push(self.server.close)
         self.endpoint = self.server.start(self._places.listener.host, self._places.listener.port)
         if store is not None:
             await self._register(store)
@@ -78,7 +78,7 @@ class Broker07:
         store = self._store
         if store is None and places.store_directory is not None:
             store = EmbeddedStore.open(self._runtime, places.store_directory)
-            self._undo.append(store.close)
+            self._undo.push(store.close)
             self._serve_store(store, places.store_directory)
         elif store is None and config.uses_zookeeper:
             if not config.zookeeper_connect:
@@ -93,24 +93,21 @@ class Broker07:
                 connection_timeout_ms=config.connection_timeout_ms or config.session_timeout_ms,
                 creates_chroot=True,
             )
-            self._undo.append(store.close)
+            self._undo.push(store.close)
         elif store is not None:
-            self._undo.append(store.close)
+            self._undo.push(store.close)
         self._store = store
         return store
 
     def _serve_store(self, store: EmbeddedStore, directory: str) -> None:
-        from kctl.store.zookeeper_server import ZooKeeperServer, session_passwords
+        from kctl.store.zookeeper_server import serve_store
 
         listener = self._places.store_listener
-        if listener is None:
-            return
-        runtime = self._runtime
-        passwords = session_passwords(runtime.disk, runtime.entropy, directory)
-        server = ZooKeeperServer(runtime, store.database, passwords)
-        port = server.start(listener.host, listener.port)
-        self.store_listener = replace(listener, port=port)
-        self._undo.append(server.close)
+        if listener is not None:
+            server, self.store_listener = serve_store(
+                self._runtime, store.database, directory, listener
+            )
+            self._undo.push(server.close)
 
     async def _register(self, store: MetadataStore) -> None:
         store.on_session_state(self._session_state_changed)
@@ -121,7 +118,7 @@ class Broker07:
         self.logs.on_topic = registration.add_topic
         registration.start()
         self._registration = registration
-        self._undo.append(registration.stop)
+        self._undo.push(registration.stop)
         await registration.ready
 
     def _session_state_changed(self, state: SessionState) -> None:
@@ -131,12 +128,4 @@ class Broker07:
 
     async def shutdown(self) -> None:
         """Stop everything that was started, in reverse order; safe to call if nothing was."""
-        # A new listener's connections may end only after what they wait for.
-        while self._undo:
-            try:
-                result = self._undo.pop()()
-                if result is not None:
-                    await result
-            except KctlError as error:
-                # Continue with the other parts.
-                self._runtime.trace.warning(f"error during shutdown: {error}")
+        await self._undo.run()

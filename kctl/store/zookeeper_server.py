@@ -8,7 +8,10 @@ and sends no request is disconnected after GREETING_MS; an expired session close
 ZooKeeper: org.apache.zookeeper.server.NIOServerCnxnFactory, NIOServerCnxn.
 """
 
+from dataclasses import replace
+
 from kctl.errors import CorruptDataError
+from kctl.model import Endpoint
 from kctl.protocol.framing import BufferPool, FrameBuffer, Scratch
 from kctl.runtime.disk import Disk
 from kctl.runtime.entropy import Entropy
@@ -53,6 +56,16 @@ def session_passwords(disk: Disk, entropy: Entropy, directory: str) -> Passwords
             hint="delete it: clients then begin new sessions",
         )
     return Passwords(secret)
+
+
+def serve_store(
+    runtime: Runtime, database: ZnodeDatabase, directory: str, listener: Endpoint
+) -> "tuple[ZooKeeperServer, Endpoint]":
+    """Serve `database`, which is kept in `directory`, at `listener`; return the server, and the
+    listener with the port in use. Raise KctlError if that fails."""
+    passwords = session_passwords(runtime.disk, runtime.entropy, directory)
+    server = ZooKeeperServer(runtime, database, passwords)
+    return server, replace(listener, port=server.start(listener.host, listener.port))
 
 
 class ZooKeeperServer:
