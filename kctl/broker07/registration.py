@@ -5,7 +5,7 @@ registers when it serves already, a topic when it has its first log here. If ano
 the id, the broker waits until that is over: Apache Kafka 0.7 gives up, also when it is its own old
 session after a quick restart. After a lost session everything is registered again.
 
-Invariant: `_registered` names what this session has created; it is emptied before a new one begins.
+Invariant: what this session has not created is `_missing`, the broker's own znode (None) first.
 
 Kafka 0.7: kafka.server.KafkaZooKeeper
 """
@@ -40,9 +40,9 @@ class Registration:
         self._advertised = advertised
         self._client = ZnodeClient(store)
         self._store = store
-        # Topic -> None, in the order they are registered.
+        # In the order in which they are registered.
         self._topics: dict[str, None] = {}
-        self._registered: dict[str, None] = {}
+        self._missing: dict[str | None, None] = {None: None}
         self._is_stopped = False
         self._has_said_taken = False
         self._wake: Future[None] | None = None
@@ -62,8 +62,13 @@ class Registration:
 
     def add_topic(self, topic: str) -> None:
         """Register a topic, soon."""
-        self._topics[topic] = None
-        self._awake()
+        if topic not in self._topics:
+            self._topics[topic] = self._missing[topic] = None
+            self._awake()
+
+    def _forget(self) -> None:
+        """Let everything be registered again: the session that did it has ended."""
+        self._missing = dict.fromkeys([None, *self._topics])
 
     def _awake(self) -> None:
         wake, self._wake = self._wake, None
@@ -72,7 +77,7 @@ class Registration:
 
     def _session_state_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            self._registered.clear()
+            self._forget()
             self._awake()
 
     async def _run(self) -> None:
@@ -90,40 +95,35 @@ class Registration:
                 continue
             if not self.ready.done:
                 self.ready.set_result(None)
-            if not self._missing():
+            if not self._missing:
                 self._wake = self._runtime.scheduler.future()
                 await self._wake
 
     async def _begin_session(self) -> None:
         self._runtime.trace.warning("the session with ZooKeeper is over; registers again")
-        self._registered.clear()
+        self._forget()
         try:
             await self._store.new_session()
         except StoreError as error:
             self._runtime.trace.warning(f"no new session with ZooKeeper: {error}")
             await sleep(self._runtime.scheduler, RETRY_MS)
 
-    def _missing(self) -> list[str]:
-        broker = broker_path(self._config.broker_id)
-        wanted = [broker, *(self._path(topic) for topic in self._topics)]
-        return [path for path in wanted if path not in self._registered]
-
-    def _path(self, topic: str) -> str:
-        return topic_broker_path(topic, self._config.broker_id)
-
     async def _register_missing(self) -> None:
-        broker = broker_path(self._config.broker_id)
-        if broker not in self._registered:
-            await self._client.make_path(BROKER_IDS)
-            advertised = self._advertised
-            now_ms = self._runtime.clock.wall_ms()
-            await self._create(broker, encode_broker(advertised.host, advertised.port, now_ms))
-        for topic in list(self._topics):
-            path = self._path(topic)
-            if path not in self._registered:
+        broker_id = self._config.broker_id
+        while self._missing and not self._is_stopped:
+            # Another dict once this session has ended.
+            missing = self._missing
+            topic = next(iter(missing))
+            if topic is None:
+                await self._client.make_path(BROKER_IDS)
+                now_ms = self._runtime.clock.wall_ms()
+                data = encode_broker(self._advertised.host, self._advertised.port, now_ms)
+                await self._create(broker_path(broker_id), data)
+            else:
                 await self._client.make_path(topic_path(topic))
-                count = self._config.partition_count(topic)
-                await self._create(path, encode_partition_count(count))
+                data = encode_partition_count(self._config.partition_count(topic))
+                await self._create(topic_broker_path(topic, broker_id), data)
+            del missing[topic]
 
     async def _create(self, path: str, data: bytes) -> None:
         """Create an ephemeral znode, once no other session has it."""
@@ -138,7 +138,6 @@ class Registration:
                 if found[1].ephemeral_owner != store.session_id:
                     await self._wait_for_owner(path, found[0])
                     continue
-            self._registered[path] = None
             return
 
     async def _wait_for_owner(self, path: str, data: bytes) -> None:
