@@ -194,7 +194,7 @@ class GroupMembership:
     async def _recover(self, error: KctlError) -> None:
         """Leave the group because a round failed, and wait unless the cause is over."""
         is_over = isinstance(error, SessionExpiredError | LostClaimError | _EvictedError)
-        if not is_over and not self._is_closing:
+        if not is_over:
             self._runtime.trace.warning(f"Consumer {self.rebalance.consumer_id}: {error}")
         await self._leave_after(error)
         if not is_over and not self._is_closing:
@@ -211,7 +211,7 @@ class GroupMembership:
         if rebalance.state in (MemberState.ABSENT, MemberState.EXPIRED):
             return
         try:
-            if isinstance(error, SessionExpiredError):
+            if isinstance(error, SessionExpiredError) or rebalance.state is MemberState.LEAVING:
                 raise error
             await self._leave()
         except SessionExpiredError:
@@ -346,7 +346,7 @@ class GroupMembership:
         consumer_id = self.rebalance.consumer_id
         try:
             if self._settings.auto_commit:
-                await self._do(self._commit_in_turn(consumer_id, offsets))
+                await self._commit_at_last(consumer_id, offsets)
             await self._do(self._registry.release(self._group, consumer_id, await self._mine()))
             await self._do(self._registry.unregister(self._group, consumer_id))
         except LostClaimError:
@@ -356,6 +356,17 @@ class GroupMembership:
             await self._do(self._registry.register(self._group, consumer_id, b""))
             self._remember_former()
         self.rebalance.left()
+
+    async def _commit_at_last(
+        self, consumer_id: str, offsets: Mapping[ConsumedPartition, int]
+    ) -> None:
+        try:
+            await self._do(self._commit_in_turn(consumer_id, offsets))
+        except StoreError:
+            raise
+        except KctlError as error:
+            # The partitions are free all the same: their next owner reads these messages again.
+            self._runtime.trace.warning(f"Offsets are not committed: {error}")
 
     async def _mine(self) -> list[ConsumedPartition]:
         """Return what the znodes say this session owns: a claim that was asked for may have gone to

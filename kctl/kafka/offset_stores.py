@@ -66,27 +66,34 @@ class OffsetStores:
 
     async def commit(self, consumer_id: str, offsets: Mapping[ConsumedPartition, int]) -> None:
         """Commit to the main store, then to the one that follows; LostClaimError if a claim is
-        gone."""
-        await self._commit_to(self._policy.storage, consumer_id, offsets)
-        follow = to_follow(self._policy, offsets, self._followed)
+        gone.
+
+        Where Kafka refuses some partitions, the others are committed and followed before the first
+        error is raised.
+        """
+        policy = self._policy
+        refused = await self._commit_to(policy.storage, consumer_id, offsets)
+        accepted = {it: offset for it, offset in offsets.items() if it not in refused}
+        follow = to_follow(policy, accepted, self._followed)
         if follow:
-            await self._commit_to(self._policy.storage.other, consumer_id, follow)
-            self._followed.update(follow)
+            refused |= await self._commit_to(policy.storage.other, consumer_id, follow)
+            self._followed.update({it: at for it, at in follow.items() if it not in refused})
+        for error in refused.values():
+            raise error
 
     async def _commit_to(
         self, store: OffsetsStorage, consumer_id: str, offsets: Mapping[ConsumedPartition, int]
-    ) -> None:
+    ) -> dict[ConsumedPartition, KctlError]:
+        """Commit to one store; return the errors of the partitions that it refused."""
         if store is OffsetsStorage.ZOOKEEPER:
             await self._registry.commit(self._group, consumer_id, offsets)
-            return
+            return {}
         if not await self._registry.is_registered(self._group, consumer_id):
             raise LostClaimError(consumer_id)
         text = commit_metadata(self._router.runtime.clock.wall_ms())
         in_kafka = {_topic_partition(it): offset for it, offset in offsets.items()}
         results = await self._kafka.commit(self._group, in_kafka, dict.fromkeys(in_kafka, text))
-        for result in results:
-            if result.error is not None:
-                raise result.error
+        return {ConsumedPartition(*it.partition): it.error for it in results if it.error}
 
 
 def _topic_partition(it: ConsumedPartition) -> TopicPartition:

@@ -81,7 +81,7 @@ class World:
 
         self.run(touch())
 
-    def member(self, name, **settings):
+    def member(self, name, *, offsets=ZooKeeperOffsets, **settings):
         store = self.session()
         registry = ConsumerRegistry(store)
         streams = Streams()
@@ -91,7 +91,7 @@ class World:
             GroupSettings(GROUP, "h", name, rebalance_backoff_ms=BACKOFF_MS, **settings),
             {"t": 1},
             streams,
-            ZooKeeperOffsets(registry, GROUP),
+            offsets(registry, GROUP),
         )
         streams.membership.start()
         return streams
@@ -148,6 +148,29 @@ def test_a_new_assignment_stops_all_of_a_member_if_the_setting_says(stops_all):
     world.advance(BACKOFF_MS)
     assert first.membership.rounds > rounds
     assert sorted(first.stopped) == ([T0, T1] if stops_all else [T1])
+
+
+class FailingOffsets(ZooKeeperOffsets):
+    """Brokers that do not take offsets."""
+
+    async def commit(self, consumer_id, offsets):
+        raise KctlError("no coordinator")
+
+
+def test_a_member_whose_last_commit_fails_leaves_all_the_same():
+    world = World()
+    member = world.member("a", offsets=FailingOffsets)
+    world.advance(BACKOFF_MS)
+    for claim in member.claims:
+        claim.position = 5
+    world.run(member.membership.close())
+    assert member.membership.rebalance.state is MemberState.ABSENT
+    assert (member.read, world.members()) == ([], [])
+    assert "Offsets are not committed: no coordinator" in world.runtime.trace.warnings
+    # Its partitions are free at once.
+    other = world.member("b")
+    world.advance(1)
+    assert other.read == [T0, T1]
 
 
 def test_errors_of_rounds_are_raised_at_once_or_counted():
