@@ -161,9 +161,13 @@ def kafka_python_story(login: Login) -> list[str]:
     producer.commit_transaction()
     producer.close()
     consumer = KafkaConsumer(
-        topic, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed",
+        group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed",
         enable_auto_commit=False, **settings,
     )  # fmt: skip
+    # kafka-python 3.0.12 may join before it has the topic's metadata. It then assigns nothing, and
+    # does not always assign again.
+    consumer.partitions_for_topic(topic)
+    consumer.subscribe([topic])
     found, deadline = [], time.monotonic() + TIMEOUT_S
     while len(found) < len(EXPECTED) and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=100).values():
