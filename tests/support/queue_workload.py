@@ -9,6 +9,7 @@ import random  # noqa: TID251 - seeded
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -59,11 +60,14 @@ class QueueWorkload:
         roles += [(self._write_in_transactions, f"txn-{n}") for n in range(transactional)]
         self._writers = [self._thread(role, name, seed) for role, name in roles]
         self._readers_stopping = threading.Event()
+        # Set by each reader that has read its last record.
+        self._readers_done = [threading.Event() for _ in range(readers)]
         self._readers = []
         for number in range(readers):
             reader = Reader(f"reader-{number}", is_committed_only=number % 2 == 0)
             self.history.readers.append(reader)
-            self._readers.append(self._thread(self._read, reader, seed))
+            done = self._readers_done[number]
+            self._readers.append(self._thread(partial(self._read, done=done), reader, seed))
 
     def start(self):
         for thread in (*self._writers, *self._readers):
@@ -76,9 +80,9 @@ class QueueWorkload:
         for thread in self._writers:
             thread.join(DRAIN_S)
         self._readers_stopping.set()
-        for thread in self._readers:
-            thread.join(TIMEOUT_S)
-        stuck = [thread.name for thread in (*self._writers, *self._readers) if thread.is_alive()]
+        ended = [done.wait(TIMEOUT_S) for done in self._readers_done]
+        stuck = [thread.name for thread in self._writers if thread.is_alive()]
+        stuck += [it.name for it, is_done in zip(self._readers, ended, strict=True) if not is_done]
         assert not self.failures + stuck, self.failures + stuck
         self._read_all(self.history.last_of_all)
         self._read_all(self.history.last_committed)
@@ -92,9 +96,10 @@ class QueueWorkload:
         self._is_closed.set()
         self._stopping.set()
         self._readers_stopping.set()
-        for thread in (*self._writers, *self._readers):
-            if thread.is_alive():
-                thread.join(TIMEOUT_S)
+        for thread in self._writers:
+            thread.join(TIMEOUT_S)
+        for done in self._readers_done:
+            done.wait(TIMEOUT_S)
 
     def _thread(self, role, who, seed):
         def run():
@@ -222,10 +227,13 @@ class QueueWorkload:
         consumer.assign([TopicPartition(self._topic, n, 0) for n in range(self._partitions)])
         return consumer
 
-    def _read(self, reader, _):
+    def _read(self, reader, _, *, done):
         consumer = self._consumer(reader)
         while not self._readers_stopping.is_set():
             self._poll(consumer, reader)
+        done.set()
+        # May never return: a thread of librdkafka 2.16 can lock itself out when a broker leaves the
+        # metadata while it is asked for the end of an epoch. What was read until then counts.
         consumer.close()
 
     def _poll(self, consumer, reader):
