@@ -37,6 +37,7 @@ PLANTED = [
     ("click", "kctl/dump/documents.py", "import click"),
     ("cryptography", "kctl/tls/pem.py", "import cryptography"),
     ("kazoo", "kctl/store/embedded.py", "from kazoo.client import KazooClient"),
+    ("h11", "kctl/metrics/parse.py", "import h11"),
     ("pyspark", "kctl/export/task.py", "import pyspark"),
 ]
 

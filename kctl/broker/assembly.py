@@ -68,6 +68,7 @@ class Foundation:
     log_manager: LogManager
     # None: access is not controlled.
     acl_cache: "AclCache | None"
+    make_replica_manager: Callable[..., ReplicaManager] = ReplicaManager
 
 
 def assemble(
@@ -85,7 +86,7 @@ def assemble(
     runtime, config, cluster_store = opened.runtime, opened.config, opened.cluster_store
     metadata_cache = MetadataCache(opened.broker_id)
     topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime)
-    replica_manager = ReplicaManager(
+    replica_manager = opened.make_replica_manager(
         runtime, config, opened.broker_id, opened.log_manager,
         leader_quota=leader_quota(config, opened.broker_id, opened.dynamic_configs),
         select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),

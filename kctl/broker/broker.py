@@ -13,6 +13,7 @@ Kafka 2.7: kafka.server.KafkaServer.
 import base64
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
 from kctl.broker.assembly import Foundation, assemble
@@ -28,6 +29,7 @@ from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.network.server import SocketServer
+from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
@@ -44,6 +46,9 @@ from kctl.store.cluster_store import ClusterStore
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import StoppingError
 from kctl.store.interface import MetadataStore, SessionState
+
+if TYPE_CHECKING:
+    from kctl.broker.metering.metering import Metering
 
 CLUSTER_ID_BYTES = 16
 NO_ID = -1
@@ -73,11 +78,13 @@ class Broker:
         store: MetadataStore | None = None,
         served: Mapping[ApiKey, tuple[int, int]] | None = None,
         interceptor: Interceptor | None = None,
+        metering: "Metering | None" = None,
     ) -> None:
         """Create a broker.
 
         `store_directory` holds the embedded store; None: the store at `zookeeper.connect`. At
-        `store_listener` other processes can use the embedded store like a ZooKeeper.
+        `store_listener` other processes can use the embedded store like a ZooKeeper. `metering`
+        measures the broker and serves what it measures.
 
         For tests: `store` replaces the store (the broker closes this session); `served` limits the
         APIs to a first and last version each; `interceptor` takes every request of a connection,
@@ -86,6 +93,7 @@ class Broker:
         self.runtime = runtime
         self._served = served or {key: (key.min_version, key.max_version) for key in HANDLERS}
         self._interceptor = interceptor
+        self.metering = metering
         self.config = config
         self.services: Services | None = None
         # None: access is not controlled.
@@ -111,6 +119,10 @@ class Broker:
 
     async def start(self) -> None:
         """Start every part and return when it is ready to serve; raise KctlError with the cause."""
+        metering = self.metering
+        if metering is not None:
+            metering.start()
+            self._undo.push(metering.close)
         store = self._store = await self._open_store()
         self._undo.push(store.close)
         store.on_session_state(self._session_state_changed)
@@ -141,6 +153,7 @@ class Broker:
             self.runtime, self.config, broker_id, cluster_id, cluster_store,
             dynamic_configs, live_configs, self._listeners, log_manager,
             None if self._access is None else self._access.acl_cache,
+            ReplicaManager if metering is None else metering.make_replica_manager,
         )  # fmt: skip
         services = assemble(opened, self._served, self._broker_info, self._deliver)
         self.services = services
@@ -160,6 +173,8 @@ class Broker:
             partial(self._at_most, STOP_STEP_MS_MAX, "stepping down", services.controller.shutdown)
         )
         await self._until_ready(services)
+        if metering is not None:
+            metering.readiness.is_running = True
         self._undo.push(
             partial(self._at_most, CONTROLLED_SHUTDOWN_MS_MAX, "controlled shutdown", member.leave)
         )
@@ -247,13 +262,19 @@ class Broker:
         self._undo.push(self._listeners.close)
         # An interceptor must receive every request.
         is_direct = self._interceptor is None
+        handle = self._handle if is_direct else self._intercept
+        paths = fast_paths(services) if is_direct else {}
+        metering = self.metering
         self.server = await self._listeners.start(
             services,
             live_configs,
-            self._handle if is_direct else self._intercept,
-            fast_paths(services) if is_direct else {},
+            handle if metering is None else metering.meter.on_request(handle),
+            paths if metering is None else metering.fast_paths(paths),
             None if self._access is None else partial(self._access.may_be_decoded, services),
         )
+
+        if metering is not None:
+            metering.attach(services, self.server)
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -352,6 +373,8 @@ class Broker:
 
     def _session_state_changed(self, state: SessionState) -> None:
         """Fail the broker when its client of the metadata store has failed."""
+        if self.metering is not None:
+            self.metering.readiness.session = state
         if state is SessionState.FAILED and not self.failed.done:
             failure = self._store.failure if self._store is not None else None
             self.failed.set_error(failure or UnreachableError("the metadata store's client ended"))
@@ -396,6 +419,8 @@ class Broker:
         Bounded by CONTROLLED_SHUTDOWN_MS_MAX, STOP_STEP_MS_MAX, the server's DRAIN_MS and the
         store's CLOSE_MS_MAX, plus the time that the disk needs to flush the logs.
         """
+        if self.metering is not None:
+            self.metering.readiness.is_stopping = True
         if self._cluster_store is not None:
             self._cluster_store.stop_waiting()
         await self._undo.run()

@@ -11,6 +11,7 @@ from kctl.runtime.real.serving import Serving
 from kctl.runtime.real.signals import on_hang_up
 
 if TYPE_CHECKING:
+    from kctl.broker.metering.metering import Metering
     from kctl.protocol.acl import AclBinding
 
 
@@ -24,6 +25,7 @@ def run_broker(
     acls: "Sequence[AclBinding]" = (),
     on_ready: Callable[[Broker], object],
     attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
+    metrics: Endpoint | None = None,
 ) -> None:
     """Start a broker, create missing `seed_topics` (name, partitions), store the passwords of
     `users` for SCRAM and add `acls`, call `on_ready`, and serve until a signal; then shut down
@@ -31,11 +33,18 @@ def run_broker(
 
     `attach` takes, before anything starts, the runtime, a function that stops the broker, and the
     broker. `store_directory` holds the embedded metadata store, which `store_listener` also serves;
-    None: a real one at `zookeeper.connect`. Raise KctlError if the broker cannot start; nothing is
-    left running then.
+    None: a real one at `zookeeper.connect`. With `metrics` the broker is measured and answers HTTP
+    there. Raise KctlError if the broker cannot start; nothing is left running then.
     """
     runtime = make_runtime()
-    broker = Broker(runtime, config, store_directory, store_listener=store_listener)
+    metering = None if metrics is None else _metering(runtime, metrics)
+    broker = Broker(
+        runtime if metering is None else metering.runtime,
+        config,
+        store_directory,
+        store_listener=store_listener,
+        metering=metering,
+    )
     serving = Serving(runtime, broker)
     _reload_on_hang_up(runtime, config, broker)
 
@@ -51,6 +60,15 @@ def run_broker(
             await broker.services.acl_cache.add(acls)
 
     serving.run(start, lambda: on_ready(broker))
+
+
+def _metering(runtime: RealRuntime, endpoint: Endpoint) -> "Metering":
+    """Return what measures a broker and answers at `endpoint`."""
+    # Local imports: brokers without metrics do not need them.
+    from kctl.broker.metering.metering import Metering
+    from kctl.runtime.real.process_facts import precise_seconds, process_facts
+
+    return Metering(runtime, endpoint, precise_seconds, process_facts)
 
 
 def _reload_on_hang_up(runtime: RealRuntime, config: BrokerConfig, broker: Broker) -> None:

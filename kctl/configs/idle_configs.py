@@ -65,7 +65,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "log.flush.start.offset.checkpoint.interval.ms",
     ),
     "always -1, Kafka's default": ("offsets.commit.required.acks",),
-    "metrics: not supported yet": (
+    "metrics: read from --metrics-port instead": (
         "kafka.metrics.polling.interval.secs",
         "kafka.metrics.reporters",
         "metric.reporters",

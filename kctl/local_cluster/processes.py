@@ -13,6 +13,7 @@ from kctl.broker.process import run_broker
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.local_cluster.plan import ClusterPlan
+from kctl.model import Endpoint
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.children import Line
@@ -88,7 +89,10 @@ async def _until_left(runtime: RealRuntime, server: ZooKeeperServer) -> None:
 
 
 def serve_broker(
-    line: Line, make_config: Callable[[], BrokerConfig], seed_topics: tuple[tuple[str, int], ...]
+    line: Line,
+    make_config: Callable[[], BrokerConfig],
+    seed_topics: tuple[tuple[str, int], ...],
+    metrics: Endpoint | None = None,
 ) -> int:
     """Run a broker until asked to stop; return the exit status."""
 
@@ -113,7 +117,13 @@ def serve_broker(
 
     return _run(
         line,
-        lambda: run_broker(make_config(), store_directory=None, on_ready=on_ready, attach=attach),
+        lambda: run_broker(
+            make_config(),
+            store_directory=None,
+            on_ready=on_ready,
+            attach=attach,
+            metrics=metrics,
+        ),
     )
 
 

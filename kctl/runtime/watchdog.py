@@ -31,6 +31,8 @@ REPORT_INTERVAL_MS = 1_000
 # at once, before anything else runs.
 STALL_MS = 500
 
+_TURN_SECONDS_MAX = TURN_MS_MAX / 1000
+
 # How long a callback ran, in seconds, and its name.
 Noted = tuple[float, str]
 StallListener = Callable[[float], object]
@@ -42,12 +44,14 @@ class LoopWatchdog:
     __slots__ = (
         "_clock",
         "_held_back",
+        "_on_turn",
         "_reported_ms",
         "_stall_listeners",
         "_trace",
         "busy_seconds",
         "long_turns",
         "longest_turn_seconds",
+        "noted_seconds",
         "turns",
     )
 
@@ -58,6 +62,9 @@ class LoopWatchdog:
         # Turns that took longer than TURN_MS_MAX.
         self.long_turns = 0
         self.longest_turn_seconds = 0.0
+        # The loop reports turns that take longer.
+        self.noted_seconds = _TURN_SECONDS_MAX
+        self._on_turn: Callable[[float], object] | None = None
         self._clock = clock
         self._trace = trace or NullTrace()
         self._reported_ms = clock.monotonic_ms() - REPORT_INTERVAL_MS
@@ -78,6 +85,18 @@ class LoopWatchdog:
         if seconds * 1000 > STALL_MS:
             for listener in self._stall_listeners:
                 listener(seconds)
+
+    def measure_turns(self, on_turn: Callable[[float], object] | None) -> None:
+        """Call `on_turn(seconds)` after each turn from now on, for metrics; None: no longer."""
+        self._on_turn = on_turn
+        self.noted_seconds = _TURN_SECONDS_MAX if on_turn is None else -1.0
+
+    def turn_ended(self, seconds: float, noted: Sequence[Noted]) -> None:
+        """Note a turn that took longer than `noted_seconds`."""
+        if self._on_turn is not None:
+            self._on_turn(seconds)
+        if seconds > _TURN_SECONDS_MAX:
+            self.turn_was_long(seconds, noted)
 
     def turn_was_long(self, seconds: float, noted: Sequence[Noted]) -> None:
         """Count a turn over TURN_MS_MAX; log what ran in it if it took over LOGGED_MS."""

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from kctl.broker.services import Services
 from kctl.protocol.api_keys import ApiKey
 from kctl.records.compression import CompressionType
-from kctl.runtime.real import loop as real_loop
 from kctl.runtime.real.heap_freezer import HeapFreezer
 from kctl.runtime.watchdog import LoopWatchdog, Noted
 from kctl.testing.kafka_broker import KafkaBroker
@@ -159,13 +158,15 @@ class TurnRecorder(LoopWatchdog):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
+        # The loop reports every turn.
+        self.noted_seconds = -1.0
         self.reset()
 
     def reset(self) -> None:
         """Begin again."""
         self.worst_seconds, self.noted = 0.0, ()
 
-    def turn_was_long(self, seconds: float, noted: object) -> None:
+    def turn_ended(self, seconds: float, noted: object) -> None:
         """Called for every turn here."""
         if seconds > self.worst_seconds:
             self.worst_seconds, self.noted = seconds, tuple(noted)  # type: ignore[arg-type]
@@ -299,7 +300,7 @@ def calibrated_ms() -> float:
 @contextlib.contextmanager
 def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
     """A broker with some data, whose loop measures turns in CPU time and reports each."""
-    before, thresholds = real_loop._TURN_SECONDS_MAX, gc.get_threshold()
+    thresholds = gc.get_threshold()
     users = {costly_kinds.USER: costly_kinds.PASSWORD}
     with KafkaBroker(users=users, settings=costly_kinds.SETTINGS) as broker:
         fill(broker)
@@ -315,7 +316,6 @@ def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
             scheduler._now = time.thread_time  # type: ignore[attr-defined]
             freezer.start()
 
-        real_loop._TURN_SECONDS_MAX = 0.0
         try:
             broker._call(measure, broker._services())
             yield broker, recorders[0]
@@ -323,7 +323,6 @@ def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
             freezer.stop()
             gc.unfreeze()
             gc.set_threshold(*thresholds)
-            real_loop._TURN_SECONDS_MAX = before
 
 
 def fill(broker: KafkaBroker) -> None:

@@ -9,7 +9,7 @@ directory offline and nothing in it is retried.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
@@ -29,14 +29,18 @@ class Flushed:
 
     jobs: list[tuple[UnifiedLog, FlushJob]]
     failed: list[tuple[UnifiedLog, StorageError]]
+    # How long each fsync took, if it is measured.
+    seconds: list[float] = field(default_factory=list)
 
 
 def flush_together(
     scheduler: Scheduler,
     logs: Iterable[UnifiedLog],
     prepare: Callable[[UnifiedLog], FlushJob],
+    clock: Callable[[], float] | None = None,
 ) -> Future[Flushed]:
-    """Run the jobs that `prepare` returns for `logs` in parallel; the caller completes them."""
+    """Run the jobs that `prepare` returns for `logs` in parallel; the caller completes them. With a
+    `clock` (seconds) each is measured."""
     flushed = Flushed([], [])
     for log in logs:
         try:
@@ -45,10 +49,13 @@ def flush_together(
             flushed.failed.append((log, error))
 
     def run(log: UnifiedLog, job: FlushJob) -> None:
+        began = 0.0 if clock is None else clock()
         try:
             job.run()
         except StorageError as error:
             flushed.failed.append((log, error))
+        if clock is not None:
+            flushed.seconds.append(clock() - began)
 
     answer = scheduler.future()
     running = scheduler.background_all([partial(run, log, job) for log, job in flushed.jobs])
@@ -79,6 +86,12 @@ class GroupCommit:
         self._on_failure = on_failure
         self._waiting: _Waiting = {}
         self._is_running = False
+        self._clock: Callable[[], float] | None = None
+        self._observe: Callable[[float], object] | None = None
+
+    def measure(self, clock: Callable[[], float], observe: Callable[[float], object]) -> None:
+        """Call `observe` with the seconds of each fsync from now on; threads call `clock`."""
+        self._clock, self._observe = clock, observe
 
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
         """Make everything in `log` durable, together with other logs that wait for a flush.
@@ -103,9 +116,13 @@ class GroupCommit:
         def done(flushed: Future[Flushed]) -> None:
             self._finish(batch, flushed.result())
 
-        flush_together(self._scheduler, logs, UnifiedLog.prepare_flush).add_done_callback(done)
+        flushing = flush_together(self._scheduler, logs, UnifiedLog.prepare_flush, self._clock)
+        flushing.add_done_callback(done)
 
     def _finish(self, batch: _Waiting, flushed: Flushed) -> None:
+        if self._observe is not None:
+            for seconds in flushed.seconds:
+                self._observe(seconds)
         # An error of a log that was deleted meanwhile, with its directory, does not count.
         errors = {
             log.log_directory: error for log, error in flushed.failed if not self._is_deleted(log)

@@ -471,6 +471,12 @@ class LogManager:
 
     # --- flush -------------------------------------------------------------------------------
 
+    def measure_flushes(
+        self, clock: Callable[[], float], observe: Callable[[float], object]
+    ) -> None:
+        """Call `observe` with the seconds of each fsync that appends wait for."""
+        self._group_commit.measure(clock, observe)
+
     def flush_soon(self, log: UnifiedLog) -> Future[None]:
         """Make everything in `log` durable, together with other logs that wait for a flush.
 

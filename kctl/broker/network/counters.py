@@ -1,6 +1,6 @@
 """NetworkCounters: counts traffic and connections of a broker, for metrics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -9,6 +9,8 @@ class NetworkCounters:
 
     connections: int = 0
     connections_accepted: int = 0
+    # The same by the listener's name.
+    accepted_by_listener: dict[str, int] = field(default_factory=dict)
     # Because of max.connections.per.ip.
     connections_refused: int = 0
     # Because of connections.max.idle.ms.

@@ -265,6 +265,14 @@ class SocketServer:
         """Return the number of open connections."""
         return len(self._connections)
 
+    def connections_by_listener(self) -> dict[str, int]:
+        """Return the number of open connections of each listener, also of one without any."""
+        counts = dict.fromkeys(self._acceptors.names, 0)
+        for connection in self._connections:
+            name = connection.context.listener_name
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
     def close(self, drain_ms: int = DRAIN_MS) -> Future[None]:
         """Stop accepting, complete requests in flight within `drain_ms`, and close everything.
 
@@ -391,6 +399,8 @@ class SocketServer:
         self._connections[connection] = None
         self.counters.connections += 1
         self.counters.connections_accepted += 1
+        accepted = self.counters.accepted_by_listener
+        accepted[listener_name] = accepted.get(listener_name, 0) + 1
         self._close_excess()
         return connection
 

@@ -179,12 +179,15 @@ class AlterIsrManager:
             return partition is None
         if answer.error_code == ErrorCode.NONE:
             now_ms = self._runtime.clock.wall_ms()
+            before = len(partition.isr)
             if partition.isr_altered(answer.isr, answer.leader_epoch, answer.zk_version, now_ms):
                 self._replicas.wake(tp)
             else:
                 # acks=all may have waited for one more in-sync replica.
                 self._replicas.wake_produces(tp)
-            self._runtime.trace.event("isr_altered", partition=tp, isr=tuple(answer.isr))
+            self._runtime.trace.event(
+                "isr_altered", partition=tp, isr=tuple(answer.isr), before=before
+            )
             return True
         return answer.error_code in SETTLED_BY_CONTROLLER
 

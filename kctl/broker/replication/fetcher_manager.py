@@ -332,6 +332,9 @@ class FetcherLoop:
         tp = action.topic_partition
         match action:
             case Append():
+                on_replicated = self._replicas.on_replicated
+                if on_replicated is not None and action.records:
+                    on_replicated(tp.topic, len(action.records))
                 if partition.append_as_follower(
                     action.records, action.high_watermark, action.log_start_offset
                 ):

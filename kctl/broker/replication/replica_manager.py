@@ -75,6 +75,9 @@ class ReplicaManager:
         self._on_follower_fetch: Callable[[Partition, int], object] = _ignore_fetch
         self._on_offline: Callable[[Sequence[Partition]], object] = _ignore_offline
         self.leader_quota = leader_quota
+        # Takes the topic and the size of records that a follower appends; None: they are not
+        # counted.
+        self.on_replicated: Callable[[str, int], object] | None = None
         self.reader = FetchReader(
             runtime.clock, broker_id, self.partitions, self.handle_storage_failure,
             leader_quota=leader_quota, select_replica=select_replica,
@@ -99,6 +102,14 @@ class ReplicaManager:
     def on_offline(self, listener: Callable[[Sequence[Partition]], object]) -> None:
         """Call `listener` with the partitions that lost their log directory."""
         self._on_offline = listener
+
+    def delayed_counts(self) -> dict[str, int]:
+        """Return the number of waiting operations, by the names of Kafka's purgatories."""
+        return {
+            "Produce": len(self._produces),
+            "Fetch": len(self._fetches),
+            "DeleteRecords": len(self._deletes),
+        }
 
     # --- partitions --------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
@@ -23,13 +22,11 @@ from kctl.local_cluster.plan import (
 from kctl.local_cluster.processes import serve_broker
 from kctl.local_cluster.running import run_supervised
 from kctl.local_cluster.supervisor import Supervisor
+from kctl.model import Endpoint
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.children import Children, Line
 from kctl.runtime.real.signals import StopSignals
-
-if TYPE_CHECKING:
-    from kctl.model import Endpoint
 
 # Loaded before the first fork, so that the brokers share them in memory.
 _SHARED_MODULES = ("kctl.broker.process", "kctl.store.zookeeper")
@@ -43,10 +40,11 @@ class ClusterOptions:
     racks: list[str]
     data_dir: str
     first_port: int
-    store: "Endpoint | None"
+    store: Endpoint | None
     seed_topics: list[tuple[str, int]]
     ready_file: str | None
     is_durable: bool
+    metrics: Endpoint | None = None
 
 
 def serve_cluster(
@@ -85,7 +83,10 @@ def serve_cluster(
 
     def make_broker(broker: BrokerPlan, port: int, zookeeper: str) -> Callable[[Line], int]:
         return lambda line: serve_broker(
-            line, lambda: configure(broker, port, zookeeper), plan.seed_topics
+            line,
+            lambda: configure(broker, port, zookeeper),
+            plan.seed_topics,
+            _metrics_of(broker.broker_id, options.metrics),
         )
 
     for module in _SHARED_MODULES:
@@ -95,6 +96,13 @@ def serve_cluster(
     runtime = make_runtime()
     supervisor = Supervisor(runtime, Children(runtime.scheduler), plan, make_broker)
     return _Run(runtime, supervisor, options, output).run()
+
+
+def _metrics_of(broker_id: int, first: Endpoint | None) -> Endpoint | None:
+    """Return where a broker serves its metrics: broker 1 at the port given, others after it."""
+    if first is None:
+        return None
+    return Endpoint(first.host, first.port and first.port + broker_id - 1)
 
 
 class _Run:

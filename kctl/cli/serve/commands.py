@@ -110,6 +110,15 @@ ZookeeperPortOption = Annotated[
         help="Serve the metadata there as a ZooKeeper, for other brokers and tools.",
     ),
 ]
+MetricsPortOption = Annotated[
+    str | None,
+    Option(
+        "--metrics-port",
+        metavar="[HOST:]N",
+        help="Serve /metrics, /healthz and /readyz there, by HTTP; brokers of a cluster from port N"
+        " on. [default host: 127.0.0.1]",
+    ),
+]
 TlsOption = Annotated[
     bool,
     Option(
@@ -176,6 +185,7 @@ def serve(
     tls: TlsOption = False,
     kafka_07: Kafka07Option = False,
     no_zookeeper: NoZookeeperOption = False,
+    metrics_port: MetricsPortOption = None,
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
 
@@ -197,6 +207,7 @@ def serve(
       kctl serve --user alice:secret --user bob:secret2
       kctl serve --user alice:secret --acl "alice: Read,Write topic:*" -c super.users=User:admin
       kctl serve --tls --user alice:secret
+      kctl serve --metrics-port 9404
       kctl serve --kafka-0.7 --data-dir old/ --zookeeper-port 2181
       kctl serve --kafka-0.7 --config server.properties
     """
@@ -207,33 +218,46 @@ def serve(
             others={
                 "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks,
                 "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
+                "--metrics-port": metrics_port,
             },
         )  # fmt: skip
     flags = _flags(setting or [], zookeeper, is_durable=durable)
-    seeds = [_parse_seed(text) for text in seed_topic or []]
+    seeds = list(map(_parse_seed, seed_topic or []))
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
+    metrics = None if metrics_port is None else parse_address(metrics_port, "--metrics-port 9404")
     if brokers is not None:
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
-        where = (data_dir, port, store_listener, ready_file)
+        where = (data_dir, port, store_listener, ready_file, metrics)
         return _serve_cluster(brokers, racks, where, seeds, flags, config, is_durable=durable)
     _check_alone(racks, is_without_zookeeper=no_zookeeper)
     output = Output()
-    users = dict(_parse_user(text) for text in user or [])
-    acls = _parse_acls(acl or [], flags)
-    tls_settings = development_tls(data_dir) if tls else None
-    _set_listeners(flags, port, listener or [], users, tls_settings)
+    users, acls = dict(map(_parse_user, user or [])), _parse_acls(acl or [], flags)
+    certificates = development_tls(data_dir) if tls else None
+    _set_listeners(flags, port, listener or [], users, certificates)
     check_store_listener(store_listener, given_settings(flags, config))
-    broker_config, store_directory = make_config(flags, config, data_dir, listener or [])
-    warn_of_settings(broker_config, config, output)
+    broker_config, stores = _single(flags, config, data_dir, listener or [], store_listener, output)
+    return _run(broker_config, stores, seeds, ready_file, output, users, acls, metrics, is_tls=tls)
+
+
+def _single(
+    flags: Mapping[str, str],
+    properties_file: str | None,
+    data_dir: str,
+    listeners: Sequence[str],
+    store_listener: "Endpoint | None",
+    output: Output,
+) -> "tuple[BrokerConfig, tuple[str | None, Endpoint | None]]":
+    """Return the settings of a broker that is alone, and where its metadata is."""
+    broker_config, store_directory = make_config(flags, properties_file, data_dir, listeners)
+    warn_of_settings(broker_config, properties_file, output)
     _check_single(data_dir, store_directory, store_listener)
-    stores = (store_directory, store_listener)
-    return _run(broker_config, stores, seeds, ready_file, output, users, acls, is_tls=tls)
+    return broker_config, (store_directory, store_listener)
 
 
 def _serve_cluster(
     brokers: int,
     racks: str | None,
-    where: "tuple[str, int | None, Endpoint | None, str | None]",
+    where: "tuple[str, int | None, Endpoint | None, str | None, Endpoint | None]",
     seeds: list[tuple[str, int]],
     flags: Mapping[str, str],
     properties_file: str | None,
@@ -242,7 +266,7 @@ def _serve_cluster(
 ) -> int:
     from kctl.cli.serve.cluster import ClusterOptions, serve_cluster
 
-    data_dir, port, store_listener, ready_file = where
+    data_dir, port, store_listener, ready_file, metrics = where
     check_store_listener(store_listener, given_settings(flags, properties_file))
     options = ClusterOptions(
         brokers=brokers,
@@ -253,6 +277,7 @@ def _serve_cluster(
         seed_topics=seeds,
         ready_file=ready_file,
         is_durable=is_durable,
+        metrics=metrics,
     )
     return serve_cluster(options, flags, properties_file, Output())
 
@@ -365,6 +390,7 @@ def _run(
     output: Output,
     users: Mapping[str, str],
     acls: "Sequence[AclBinding]",
+    metrics: "Endpoint | None",
     *,
     is_tls: bool,
 ) -> int:
@@ -377,6 +403,9 @@ def _run(
         listener = broker.store_listener
         metadata = f"; ZooKeeper on {listener.host}:{listener.port}" if listener else ""
         output.write(f"kctl ready on {', '.join(addresses)} (logs in {directories}{metadata})\n")
+        if broker.metering is not None:
+            where = broker.metering.endpoint
+            output.say(f"metrics on http://{where.host}:{where.port}/metrics")
         if not all(it.host for it in config.advertised_listener_list):
             output.say(
                 "advertising this machine's name to clients;"
@@ -400,6 +429,7 @@ def _run(
             seed_topics=seeds,
             users=users,
             acls=acls,
+            metrics=metrics,
             on_ready=lambda broker: on_ready(broker, announce),
         )
     return DONE
@@ -485,13 +515,13 @@ def _check_port(port: int) -> int:
     return port
 
 
-def parse_address(text: str) -> "Endpoint":
-    """Parse `2181` or `0.0.0.0:2181`; raise UsageError."""
+def parse_address(text: str, example: str = "--zookeeper-port 2181") -> "Endpoint":
+    """Parse `2181` or `0.0.0.0:2181`; raise UsageError with an `example`."""
     from kctl.model import Endpoint
 
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"Not a port: {text}", hint="e.g. --zookeeper-port 2181")
+        raise UsageError(f"Not a port: {text}", hint=f"e.g. {example}")
     return Endpoint(host or "127.0.0.1", int(port))
 
 

@@ -34,7 +34,7 @@ from kctl.runtime.clock import Clock
 from kctl.runtime.future import Future, Task
 from kctl.runtime.real.poller import READABLE, Poller, make_poller
 from kctl.runtime.trace import NullTrace, Trace
-from kctl.runtime.watchdog import NOTED_MS, TURN_MS_MAX, LoopWatchdog, Noted, describe_work
+from kctl.runtime.watchdog import NOTED_MS, LoopWatchdog, Noted, describe_work
 
 if TYPE_CHECKING:
     from kctl.runtime.real.background import BackgroundThread, ComputeThreads
@@ -57,7 +57,6 @@ CALLBACKS_PER_TURN = 1_000
 # Cancelled timers kept in the heap before it is rebuilt without them.
 CANCELLED_TIMERS_MAX = 512
 _PHASE_SECONDS = PHASE_MS / 1000
-_TURN_SECONDS_MAX = TURN_MS_MAX / 1000
 _NOTED_SECONDS = NOTED_MS / 1000
 # epoll does not handle longer timeouts well; waking up once a day is harmless.
 WAIT_MS_MAX = 86_400_000
@@ -357,8 +356,8 @@ class RealScheduler:
         watchdog = self.watchdog
         watchdog.turns += 1
         watchdog.busy_seconds += seconds
-        if seconds > _TURN_SECONDS_MAX:
-            watchdog.turn_was_long(seconds, self._noted)
+        if seconds > watchdog.noted_seconds:
+            watchdog.turn_ended(seconds, self._noted)
         if self._noted:
             self._noted = []
 

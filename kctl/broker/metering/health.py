@@ -1,0 +1,65 @@
+"""Whether a broker is alive and ready, with the reasons if it is not.
+
+/healthz answers 200 as long as the event loop turns: a process that does not answer should be
+restarted. /readyz answers 200 if clients should be sent here, else 503; a restart would not help.
+"""
+
+import json
+from collections.abc import Sequence
+
+from kctl.broker.services import Services
+from kctl.metrics.http_server import Page, PageRequest
+from kctl.store.interface import SessionState
+from kctl.work import Work
+
+_JSON = "application/json"
+UNAVAILABLE = 503
+
+
+def healthz(_request: PageRequest) -> Work[Page]:
+    """Answer: the loop turns."""
+    yield from ()
+    return Page([b'{"status": "ok"}\n'], _JSON)
+
+
+class Readiness:
+    """What stands between a broker and its clients."""
+
+    def __init__(self) -> None:
+        self.services: Services | None = None
+        # Set by the broker.
+        self.is_running = False
+        self.is_stopping = False
+        self.session: SessionState = SessionState.CONNECTED
+
+    def reasons(self) -> list[str]:
+        """Return why the broker is not ready; nothing if it is."""
+        if self.is_stopping:
+            return ["the broker is stopping"]
+        services = self.services
+        if services is None or not self.is_running:
+            return ["the broker is starting"]
+        reasons = []
+        if self.session is not SessionState.CONNECTED:
+            reasons.append(f"the session with the metadata store is {self.session.value}")
+        cache = services.metadata_cache
+        if cache.controller_id is None:
+            reasons.append("no controller is known")
+        if not cache.is_broker_alive(services.broker_id):
+            reasons.append("the controller does not know this broker")
+        if not services.log_manager.live_log_dirs:
+            reasons.append("all log directories have failed")
+        return reasons
+
+    def readyz(self, _request: PageRequest) -> Work[Page]:
+        """Answer whether clients should be sent here."""
+        yield from ()
+        return health_page(self.reasons())
+
+
+def health_page(reasons: Sequence[str]) -> Page:
+    """Return the page of /readyz."""
+    if not reasons:
+        return Page([b'{"status": "ok"}\n'], _JSON)
+    text = json.dumps({"status": "not ready", "reasons": reasons})
+    return Page([f"{text}\n".encode()], _JSON, UNAVAILABLE)

@@ -1,0 +1,135 @@
+"""MeasuredReplicaManager: a ReplicaManager that counts records and bytes by topic.
+
+As in Apache Kafka a partition of a request counts once, an error that sends the client to another
+broker is no failure, and a batch that was appended before counts again.
+
+Kafka 2.7: kafka.server.BrokerTopicStats and its callers in ReplicaManager.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kctl.broker.log.log_validator import CheckedRecords
+from kctl.broker.log.unified_log import AppendOrigin, LogAppendInfo
+from kctl.broker.metering.meter import BrokerMeter
+from kctl.broker.replication.append_turns import Records
+from kctl.broker.replication.delayed import AppendResult, FetchParams, FetchResult
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.errors import KctlError
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.fetch import FetchPartition
+
+# Errors of clients, and of brokers that no longer lead: Kafka does not count them as failures.
+_NO_FAILED_PRODUCE = frozenset(
+    map(
+        int,
+        (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ),
+    )
+)
+_TOO_LARGE = (int(ErrorCode.MESSAGE_TOO_LARGE), int(ErrorCode.RECORD_LIST_TOO_LARGE))
+_FAILED_FETCH = (int(ErrorCode.UNKNOWN_SERVER_ERROR), int(ErrorCode.CORRUPT_MESSAGE))
+
+
+class MeasuredReplicaManager(ReplicaManager):
+    """Counts what passes through it."""
+
+    def __init__(self, meter: BrokerMeter, *arguments: Any, **options: Any) -> None:
+        """Take a meter, and the arguments of a ReplicaManager."""
+        super().__init__(*arguments, **options)
+        self._meter = meter
+        self._topics = meter.topics
+        self.on_replicated = meter.replicated
+
+    def append_plain(
+        self,
+        key: tuple[str, int],
+        records: Records,
+        required_acks: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo | None:
+        """Append, and count it if it was appended."""
+        info = ReplicaManager.append_plain(self, key, records, required_acks, origin=origin)
+        if info is not None:
+            counters = self._topics.get(key[0]) or self._meter.topic(key[0])
+            counters.produce_requests += 1
+            counters.bytes_in += len(records)
+            if info.first_offset >= 0:
+                counters.messages_in += info.last_offset - info.first_offset + 1
+        return info
+
+    def _append(
+        self,
+        result: AppendResult,
+        required_acks: int,
+        origin: AppendOrigin,
+        now_ms: int,
+        records: Records | CheckedRecords | KctlError,
+    ) -> None:
+        super()._append(result, required_acks, origin, now_ms, records)
+        topic, code, info = result.topic, result.error_code, result.info
+        if (topic, result.partition) not in self.partitions and topic not in self._topics:
+            # A name that a client made up has no counters.
+            return
+        counters = self._meter.topic(topic)
+        counters.produce_requests += 1
+        if code:
+            counters.failed_produce += code not in _NO_FAILED_PRODUCE
+            if code in _TOO_LARGE:
+                counters.bytes_rejected += _size(records)
+        elif info is not None:
+            counters.bytes_in += _size(records)
+            if info.first_offset >= 0:
+                counters.messages_in += info.last_offset - info.first_offset + 1
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        on_done: Callable[[list[FetchResult]], object],
+        on_error: Callable[[Exception], object],
+    ) -> None:
+        """Read, and count what is read."""
+        done = partial(self._count_fetched, on_done, is_from_follower=params.is_from_follower)
+        super().fetch(params, partitions, done, on_error)
+
+    def _count_fetched(
+        self,
+        on_done: Callable[[list[FetchResult]], object],
+        results: list[FetchResult],
+        *,
+        is_from_follower: bool,
+    ) -> None:
+        topics = self._topics
+        for result in results:
+            counters = topics.get(result.topic)
+            if counters is None:
+                if (result.topic, result.request.partition) not in self.partitions:
+                    continue
+                counters = self._meter.topic(result.topic)
+            counters.fetch_requests += 1
+            data = result.data
+            if data is not None and data.records is not None:
+                size = len(data.records)
+                if is_from_follower:
+                    counters.replication_out += size
+                else:
+                    counters.bytes_out += size
+            elif result.error_code in _FAILED_FETCH:
+                counters.failed_fetch += 1
+        on_done(results)
+
+
+def _size(records: Records | CheckedRecords | KctlError) -> int:
+    if isinstance(records, CheckedRecords):
+        return len(records.found.records)
+    return 0 if isinstance(records, KctlError) else len(records)

@@ -1,0 +1,1 @@
+"""Metrics: one catalogue of names, histograms, and their text for Prometheus."""

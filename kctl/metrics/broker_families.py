@@ -1,0 +1,279 @@
+"""The metrics of a broker: those of Kafka's MBeans under Strimzi's names, and kctl's own.
+
+`BROKER` lists them in the order in which they are served. `PER_PARTITION` are those with a series
+for each partition.
+"""
+
+from kctl.metrics.family import Family, counter, gauge, histogram, summary
+
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
+_PARTITION = "kafka.cluster:type=Partition,name="
+_CONTROLLER = "kafka.controller:type=KafkaController,name="
+_TOPICS = "kafka.server:type=BrokerTopicMetrics,name="
+_REQUESTS = "kafka.network:type=RequestMetrics,name="
+_SOCKETS = "kafka.server:type=socket-server-metrics"
+_LOG = "kafka.log:type=Log,name="
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_SESSIONS = "kafka.server:type=FetchSessionCache,name="
+
+
+def _replicas(name: str, text: str) -> Family:
+    return gauge(f"kafka_server_replicamanager_{name.lower()}", text, jmx=_REPLICAS + name)
+
+
+def _replicas_total(name: str, text: str) -> Family:
+    return counter(
+        f"kafka_server_replicamanager_{name.lower()}_total", text, jmx=f"{_REPLICAS}{name}PerSec"
+    )
+
+
+def _partition(name: str, text: str) -> Family:
+    return gauge(
+        f"kafka_cluster_partition_{name.lower()}", text, "topic", "partition", jmx=_PARTITION + name
+    )
+
+
+def _controller(name: str, text: str) -> Family:
+    return gauge(f"kafka_controller_kafkacontroller_{name.lower()}", text, jmx=_CONTROLLER + name)
+
+
+def _topic(name: str, text: str) -> Family:
+    return counter(
+        f"kafka_server_brokertopicmetrics_{name.lower()}_total",
+        f"{text}; without a topic: of all topics.",
+        "topic",
+        jmx=f"{_TOPICS}{name}PerSec",
+    )
+
+
+def _sockets(name: str, text: str, *labels: str) -> Family:
+    make = counter if name.endswith("total") else gauge
+    return make(
+        f"kafka_server_socket_server_metrics_{name.replace('-', '_')}",
+        text,
+        *labels,
+        jmx=f"{_SOCKETS}[{name}]",
+    )
+
+
+def _log(name: str, text: str) -> Family:
+    return gauge(f"kafka_log_log_{name.lower()}", text, "topic", "partition", jmx=_LOG + name)
+
+
+# Replicas on this broker.
+PARTITION_COUNT = _replicas("PartitionCount", "Replicas on this broker.")
+LEADER_COUNT = _replicas("LeaderCount", "Partitions that this broker leads.")
+UNDER_REPLICATED = _replicas(
+    "UnderReplicatedPartitions", "Partitions led here with fewer in-sync replicas than replicas."
+)
+UNDER_MIN_ISR = _replicas(
+    "UnderMinIsrPartitionCount",
+    "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+)
+AT_MIN_ISR = _replicas(
+    "AtMinIsrPartitionCount",
+    "Partitions led here with just as many in-sync replicas as min.insync.replicas.",
+)
+OFFLINE_REPLICAS = _replicas("OfflineReplicaCount", "Replicas here in a failed log directory.")
+ISR_SHRINKS = _replicas_total("IsrShrinks", "Times that a replica left the ISR of a partition.")
+ISR_EXPANDS = _replicas_total("IsrExpands", "Times that a replica joined the ISR of a partition.")
+
+# The controller: 0 on all brokers but the active one.
+ACTIVE_CONTROLLER = _controller("ActiveControllerCount", "1 on the active controller, else 0.")
+OFFLINE_PARTITIONS = _controller("OfflinePartitionsCount", "Partitions without a live leader.")
+PREFERRED_IMBALANCE = _controller(
+    "PreferredReplicaImbalanceCount", "Partitions that their preferred replica does not lead."
+)
+GLOBAL_TOPICS = _controller("GlobalTopicCount", "Topics of the cluster.")
+GLOBAL_PARTITIONS = _controller("GlobalPartitionCount", "Partitions of the cluster.")
+TOPICS_TO_DELETE = _controller("TopicsToDeleteCount", "Topics whose deletion is not complete.")
+UNCLEAN_ELECTIONS = counter(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "Leaders elected from outside the ISR: records may be lost.",
+    jmx="kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+)
+
+# Topics, as this broker serves them.
+MESSAGES_IN = _topic("MessagesIn", "Records appended for clients")
+BYTES_IN = _topic("BytesIn", "Bytes of records appended for clients")
+BYTES_OUT = _topic("BytesOut", "Bytes of records sent to consumers")
+BYTES_REJECTED = _topic("BytesRejected", "Bytes of records rejected because they are too large")
+REPLICATION_IN = _topic("ReplicationBytesIn", "Bytes of records received from leaders")
+REPLICATION_OUT = _topic("ReplicationBytesOut", "Bytes of records sent to followers")
+PRODUCE_REQUESTS = _topic("TotalProduceRequests", "Partitions in Produce requests")
+FETCH_REQUESTS = _topic("TotalFetchRequests", "Partitions in Fetch requests")
+FAILED_PRODUCE = _topic("FailedProduceRequests", "Partitions of Produce requests that failed")
+FAILED_FETCH = _topic("FailedFetchRequests", "Partitions of Fetch requests that failed")
+
+# Requests.
+REQUESTS = counter(
+    "kafka_network_requestmetrics_requests_total", "Requests answered.", "request", "version",
+    jmx=f"{_REQUESTS}RequestsPerSec",
+)  # fmt: skip
+ERRORS = counter(
+    "kafka_network_requestmetrics_errors_total",
+    "Error codes in responses; NONE: responses without one.",
+    "request", "error",
+    jmx=f"{_REQUESTS}ErrorsPerSec",
+)  # fmt: skip
+TOTAL_TIME = summary(
+    "kafka_network_requestmetrics_totaltimems",
+    "Milliseconds from a whole request to its response; quantiles of the last minute or two.",
+    "request",
+    jmx=f"{_REQUESTS}TotalTimeMs",
+)
+NETWORK_IDLE = gauge(
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "Share of time (0 to 1) in which the event loop waits; kctl has one thread for all.",
+    jmx="kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
+)
+HANDLER_IDLE = gauge(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "The same share: the event loop handles requests, too.",
+    jmx="kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
+)
+CONNECTIONS = _sockets("connection-count", "Open connections.", "listener", "networkProcessor")
+CONNECTIONS_MADE = _sockets(
+    "connection-creation-total", "Connections accepted.", "listener", "networkProcessor"
+)
+AUTHENTICATIONS = _sockets("successful-authentication-total", "Logins that succeeded.")
+FAILED_AUTHENTICATIONS = _sockets("failed-authentication-total", "Logins that failed.")
+REAUTHENTICATIONS = _sockets("successful-reauthentication-total", "Renewed logins (KIP-368).")
+FAILED_REAUTHENTICATIONS = _sockets(
+    "failed-reauthentication-total", "Renewals of logins that failed (KIP-368)."
+)
+
+# Logs and disks.
+LOG_FLUSHES = summary(
+    "kafka_log_logflushstats_logflushrateandtimems",
+    "Milliseconds of each fsync of a log; quantiles of the last minute or two.",
+    jmx="kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+)
+OFFLINE_DIRECTORIES = gauge(
+    "kafka_log_logmanager_offlinelogdirectorycount",
+    "Log directories that have failed.",
+    jmx="kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+)
+DIRECTORY_OFFLINE = gauge(
+    "kafka_log_logmanager_logdirectoryoffline",
+    "1 for a log directory that has failed, else 0.",
+    "logDirectory",
+    jmx="kafka.log:type=LogManager,name=LogDirectoryOffline",
+)
+DISK_READ = gauge(
+    "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "Bytes that this process read from disks (Linux).",
+    jmx="kafka.server:type=KafkaServer,name=linux-disk-read-bytes",
+)
+DISK_WRITE = gauge(
+    "kafka_server_kafkaserver_linux_disk_write_bytes",
+    "Bytes that this process wrote to disks (Linux).",
+    jmx="kafka.server:type=KafkaServer,name=linux-disk-write-bytes",
+)
+
+# Waiting requests, sessions, coordinators.
+PURGATORY = gauge(
+    "kafka_server_delayedoperationpurgatory_numdelayedoperations",
+    "Requests that wait for replicas, records or a deadline.",
+    "delayedOperation",
+    jmx="kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations",
+)
+FETCH_SESSIONS = gauge(
+    "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+    "Fetch sessions (KIP-227).",
+    jmx=f"{_SESSIONS}NumIncrementalFetchSessions",
+)
+GROUPS = gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroups",
+    "Groups that this broker coordinates.",
+    jmx=f"{_GROUPS}NumGroups",
+)
+GROUPS_BY_STATE = {
+    state: gauge(
+        f"kafka_coordinator_group_groupmetadatamanager_numgroups{state.lower()}",
+        f"Groups coordinated here in the state {state}.",
+        jmx=f"{_GROUPS}NumGroups{state}",
+    )
+    for state in ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+}
+GROUP_OFFSETS = gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+    "Offsets committed in groups that this broker coordinates.",
+    jmx=f"{_GROUPS}NumOffsets",
+)
+BROKER_STATE = gauge(
+    "kafka_server_kafkaserver_brokerstate",
+    "1 starting, 3 running, 6 in controlled shutdown.",
+    jmx="kafka.server:type=KafkaServer,name=BrokerState",
+)
+
+# A series for each partition.
+PARTITION_UNDER_MIN_ISR = _partition("UnderMinIsr", "1 if the ISR is below min.insync.replicas.")
+PARTITION_AT_MIN_ISR = _partition("AtMinIsr", "1 if the ISR is just min.insync.replicas.")
+PARTITION_UNDER_REPLICATED = _partition("UnderReplicated", "1 if a replica is not in sync.")
+PARTITION_ISR = _partition("InSyncReplicasCount", "In-sync replicas, at the leader, else 0.")
+PARTITION_REPLICAS = _partition("ReplicasCount", "Replicas, at the leader, else 0.")
+LOG_SIZE = _log("Size", "Bytes of the replica's segments.")
+LOG_END = _log("LogEndOffset", "The offset after the last record.")
+LOG_START = _log("LogStartOffset", "The offset of the first record.")
+LOG_SEGMENTS = _log("NumLogSegments", "Segments of the replica.")
+
+# kctl's own.
+REQUEST_SECONDS = histogram(
+    "kctl_request_seconds", "Time from a whole request to its response.", "api"
+)
+TURN_SECONDS = histogram(
+    "kctl_loop_turn_seconds", "Length of turns of the event loop: how long all clients wait."
+)
+FSYNC_SECONDS = histogram("kctl_fsync_seconds", "Time of each fsync of a log.")
+LOOP_BUSY = gauge(
+    "kctl_loop_busy_ratio", "Share of time (0 to 1) in which the event loop works; 1: no reserve."
+)
+LOOP_BUSY_SECONDS = counter(
+    "kctl_loop_busy_seconds_total", "Seconds in which the event loop worked."
+)
+LONG_TURNS = counter("kctl_loop_long_turns_total", "Turns of the event loop over 20 ms.")
+BAD_REQUESTS = counter(
+    "kctl_bad_requests_total", "Connections closed because of what their client sent."
+)
+HANDLER_ERRORS = counter("kctl_handler_errors_total", "Requests that failed unexpectedly: a bug.")
+REFUSED_CONNECTIONS = counter(
+    "kctl_connections_refused_total", "Connections refused by max.connections.per.ip."
+)
+TLS_FAILURES = counter("kctl_tls_failures_total", "Connections that ended because of TLS.")
+REQUEST_MEMORY = gauge("kctl_request_memory_bytes", "Bytes of requests that are being handled.")
+MEMORY_WAITS = counter(
+    "kctl_request_memory_waits_total", "Times that a request waited for queued.max.request.bytes."
+)
+SERIES_OMITTED = gauge(
+    "kctl_metrics_partitions_omitted",
+    "Partitions left out of this text, because there are too many; /metrics?partitions=1 has them.",
+)
+
+# The process, under the names of Prometheus' clients.
+CPU_SECONDS = counter("process_cpu_seconds_total", "CPU time of the process.")
+RESIDENT_BYTES = gauge("process_resident_memory_bytes", "Resident memory of the process.")
+OPEN_FILES = gauge("process_open_fds", "Open file descriptors.")
+MAX_FILES = gauge("process_max_fds", "Limit of open file descriptors.")
+START_SECONDS = gauge("process_start_time_seconds", "Start of the process, Unix time.")
+
+PROCESS = (CPU_SECONDS, RESIDENT_BYTES, OPEN_FILES, MAX_FILES, START_SECONDS)
+PER_PARTITION = (
+    PARTITION_UNDER_MIN_ISR, PARTITION_AT_MIN_ISR, PARTITION_UNDER_REPLICATED, PARTITION_ISR,
+    PARTITION_REPLICAS, LOG_SIZE, LOG_END, LOG_START, LOG_SEGMENTS,
+)  # fmt: skip
+BROKER = (
+    PARTITION_COUNT, LEADER_COUNT, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, OFFLINE_REPLICAS,
+    ISR_SHRINKS, ISR_EXPANDS,
+    ACTIVE_CONTROLLER, OFFLINE_PARTITIONS, PREFERRED_IMBALANCE, GLOBAL_TOPICS, GLOBAL_PARTITIONS,
+    TOPICS_TO_DELETE, UNCLEAN_ELECTIONS,
+    MESSAGES_IN, BYTES_IN, BYTES_OUT, BYTES_REJECTED, REPLICATION_IN, REPLICATION_OUT,
+    PRODUCE_REQUESTS, FETCH_REQUESTS, FAILED_PRODUCE, FAILED_FETCH,
+    REQUESTS, ERRORS, TOTAL_TIME, NETWORK_IDLE, HANDLER_IDLE, CONNECTIONS, CONNECTIONS_MADE,
+    AUTHENTICATIONS, FAILED_AUTHENTICATIONS, REAUTHENTICATIONS, FAILED_REAUTHENTICATIONS,
+    LOG_FLUSHES, OFFLINE_DIRECTORIES, DIRECTORY_OFFLINE, DISK_READ, DISK_WRITE,
+    PURGATORY, FETCH_SESSIONS, GROUPS, *GROUPS_BY_STATE.values(), GROUP_OFFSETS, BROKER_STATE,
+    REQUEST_SECONDS, TURN_SECONDS, FSYNC_SECONDS, LOOP_BUSY, LOOP_BUSY_SECONDS, LONG_TURNS,
+    BAD_REQUESTS, HANDLER_ERRORS, REFUSED_CONNECTIONS, TLS_FAILURES, REQUEST_MEMORY, MEMORY_WAITS,
+    SERIES_OMITTED, *PROCESS, *PER_PARTITION,
+)  # fmt: skip

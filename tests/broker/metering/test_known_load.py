@@ -1,0 +1,235 @@
+"""The metrics of a broker under a load that is known: each value follows from what clients did."""
+
+import json
+import urllib.request
+
+import pytest
+
+from kctl.metrics.parse import parse_metrics
+from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kctl.protocol.messages.delete_topics import DeleteTopicsRequest
+from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kctl.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kctl.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kctl.records.builder import build_batch
+from kctl.records.record import Record
+from tests.support.broker_client import BrokerClient
+from tests.support.kctl_process import KctlBroker
+from tests.support.waiting import wait_for
+
+# What Strimzi's dashboards "Kafka" and "Kafka Exporter" draw, without jvm_* and containers.
+STRIMZI_KAFKA = (
+    "kafka_server_replicamanager_leadercount",
+    "kafka_server_replicamanager_partitioncount",
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_cluster_partition_atminisr",
+    "kafka_cluster_partition_underminisr",
+    "kafka_controller_kafkacontroller_activecontrollercount",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "kafka_server_brokertopicmetrics_bytesin_total",
+    "kafka_server_brokertopicmetrics_bytesout_total",
+    "kafka_server_brokertopicmetrics_messagesin_total",
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "kafka_server_brokertopicmetrics_failedfetchrequests_total",
+    "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "kafka_server_kafkaserver_linux_disk_write_bytes",
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "kafka_server_socket_server_metrics_connection_count",
+    "kafka_log_log_size",
+    "process_open_fds",
+)
+KAFKA_EXPORTER = (
+    "kafka_topic_partitions",
+    "kafka_topic_partition_current_offset",
+    "kafka_topic_partition_oldest_offset",
+    "kafka_topic_partition_replicas",
+    "kafka_topic_partition_in_sync_replica",
+    "kafka_topic_partition_leader_is_preferred",
+    "kafka_topic_partition_under_replicated_partition",
+    "kafka_consumergroup_current_offset",
+    "kafka_consumergroup_lag",
+    "kafka_cluster_partition_atminisr",
+    "kafka_cluster_partition_underminisr",
+)
+BATCHES, RECORDS = 7, 5
+
+
+class MeasuredBroker(KctlBroker):
+    """`kctl serve --metrics-port 0`."""
+
+    def __init__(self, directory):
+        super().__init__(
+            directory, "--metrics-port", "0", "-c", "offsets.topic.num.partitions=1", "-t", "gone:1"
+        )
+
+    def get(self, path, **headers):
+        url = self.errors.partition("metrics on ")[2].split()[0].replace("/metrics", path)
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.read().decode()
+
+    def scrape(self, path="/metrics"):
+        return parse_metrics(self.get(path))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with MeasuredBroker(tmp_path_factory.mktemp("measured")) as broker:
+        broker.wait_for_line("metrics on")
+        yield broker
+
+
+def batch():
+    return build_batch([Record(n, 1_600_000_000_000, b"key", b"value") for n in range(RECORDS)])
+
+
+def produce(client, topic, *, acks=1, version=8, records=None):
+    data = PartitionProduceData(partition_index=0, records=records or batch())
+    request = ProduceRequest(
+        acks=acks, timeout_ms=9_000, topics=[TopicProduceData(name=topic, partitions=[data])]
+    )
+    return client.ask(request, version)
+
+
+def fetch(client, topic, offset=0):
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return client.ask(request, 11)
+
+
+def make_topic(client, name):
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+
+
+def commit(client, group, topic, offset):
+    def is_found():
+        return not client.ask(FindCoordinatorRequest(key=group)).error_code
+
+    wait_for(is_found, lambda: "no coordinator")
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    return client.ask(OffsetCommitRequest(group_id=group, topics=topics))
+
+
+def test_each_value_is_what_the_clients_did(broker):
+    with BrokerClient(broker.address) as client:
+        make_topic(client, "orders")
+        before = broker.scrape()
+        for number in range(BATCHES):
+            # The first decodes, the others take the fast path; one version does not have it.
+            produce(client, "orders", version=8 if number else 3)
+        produce(client, "orders", acks=-1)
+        read = fetch(client, "orders").responses[0].partition_responses[0]
+        fetch(client, "orders", read.high_watermark)
+        fetch(client, "orders", 10**9)
+        produce(client, "orders", acks=5)
+        produce(client, "nowhere")
+        commit(client, "readers", "orders", 12)
+        after = broker.scrape()
+
+    def grown(name, **labels):
+        return (after.value(name, **labels) or 0) - (before.value(name, **labels) or 0)
+
+    records = (BATCHES + 1) * RECORDS
+    topics = "kafka_server_brokertopicmetrics_"
+    orders = {"topic": "orders"}
+    assert grown(f"{topics}messagesin_total", **orders) == records
+    assert grown(f"{topics}bytesin_total", **orders) == (BATCHES + 1) * len(batch())
+    assert grown(f"{topics}bytesout_total", **orders) == (BATCHES + 1) * len(batch())
+    assert grown(f"{topics}totalproducerequests_total", **orders) == BATCHES + 1
+    assert grown(f"{topics}totalfetchrequests_total", **orders) == 3
+    assert grown(f"{topics}failedproducerequests_total", **orders) == 0
+    # A topic that no one has does not get counters.
+    assert not after.of(f"{topics}totalproducerequests_total", topic="nowhere")
+    for family in ("messagesin", "bytesin", "totalproducerequests", "totalfetchrequests"):
+        by_topic = after.of(f"{topics}{family}_total")
+        total = [it.value for it in by_topic if not it.labels]
+        assert total == [sum(it.value for it in by_topic if it.labels)]
+
+    requests = "kafka_network_requestmetrics_requests_total"
+    assert grown(requests, request="Produce", version="3") == 1
+    assert grown(requests, request="Produce", version="8") == BATCHES + 2
+    assert grown(requests, request="Fetch", version="11") == 3
+    assert grown("kctl_request_seconds_count", api="Produce") == BATCHES + 3
+    assert grown("kafka_network_requestmetrics_totaltimems_count", request="Fetch") == 3
+    errors = "kafka_network_requestmetrics_errors_total"
+    assert grown(errors, request="Produce", error="INVALID_REQUIRED_ACKS") == 1
+    assert grown(errors, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert grown(errors, request="Produce", error="NONE") == BATCHES + 1
+    assert grown(errors, request="Fetch", error="OFFSET_OUT_OF_RANGE") == 1
+
+    partition = {"topic": "orders", "partition": "0"}
+    assert after.value("kafka_log_log_logendoffset", **partition) == records
+    assert after.value("kafka_log_log_size", **partition) == (BATCHES + 1) * len(batch())
+    assert after.value("kafka_topic_partition_current_offset", **partition) == records
+    group = {"consumergroup": "readers", **partition}
+    assert after.value("kafka_consumergroup_current_offset", **group) == 12
+    assert after.value("kafka_consumergroup_lag", **group) == records - 12
+    connections = "kafka_server_socket_server_metrics_connection_"
+    assert after.of(f"{connections}count", listener="PLAINTEXT")[0].value == 1
+    assert after.value("kafka_server_replicamanager_partitioncount") >= 2
+    assert after.value("kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert 0 <= after.value("kctl_loop_busy_ratio") <= 1
+    assert after.value("kctl_loop_turn_seconds_count") > before.value(
+        "kctl_loop_turn_seconds_count"
+    )
+
+
+def test_dashboards_for_apache_kafka_find_what_they_draw(broker):
+    with BrokerClient(broker.address) as client:
+        make_topic(client, "drawn")
+        produce(client, "drawn")
+        commit(client, "drawn", "drawn", 1)
+    names = broker.scrape().samples
+    assert [name for name in (*STRIMZI_KAFKA, *KAFKA_EXPORTER) if name not in names] == []
+    assert len(STRIMZI_KAFKA) == 22
+    assert len(KAFKA_EXPORTER) == 11
+
+
+def test_series_of_partitions_are_left_out_on_demand(broker):
+    names = broker.scrape("/metrics?partitions=0").samples
+    assert "kafka_log_log_size" not in names
+    assert "kafka_topic_partition_current_offset" not in names
+    assert names["kctl_metrics_partitions_omitted"][0].value > 0
+
+
+def test_the_counters_of_a_deleted_topic_go_and_the_totals_stay(broker):
+    with BrokerClient(broker.address) as client:
+        produce(client, "gone")
+        before = broker.scrape()
+        client.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=60_000))
+        after = broker.scrape()
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert before.value(name, topic="gone") == RECORDS
+    assert after.value(name, topic="gone") is None
+    assert after.value(name) >= before.value(name)
+
+
+def test_a_ready_broker_is_alive_and_ready_in_both_formats(broker):
+    assert json.loads(broker.get("/healthz")) == {"status": "ok"}
+    assert json.loads(broker.get("/readyz")) == {"status": "ok"}
+    text = broker.get("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    families = list(parser.text_string_to_metric_families(text))
+    assert len(families) > 60
