@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --fail-above --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --window --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -49,7 +49,7 @@ complete -c kctl -n __kctl_needs -a serve -d 'Run a Kafka broker; it needs no ot
 complete -c kctl -n __kctl_needs -a topic -d 'Create, list, describe, alter, purge, delete topics.'
 complete -c kctl -n __kctl_needs -a config -d 'Describe and alter settings.'
 complete -c kctl -n __kctl_needs -a apply -d 'Make topics, configs and quotas what a file declares.'
-complete -c kctl -n __kctl_needs -a group -d 'List, describe, reset, delete consumer groups.'
+complete -c kctl -n __kctl_needs -a group -d 'List, describe, reset, delete consumer groups; show their lag.'
 complete -c kctl -n __kctl_needs -a txn -d 'List, describe, abort transactions; find hanging ones.'
 complete -c kctl -n __kctl_needs -a acl -d 'List, add, remove, check ACLs.'
 complete -c kctl -n __kctl_needs -a user -d 'List, create, delete users of SCRAM.'
@@ -90,6 +90,7 @@ complete -c kctl -n '__kctl_needs group' -a import-offsets -d 'Commit the offset
 complete -c kctl -n '__kctl_needs group' -a clone-offsets -d 'Commit the offsets of one group for another group'
 complete -c kctl -n '__kctl_needs group' -a delete-offsets -d 'Delete the committed offsets of a group for topics that none of its members reads'
 complete -c kctl -n '__kctl_needs group' -a describe -d 'Show the committed offset, end offset, lag and member of each partition of groups'
+complete -c kctl -n '__kctl_needs group' -a lag -d 'Show how far groups are behind, in records, bytes and time, and the trend of their lags'
 complete -c kctl -n '__kctl_needs group' -a migrate -d 'Copy the committed offsets of groups from ZooKeeper to Kafka, or back'
 complete -c kctl -n '__kctl_needs group' -a rebalance-check -d 'Check that every partition of the topics that a group reads has an owner that is registered and reads the topic'
 complete -c kctl -n '__kctl_needs group' -a list -d 'List consumer groups; on Kafka 3.8 and later, also share groups and others, with their types'
@@ -596,6 +597,21 @@ complete -c kctl -n '__kctl_at group describe' -l timeout -r -f -d 'Give up afte
 complete -c kctl -n '__kctl_at group describe' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
 complete -c kctl -n '__kctl_at group describe' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at group describe' -f -a '(__kctl_names groups)'
+complete -c kctl -n '__kctl_at group lag' -l by-partition -d 'Show one line per partition.'
+complete -c kctl -n '__kctl_at group lag' -l window -r -f -d 'Take samples for this time first.'
+complete -c kctl -n '__kctl_at group lag' -l watch -s w -d 'Repeat until Ctrl-C.'
+complete -c kctl -n '__kctl_at group lag' -l every -r -f -d 'Interval of samples.'
+complete -c kctl -n '__kctl_at group lag' -l fail-above -r -f -d 'Exit 1 if a group is further behind; may be repeated.'
+complete -c kctl -n '__kctl_at group lag' -l plot -d 'Draw the lags as bars.'
+complete -c kctl -n '__kctl_at group lag' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
+complete -c kctl -n '__kctl_at group lag' -l property -s X -r -f -d 'A client setting of Apache Kafka; may be repeated.'
+complete -c kctl -n '__kctl_at group lag' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
+complete -c kctl -n '__kctl_at group lag' -l expect-cluster -r -f -d 'Stop if the cluster has another id. [env: KCTL_EXPECT_CLUSTER]'
+complete -c kctl -n '__kctl_at group lag' -l command-config -r -F -d 'A client.properties file of Apache Kafka.'
+complete -c kctl -n '__kctl_at group lag' -l timeout -r -f -d 'Give up after this time. [default: 30s]'
+complete -c kctl -n '__kctl_at group lag' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at group lag' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at group lag' -f -a '(__kctl_names groups)'
 complete -c kctl -n '__kctl_at group migrate' -l zookeeper -r -f -d 'The ZooKeeper of the cluster.'
 complete -c kctl -n '__kctl_at group migrate' -l to -r -f -d 'Where the offsets go.'
 complete -c kctl -n '__kctl_at group migrate' -l undo-file -r -F -d 'Where to write the replaced offsets. [default: migrate-to-STORE.undo.json]'

@@ -47,7 +47,7 @@ COMMANDS = (
     CommandRow(
         "group",
         "kctl.cli.group.commands",
-        "List, describe, reset, delete consumer groups.",
+        "List, describe, reset, delete consumer groups; show their lag.",
         is_group=True,
     ),
     CommandRow(

@@ -55,6 +55,8 @@ CASES = (
     "group describe {group}",
     "group describe {group} --by-topic",
     "group describe {group} --members",
+    "group lag",
+    "group lag {group} --by-partition",
     "group delete {group} -n",
     "group reset-offsets {idle_group} -t {topic} --to-earliest -n",
     "group import-offsets {csv} -g {idle_group} -n",

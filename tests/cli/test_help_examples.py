@@ -22,7 +22,8 @@ APP = build_app([], everything=True)
 # Commands whose examples are run, in this order: those that delete something are the last.
 RUN = (
     "topic list", "topic describe", "produce", "consume", "topic alter",
-    "config describe", "config alter", "group list", "group describe", "group reset-offsets",
+    "config describe", "config alter", "group list", "group describe", "group lag",
+    "group reset-offsets",
     "group clone-offsets", "group export-offsets", "group import-offsets", "group delete-offsets",
     "group delete", "txn list", "txn describe", "txn hanging", "txn abort", "user list",
     "user delete", "cluster describe", "cluster health", "broker describe", "throttle show",
@@ -35,6 +36,7 @@ NOT_RUN = {
     "topic create orders": "needs three brokers, or a topic that does not exist",
     "broker describe 3": "needs a broker 3",
     "txn abort --topic": "needs a hanging transaction",
+    "--window 1m": "takes a minute",
     "--watch": "runs until it is interrupted",
     "--spark": "needs Spark",
     "broker2": "needs a second broker",

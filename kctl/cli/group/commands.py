@@ -8,6 +8,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.group.copy_offsets import clone_offsets, export_offsets, import_offsets
 from kctl.cli.group.delete_offsets import delete_offsets
 from kctl.cli.group.describe import describe
+from kctl.cli.group.lag import lag
 from kctl.cli.group.listing import report_missing_brokers
 from kctl.cli.group.migrate import migrate
 from kctl.cli.group.reset import reset_offsets
@@ -32,6 +33,7 @@ remote_command(app, "import-offsets", DANGEROUS)(import_offsets)
 remote_command(app, "clone-offsets", DANGEROUS)(clone_offsets)
 remote_command(app, "delete-offsets", DANGEROUS)(delete_offsets)
 remote_command(app, "describe", READS)(describe)
+remote_command(app, "lag", READS)(lag)
 remote_command(app, "migrate", DANGEROUS)(migrate)
 remote_command(app, "rebalance-check", READS)(rebalance_check)
 
