@@ -3,7 +3,7 @@
 Offsets are byte positions: a segment's name is where it begins, and it ends where the next begins.
 Appended bytes are in the file at once, and visible to readers once they are flushed, as in Kafka
 0.7: what was read once is on disk. A segment is rolled only while nothing is unflushed, so a crash
-leaves a cut at the end of the newest segment at most, which is what recovery looks for.
+leaves at most an incomplete end of the newest segment, which is what recovery looks for.
 
 Invariants: `visible_end` <= `end`; both only grow; all bytes before `visible_end`, and the names of
 their files, are durable. While a set is written off the loop (`writing`), nothing else is written
@@ -118,9 +118,9 @@ class Log07:
     def load(self, now_ms: int, *, is_clean: bool) -> int:
         """Open the files that are there, and recover the newest one unless the last stop was clean.
 
-        Return the bytes that recovery cut off. CorruptDataError if the segments are no chain.
+        Return the number of bytes that recovery removed. CorruptDataError if the segments are no chain.
         """
-        cut = 0
+        removed = 0
         names = unreadable_names(self._disk, self.directory)
         if names:
             raise CorruptDataError(f"{self.directory}/{names[0]}: the name is no offset")
@@ -136,23 +136,23 @@ class Log07:
         if not self.segments:
             self._add_segment(0)
         elif not is_clean:
-            cut = self._recover(self.segments[-1])
+            removed = self._recover(self.segments[-1])
         self.end = self.visible_end = self.segments[-1].end_offset
         self.flushed_ms = now_ms
-        return cut
+        return removed
 
     def _recover(self, newest: Segment) -> int:
         end, _ = valid_end(self._disk, newest.path)
         file = self._file(newest)
-        cut = newest.size - end
-        if cut:
+        removed = newest.size - end
+        if removed:
             file.truncate(end)
             newest.size = end
         # Written before a crash of the process, and perhaps not on disk.
         file.fsync()
         self._disk.fsync_directory(self.directory)
         self._disk.fsync_directory(self._log_dir)
-        return cut
+        return removed
 
     def check_online(self) -> None:
         """Raise StorageError if the log is offline."""

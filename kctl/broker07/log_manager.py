@@ -120,14 +120,14 @@ class LogManager07:
         now_ms = self._runtime.clock.wall_ms()
         load = partial(log.load, now_ms, is_clean=is_clean)
         try:
-            cut = await self._runtime.scheduler.background(load)
+            removed = await self._runtime.scheduler.background(load)
         except (CorruptDataError, StorageError) as error:
             log.failure = str(error)
             self._log_failed(log)
             return
-        if cut:
+        if removed:
             self._trace.warning(
-                f"{path}: recovery cut {cut} bytes after the last whole message, at {log.end}"
+                f"{path}: recovery removed {removed} bytes after the last whole message, at {log.end}"
             )
 
     async def stop(self) -> None:

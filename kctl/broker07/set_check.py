@@ -98,8 +98,8 @@ class _Budget:
         self._cost = 0
 
     def is_step_over(self, count: int) -> bool:
-        """Count a chunk of `count` bytes; return whether it is
-        time for others. CorruptDataError beyond the limit."""
+        """Count a chunk of `count` bytes; return whether it is time for others. CorruptDataError
+        beyond the limit."""
         self._left -= count
         if self._left < 0:
             raise CorruptDataError(
@@ -134,7 +134,7 @@ def _inside(message: Message07, depth: int, budget: _Budget) -> ClaimingWork[int
         if budget.spend(_ENTRY_COST):
             yield None
     if not entries and stream.rest_bytes >= SIZE.size:
-        raise CorruptDataError("a compressed message contains nothing but a cut one")
+        raise CorruptDataError("a compressed message contains no whole message")
     return messages
 
 

@@ -130,7 +130,7 @@ _OLD_RULES = {
 
 
 def _old_chunks(view: memoryview, piece: Piece) -> Iterator[RecordColumns]:
-    """Yield the messages of a piece of a Kafka 0.7 segment, also those behind damage."""
+    """Yield the messages of a piece of a Kafka 0.7 segment, also those after damage."""
     base_offset = piece.first_offset - piece.start
     position = piece.start
     while position < piece.end:

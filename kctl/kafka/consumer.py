@@ -181,7 +181,7 @@ class Consumer(_Client):
         self._drop(partitions or None)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on behind the last record of `partitions`, or of all that are assigned."""
+        """Go on after the last record of `partitions`, or of all that are assigned."""
         self._run(self._core.seek_to, PositionKind.LATEST, partitions)
         self._drop(partitions or None)
 

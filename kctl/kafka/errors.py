@@ -13,13 +13,13 @@ class ConsumerTimeoutError(KctlError):
 
 
 class RebalanceFailedError(KctlError):
-    """A consumer has not got its partitions in `rebalance.max.retries` tries. It has left the
+    """A consumer did not get its partitions in `rebalance.max.retries` attempts. It has left the
     group, and joins again after a pause: the stream can be read again."""
 
 
 class MessageTooLargeError(KctlError):
     """A message is larger than the largest fetch that the consumer makes. Allow larger ones, or go
-    on behind it."""
+    on after it."""
 
     def __init__(self, message: str, bytes_needed: int | None) -> None:
         super().__init__(message, hint="raise buffer_size_max")

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 # Changes that come one after the other, as when many members start, cost one round.
 SETTLE_MS = 20
-# Questions about the session in the time of one lease.
+# How often the session is checked in the time of one lease.
 PINGS_PER_LEASE = 4
 # Former sessions of this process whose znodes may still be there.
 FORMER_SESSIONS_MAX = 4

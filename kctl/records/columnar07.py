@@ -5,7 +5,7 @@ get it. A message's offset is the position of its outermost entry plus its numbe
 less than the position of the next entry: a set may hold more messages than it has bytes.
 
 Invariant: the messages are those of `kctl.records.message07.messages`, except that a compressed
-message which cannot be opened is damage, left out as a whole, and the walk continues behind it.
+message which cannot be opened is damage, left out as a whole, and the walk continues after it.
 
 Kafka 0.7: kafka.message.ByteBufferMessageSet
 """

@@ -122,7 +122,7 @@ class _Planner:
             self.plan.steps += [Step("edit", segment.path, it.reason) for it in edits]
 
     def _edits(self, segment: Segment07, *, is_last: bool, end: int, missing: int) -> list[Edit]:
-        """Return the edits before `end`, and what fills the `missing` bytes behind the segment."""
+        """Return the edits before `end`, and what fills the `missing` bytes after the segment."""
         edits: list[Edit | None] = []
         hole = segment.size
         file = self._disk.open(segment.path, read_only=True)
@@ -144,12 +144,12 @@ class _Planner:
         return [it for it in edits if it is not None]
 
     def _filled_hole(self, segment: Segment07, position: int, missing: int) -> Edit | None:
-        """Return the filler from `position`, behind which nothing is intact, to the next
+        """Return the filler from `position`, after which nothing is intact, to the next
         segment."""
         size = segment.size - position + missing
         if not _MESSAGE_BYTES_MIN <= size <= HOLE_FILLED_BYTES_MAX:
             self.plan.notes.append(
-                f"{segment.path}: {missing} bytes are missing behind it, which cannot be filled; "
+                f"{segment.path}: {missing} bytes are missing after it, which cannot be filled; "
                 "Kafka 0.7 does not start with it and the next segment in one directory"
             )
             return None
@@ -172,8 +172,8 @@ class _Planner:
             offset = segment.base_offset + position
             self.plan.notes.append(
                 f"{segment.path}: {end - position} bytes at {position} belong to no message, and "
-                "are too few to be replaced by one. Kafka 0.7's recovery cuts the log there, with "
-                f"the messages behind: --truncate-to {offset}; kctl export reads them"
+                "are too few to be replaced by one. Kafka 0.7's recovery truncates the log there, with "
+                f"the messages after it: --truncate-to {offset}; kctl export reads them"
             )
             return None
         return _filling(position, end, it.reason)
@@ -189,7 +189,7 @@ class _Planner:
                 data = first.pread(min(_COMPARED_BYTES, segment.size - at), at)
                 if not data or second.pread(len(data), at - begin) != data:
                     self.plan.notes.append(
-                        f"{segment.path}: ends at {segment.end_offset}, behind the start of the "
+                        f"{segment.path}: ends at {segment.end_offset}, after the start of the "
                         "next segment, whose bytes differ: move one of the two aside by hand"
                     )
                     return segment.size

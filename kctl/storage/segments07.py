@@ -87,7 +87,7 @@ class FileEntry07(NamedTuple):
     magic: int
     attributes: int
     crc: int
-    # The first bytes of the payload, 8 or more if it has as many; bytes behind it may follow.
+    # The first bytes of the payload, 8 or more if it has as many; bytes after it may be included.
     payload_head: bytes
 
     @property

@@ -147,7 +147,7 @@ def test_a_hole_that_is_too_large_is_left_with_a_note(log):
     directory = log({0: ONE, 2**40: TWO})
     planned = repair(directory)
     assert planned.steps() == []
-    assert "missing behind it" in planned.notes[0]
+    assert "missing after it" in planned.notes[0]
 
 
 def test_bytes_that_the_next_segment_repeats_are_cut(log):

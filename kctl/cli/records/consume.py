@@ -334,7 +334,7 @@ async def _written(runtime: "RealRuntime", write: Callable[[], object]) -> Excep
 
 
 class _Source:
-    """A PartitionReader or a member of a group behind one interface."""
+    """A PartitionReader or a member of a group, through one interface."""
 
     def __init__(
         self,
