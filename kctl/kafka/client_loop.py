@@ -8,14 +8,13 @@ What a client logs goes to the logger `kctl.kafka`.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kctl.errors import TimedOutError
 from kctl.runtime.real.loop_thread import LoopThread, new_lock
 from kctl.runtime.real.trace import LoggerTrace
 from kctl.runtime.runtime import Runtime
-
-__all__ = ["LOGGER", "ClientLoop", "new_lock"]
 
 LOGGER = "kctl.kafka"
 # How long `close` waits for the thread: its callbacks take milliseconds.
@@ -38,6 +37,11 @@ class ClientLoop:
     def is_own_thread(self) -> bool:
         """Return whether the caller runs on the loop: a hook, for example."""
         return self._thread.is_own_thread
+
+    @staticmethod
+    def new_lock() -> AbstractContextManager[object]:
+        """Return a lock for what the loop shares with other threads."""
+        return new_lock()
 
     def run(
         self, function: Callable[..., Any], *args: object, timeout_s: float | None = None

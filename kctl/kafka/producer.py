@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any, Self, TypedDict, Unpack, overload
 
 from kctl.errors import TimedOutError, UsageError
-from kctl.kafka.client_loop import ClientLoop, new_lock
+from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.encoders import Encoder
 from kctl.kafka.errors import QueueFullError
 from kctl.kafka.handlers import CallbackHandler, EventHandler
@@ -94,7 +94,7 @@ class ProducerClient:
             wire,
             settlement,
             encoder=encoder,
-            lock=new_lock(),
+            lock=self.loop.new_lock(),
             callback_handler=self.hooks,
             event_handler=event_handler,
         )
