@@ -121,6 +121,8 @@ class Pool07:
         self._connections: dict[int, Connection07] = {}
         # Broker id -> when its connection was made, in monotonic milliseconds.
         self._made_ms: dict[int, int] = {}
+        # Broker id -> done when the connection that is being made is there, or has failed.
+        self._connecting: dict[int, Future[None]] = {}
 
     @property
     def broker_ids(self) -> list[int]:
@@ -147,6 +149,9 @@ class Pool07:
 
     async def _connection(self, broker: Broker07) -> Connection07:
         number = broker.broker_id
+        # Requests of several threads overlap: one of them connects.
+        while (connecting := self._connecting.get(number)) is not None:
+            await connecting
         now_ms = self._runtime.clock.monotonic_ms()
         found = self._connections.get(number)
         if found is not None and found.is_usable and not self._is_due(found, now_ms):
@@ -155,7 +160,12 @@ class Pool07:
         if found is not None:
             found.close()
         made = Connection07(self._runtime, broker)
-        await made.connect(self._config.connect_timeout_ms)
+        done = self._connecting[number] = self._runtime.scheduler.future()
+        try:
+            await made.connect(self._config.connect_timeout_ms)
+        finally:
+            del self._connecting[number]
+            done.set_result(None)
         first = number not in self._made_ms
         self._made_ms[number] = now_ms
         limit_ms = self._config.reconnect_ms

@@ -20,6 +20,7 @@ from kctl.kafka.producer_wires import ZooKeeperWire
 from kctl.protocol.kafka07 import MultiProduceRequest, decode_request
 from kctl.records.message07 import messages
 from kctl.store.broker07_znodes import (
+    Broker07,
     encode_broker,
     encode_partition_count,
     topic_broker_path,
@@ -337,6 +338,40 @@ def test_a_hundred_changes_lose_only_what_goes_to_a_dead_broker(seed):
         assert set(world.pool.broker_ids) <= set(world.brokers)
         assert world.network.open_addresses <= set(world.brokers.values())
     assert sorted(int(it[3]) for it in world.received) == list(range(count))
+
+
+def test_requests_that_overlap_share_the_connection_that_is_being_made():
+    world = World()
+    world.network.up.add(("h", 9000))
+    connect, started = world.network.connect, []
+
+    def connect_later(*arguments, **settings):
+        future = world.runtime.scheduler.future()
+        started.append(lambda: future.set_result(connect(*arguments, **settings).result()))
+        return future
+
+    world.network.connect = connect_later
+    broker = Broker07(0, "h", 9000)
+    spawn, settle = world.runtime.scheduler.spawn, world.runtime.scheduler.settle
+    sends = [spawn(world.pool.send(broker, frame)) for frame in (b"first", b"second")]
+    settle()
+    [finish] = started
+    finish()
+    settle()
+    assert all(it.done and it.error() is None for it in sends)
+    assert [frame for _, frame in world.network.sent] == [b"first", b"second"]
+    assert len(world.network.connections) == 1
+
+
+def test_after_a_connection_that_failed_the_next_request_makes_another():
+    world = World()
+    broker = Broker07(0, "h", 9000)
+    sends = [world.runtime.scheduler.spawn(world.pool.send(broker, b"lost")) for _ in range(2)]
+    world.runtime.scheduler.settle()
+    assert [type(it.error()) for it in sends] == [UnreachableError] * 2
+    world.network.up.add(("h", 9000))
+    world.do(world.pool.send(broker, b"sent"))
+    assert [frame for _, frame in world.network.sent] == [b"sent"]
 
 
 def choose(world):
