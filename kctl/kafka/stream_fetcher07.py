@@ -26,7 +26,7 @@ from kctl.records.record import Record
 from kctl.runtime.future import Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry
-from kctl.store.consumer_znodes import BrokerPartition
+from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition
 
 _NO_TIMESTAMP = -1
 
@@ -48,8 +48,8 @@ class StreamFetcher07(Feeds):
         self._registry = registry
         self._wires: dict[int, Wire07] = {}
         self._in_flight: dict[int, Task[None]] = {}
-        # What was last reported of each broker that does not answer.
-        self._troubles: dict[int, str] = {}
+        # What was last reported of each broker, and of each partition without an offset.
+        self._troubles: dict[int | ConsumedPartition, str] = {}
 
     def close(self) -> None:
         """Discard fetches in flight; close the connections."""
@@ -97,7 +97,7 @@ class StreamFetcher07(Feeds):
             self._troubles.pop(broker_id, None)
         except KctlError as error:
             self._drop(broker_id)
-            self._warn(broker_id, str(error))
+            self._warn(broker_id, f"Broker {broker_id}: {error}")
         try:
             if not is_fruitful:
                 await sleep(self._scheduler, self._backoff_ms)
@@ -105,10 +105,10 @@ class StreamFetcher07(Feeds):
             self._in_flight.pop(broker_id, None)
             self.wake()
 
-    def _warn(self, broker_id: int, trouble: str) -> None:
-        if self._troubles.get(broker_id) != trouble:
-            self._troubles[broker_id] = trouble
-            self._runtime.trace.warning(f"Broker {broker_id}: {trouble}")
+    def _warn(self, subject: int | ConsumedPartition, trouble: str) -> None:
+        if self._troubles.get(subject) != trouble:
+            self._troubles[subject] = trouble
+            self._runtime.trace.warning(trouble)
 
     async def _wire(self, broker_id: int) -> Wire07:
         wire = self._wires.get(broker_id)
@@ -129,18 +129,19 @@ class StreamFetcher07(Feeds):
             return
         time_ms = EARLIEST_TIMESTAMP if reset == "smallest" else LATEST_TIMESTAMP
         for feed in feeds:
-            topic, number = feed.claim.partition.topic, _place(feed).partition
+            partition, (broker_id, number) = feed.claim.partition, _place(feed)
             try:
-                found = await wire.offsets_before(topic, number, time_ms, 1)
+                found = await wire.offsets_before(partition.topic, number, time_ms, 1)
             except ApiError as error:
                 # Only this partition waits.
-                self._warn(_place(feed).broker_id, f"{feed.claim.partition}: {error}")
+                self._warn(partition, f"Broker {broker_id}: {partition}: {error}")
                 continue
+            self._troubles.pop(partition, None)
             if found and feed.claim.is_open:
                 feed.offset = found[0]
                 if not feed.queue.chunks_of(feed.claim):
                     feed.claim.position = feed.offset
-                    self._on_reset(feed.claim.partition, feed.offset)
+                    self._on_reset(partition, feed.offset)
 
     async def _fetch(self, wire: Wire07, feeds: Sequence[Feed]) -> bool:
         """Fetch once; return whether to fetch again at once."""

@@ -14,6 +14,7 @@ from kctl.kafka.message_set import FetchRequest, Format07, MessageSet
 from kctl.kafka.rebalance import Lease
 from kctl.kafka.stream_fetcher07 import StreamFetcher07
 from kctl.kafka.streams import StreamQueue
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.message07 import GZIP, compressed_set, encode_entry, message_set
 from kctl.store.consumer_registry import ConsumerRegistry
 from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition
@@ -307,6 +308,34 @@ def test_what_comes_before_damage_is_handed_out_once_and_then_the_stream_raises(
     with pytest.raises(CorruptDataError):
         next_chunk()
     assert feed.is_stuck
+
+
+def test_a_partition_that_fails_is_logged_once_while_others_of_its_broker_are_read():
+    class Wire:
+        async def offsets_before(self, topic, partition, time_ms, count):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        async def fetch(self, requests, max_wait_ms, min_bytes):
+            return [MessageSet(it, b"", Format07) for it in requests]
+
+    runtime = virtual_runtime()
+    config = ConnectorConfig({"zk.connect": "zk:2181", "groupid": "g"})
+    store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
+    fetcher = StreamFetcher07(runtime, ConsumerRegistry(store), config, on_reset=lambda *_: None)
+    fetcher._wires[0] = Wire()
+    lease = Lease(60_000)
+    lease.answered(runtime.clock.monotonic_ms())
+    for number, offset in ((0, 0), (1, None), (2, None)):
+        partition = ConsumedPartition("t", BrokerPartition(0, number))
+        fetcher.add(Claim(partition, 0, lease, offset), StreamQueue(runtime, 0))
+    running = runtime.scheduler.spawn(fetcher.run())
+    runtime.scheduler.advance(10_000)
+    running.cancel()
+    lines = [line for line in runtime.trace.warnings if line.startswith("Broker 0: t-0-")]
+    assert sorted(line[: len("Broker 0: t-0-N")] for line in lines) == [
+        "Broker 0: t-0-1",
+        "Broker 0: t-0-2",
+    ]
 
 
 @pytest.mark.parametrize(
