@@ -23,7 +23,7 @@ from kctl.store.broker07_znodes import Broker07
 _SCRATCH_BYTES = 4096
 
 
-class Connection07:
+class ProducerConnection07:
     """A connection to `broker` for produce requests; call `connect` first."""
 
     def __init__(self, runtime: Runtime, broker: Broker07) -> None:
@@ -95,7 +95,7 @@ class Connection07:
         if self._sent is not None and not self._sent.done:
             self._sent.set_error(self._lost(error))
 
-    def _attach(self, transport: Transport) -> "Connection07":
+    def _attach(self, transport: Transport) -> "ProducerConnection07":
         self._transport = transport
         return self
 
@@ -118,7 +118,7 @@ class Pool07:
     def __init__(self, runtime: Runtime, config: ProducerConfig) -> None:
         self._runtime = runtime
         self._config = config
-        self._connections: dict[int, Connection07] = {}
+        self._connections: dict[int, ProducerConnection07] = {}
         # Broker id -> when its connection was made, in monotonic milliseconds.
         self._made_ms: dict[int, int] = {}
         # Broker id -> done when the connection that is being made is there, or has failed.
@@ -147,7 +147,7 @@ class Pool07:
         """Close all connections, once what they have is sent."""
         self.follow({})
 
-    async def _connection(self, broker: Broker07) -> Connection07:
+    async def _connection(self, broker: Broker07) -> ProducerConnection07:
         number = broker.broker_id
         # Requests of several threads overlap: one of them connects.
         while (connecting := self._connecting.get(number)) is not None:
@@ -159,7 +159,7 @@ class Pool07:
         self._connections.pop(number, None)
         if found is not None:
             found.close()
-        made = Connection07(self._runtime, broker)
+        made = ProducerConnection07(self._runtime, broker)
         done = self._connecting[number] = self._runtime.scheduler.future()
         try:
             await made.connect(self._config.connect_timeout_ms)
@@ -175,7 +175,7 @@ class Pool07:
         self._connections[number] = made
         return made
 
-    def _is_due(self, connection: Connection07, now_ms: int) -> bool:
+    def _is_due(self, connection: ProducerConnection07, now_ms: int) -> bool:
         requests_max: int = self._config.reconnect_requests
         limit_ms: int = self._config.reconnect_ms
         if 0 <= requests_max <= connection.requests:

@@ -55,7 +55,7 @@ class _Set(NamedTuple):
     messages: list[_Encoded]
 
 
-class Wire07:
+class ProducerWire07:
     """Sends messages to brokers of Kafka 0.7."""
 
     def __init__(

@@ -25,7 +25,7 @@ from kctl.runtime.runtime import Runtime
 _ITEM_OVERHEAD_BYTES = 100
 
 
-class Wire(Protocol):
+class ProducerWire(Protocol):
     """One of the two wires, as the core uses it."""
 
     # The most messages that are worth taking at once.
@@ -90,7 +90,7 @@ class ProducerCore:
         self,
         runtime: Runtime,
         config: ProducerConfig,
-        wire: Wire,
+        wire: ProducerWire,
         settlement: Settlement,
         *,
         encoder: Encoder,

@@ -72,7 +72,7 @@ class _Group:
         return [_Group(self.partition, part) for part in parts]
 
 
-class TodaysWire:
+class ProducerWireToday:
     """Sends messages to a cluster of Kafka 0.8 or later."""
 
     def __init__(
@@ -136,7 +136,7 @@ class TodaysWire:
 class _Topic:
     """Writes the messages of one topic, in the order in which they come."""
 
-    def __init__(self, wire: TodaysWire, name: str) -> None:
+    def __init__(self, wire: ProducerWireToday, name: str) -> None:
         self._wire = wire
         self._name = name
         self._config = wire.config

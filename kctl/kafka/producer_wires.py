@@ -13,10 +13,10 @@ from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import Encoder
 from kctl.kafka.messages import Delivery
 from kctl.kafka.partitioners import Partitioner
-from kctl.kafka.producer07 import Wire07
+from kctl.kafka.producer07 import ProducerWire07
 from kctl.kafka.producer_config import ProducerConfig
-from kctl.kafka.producer_core import Settlement, Wire
-from kctl.kafka.producer_today import TodaysWire
+from kctl.kafka.producer_core import ProducerWire, Settlement
+from kctl.kafka.producer_today import ProducerWireToday
 from kctl.kafka.registered_brokers import registered_servers
 from kctl.runtime.runtime import Runtime
 from kctl.store.interface import MetadataStore
@@ -31,11 +31,11 @@ def make_wire(
     encoder: Encoder,
     key_encoder: Encoder,
     partitioner: Partitioner,
-) -> Wire:
+) -> ProducerWire:
     """Return the wire that `config` asks for; nothing is sent before `open`."""
 
-    def todays(servers: Sequence[tuple[str, int]]) -> Wire:
-        return TodaysWire(
+    def todays(servers: Sequence[tuple[str, int]]) -> ProducerWire:
+        return ProducerWireToday(
             runtime,
             config,
             settlement,
@@ -45,7 +45,7 @@ def make_wire(
             partitioner=partitioner,
         )
 
-    def of_07(store: MetadataStore | None) -> Wire:
+    def of_07(store: MetadataStore | None) -> ProducerWire:
         pool = Pool07(runtime, config)
         directory: ListedBrokers | RegisteredBrokers
         if store is None:
@@ -57,7 +57,7 @@ def make_wire(
                 timeout_ms=config.zookeeper_session_ms,
                 when_changed=lambda: pool.follow(directory.brokers),
             )
-        return Wire07(
+        return ProducerWire07(
             runtime,
             config,
             settlement,
@@ -81,15 +81,15 @@ class ZooKeeperWire:
         self,
         runtime: Runtime,
         config: ProducerConfig,
-        todays: Callable[[Sequence[tuple[str, int]]], Wire],
-        of_07: Callable[[MetadataStore | None], Wire],
+        todays: Callable[[Sequence[tuple[str, int]]], ProducerWire],
+        of_07: Callable[[MetadataStore | None], ProducerWire],
     ) -> None:
         self.take_max = config.batch_count
         self._runtime = runtime
         self._config = config
         self._todays = todays
         self._of_07 = of_07
-        self._wire: Wire | None = None
+        self._wire: ProducerWire | None = None
 
     async def open(self) -> None:
         """Connect to ZooKeeper, and choose; raise UnreachableError if no broker is registered."""
@@ -103,7 +103,7 @@ class ZooKeeperWire:
         self.take_max = self._wire.take_max
         await self._wire.open()
 
-    async def choose(self, store: MetadataStore) -> Wire:
+    async def choose(self, store: MetadataStore) -> ProducerWire:
         """Return the wire of the brokers in `store`, which it closes or passes on."""
         try:
             security = ClientSecurity.of(self._config.settings.security)

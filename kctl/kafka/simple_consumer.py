@@ -24,7 +24,7 @@ from kctl.kafka.client_loop import ClientLoop
 from kctl.kafka.errors import MessageTooLargeError
 from kctl.kafka.message_set import FetchRequest, MessageSet
 from kctl.kafka.offsets import OffsetsStorage
-from kctl.kafka.simple_wires import SimpleWire, Wire07, WireToday
+from kctl.kafka.simple_wires import SimpleWire, SimpleWire07, SimpleWireToday
 from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
@@ -157,9 +157,9 @@ class _Client:
             runtime = self._loop.runtime
             wire: SimpleWire
             if kafka_07:
-                wire = Wire07(runtime, host, port, socket_timeout_ms)
+                wire = SimpleWire07(runtime, host, port, socket_timeout_ms)
             else:
-                wire = WireToday(
+                wire = SimpleWireToday(
                     runtime, host, port, socket_timeout_ms,
                     client_id=client_id, properties=properties or {},
                 )  # fmt: skip

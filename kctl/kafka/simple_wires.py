@@ -68,7 +68,7 @@ class SimpleWire(Protocol):
         ...
 
 
-class Wire07:
+class SimpleWire07:
     """A broker of Kafka 0.7."""
 
     def __init__(self, runtime: Runtime, host: str, port: int, timeout_ms: int) -> None:
@@ -125,7 +125,7 @@ class Wire07:
         return UsageError("brokers of Kafka 0.7 keep no offsets of groups: those are in ZooKeeper")
 
 
-class WireToday:
+class SimpleWireToday:
     """A broker of Kafka 0.8 or later."""
 
     def __init__(

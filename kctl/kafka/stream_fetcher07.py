@@ -18,7 +18,7 @@ from kctl.errors import CorruptDataError, KctlError, UnreachableError
 from kctl.kafka.connector_config import ConnectorConfig
 from kctl.kafka.feeds import Feed, Feeds, OnReset
 from kctl.kafka.message_set import FetchRequest, MessageSet
-from kctl.kafka.simple_wires import Wire07
+from kctl.kafka.simple_wires import SimpleWire07
 from kctl.kafka.streams import Chunk
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -46,7 +46,7 @@ class StreamFetcher07(Feeds):
         self._on_reset = on_reset
         self._runtime = runtime
         self._registry = registry
-        self._wires: dict[int, Wire07] = {}
+        self._wires: dict[int, SimpleWire07] = {}
         self._in_flight: dict[int, Task[None]] = {}
         # What was last reported of each broker, and of each partition without an offset.
         self._troubles: dict[int | ConsumedPartition, str] = {}
@@ -110,18 +110,18 @@ class StreamFetcher07(Feeds):
             self._troubles[subject] = trouble
             self._runtime.trace.warning(trouble)
 
-    async def _wire(self, broker_id: int) -> Wire07:
+    async def _wire(self, broker_id: int) -> SimpleWire07:
         wire = self._wires.get(broker_id)
         if wire is None:
             broker = await self._registry.broker07(broker_id)
             if broker is None:
                 raise UnreachableError("it is not registered in ZooKeeper")
             timeout_ms = self._config.number("socket_timeout_ms")
-            wire = Wire07(self._runtime, broker.host, broker.port, timeout_ms)
+            wire = SimpleWire07(self._runtime, broker.host, broker.port, timeout_ms)
             self._wires[broker_id] = wire
         return wire
 
-    async def _resolve_offsets(self, wire: Wire07, feeds: Sequence[Feed]) -> None:
+    async def _resolve_offsets(self, wire: SimpleWire07, feeds: Sequence[Feed]) -> None:
         """Find where partitions begin that have no offset, or one that the broker does not have."""
         reset = self._config["reset"]
         if reset == "none":
@@ -143,7 +143,7 @@ class StreamFetcher07(Feeds):
                     feed.claim.position = feed.offset
                     self._on_reset(partition, feed.offset)
 
-    async def _fetch(self, wire: Wire07, feeds: Sequence[Feed]) -> bool:
+    async def _fetch(self, wire: SimpleWire07, feeds: Sequence[Feed]) -> bool:
         """Fetch once; return whether to fetch again at once."""
         asked = [(feed, _request(feed)) for feed in self._within_limit(feeds)]
         if not asked:

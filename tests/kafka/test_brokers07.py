@@ -13,7 +13,7 @@ from kctl.kafka.connection07 import Pool07
 from kctl.kafka.encoders import DefaultEncoder
 from kctl.kafka.messages import AnyPartition, Delivery, KeyedMessage
 from kctl.kafka.partitioners import DefaultPartitioner
-from kctl.kafka.producer07 import Wire07
+from kctl.kafka.producer07 import ProducerWire07
 from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import Settlement
 from kctl.kafka.producer_wires import ZooKeeperWire
@@ -113,7 +113,7 @@ class World:
             timeout_ms=6_000,
             when_changed=lambda: self.pool.follow(self.directory.brokers),
         )
-        self.wire = Wire07(
+        self.wire = ProducerWire07(
             self.runtime,
             self.config,
             Settlement(self.runtime),
