@@ -41,6 +41,7 @@ class Server07:
         self._held: dict[Connection07, int] = {}
         self._held_bytes = 0
         self._complaints = Complaints()
+        self._failures = Complaints()
         self._listener: Listener | None = None
         self._closed: Future[None] | None = None
         self._drain_timer: Timer | None = None
@@ -107,18 +108,26 @@ class Server07:
 
     def complain(self, peer: tuple[str, int], reason: str) -> None:
         """Log why a connection is closed, one line per host and second."""
-        self._log(peer, f"closes the connection of {peer[0]}:{peer[1]}: {reason}")
+        line = self._complaints.line(
+            peer[0],
+            lambda: f"closes the connection of {peer[0]}:{peer[1]}: {reason}",
+            self._now_ms(),
+        )
+        if line is not None:
+            self._runtime.trace.warning(line)
 
     def failed(self, peer: tuple[str, int], error: BaseException) -> None:
         """Log an unexpected error with its traceback, one per host and second."""
-        lines = "".join(traceback.format_exception(error)).rstrip()
-        self._log(peer, f"Unexpected error in a request of {peer[0]}:{peer[1]}\n{lines}")
-
-    def _log(self, peer: tuple[str, int], text: str) -> None:
-        now_ms = self._runtime.clock.monotonic_ms()
-        line = self._complaints.line(peer[0], lambda: text, now_ms)
+        line = self._failures.line(
+            peer[0],
+            lambda: f"Unexpected error in a request of {peer[0]}:{peer[1]}",
+            self._now_ms(),
+        )
         if line is not None:
-            self._runtime.trace.warning(line)
+            self._runtime.trace.warning(line, "".join(traceback.format_exception(error)))
+
+    def _now_ms(self) -> int:
+        return self._runtime.clock.monotonic_ms()
 
     def lost(self, connection: Connection07) -> None:
         """Forget a connection."""

@@ -55,6 +55,19 @@ def test_what_apache_kafkas_clients_send_is_served():
     assert [it for it in stored if it in sent[:1] + sent[4:5]] == [b"single", b"m1"]
 
 
+def test_an_unexpected_error_is_logged_with_its_traceback_below_the_line(world, monkeypatch):
+    """Also right after a complaint about the same client."""
+    found = []
+    monkeypatch.setattr(world.runtime.trace, "warning", lambda *line: found.append(line))
+    peer = ("h", 7)
+    world.server.complain(peer, "a reason")
+    world.server.failed(peer, ValueError("a defect"))
+    complaint, (message, detail) = found
+    assert complaint == ("closes the connection of h:7: a reason",)
+    assert message == "Unexpected error in a request of h:7"
+    assert detail.splitlines()[-1] == "ValueError: a defect"
+
+
 def test_a_fetch_is_sent_from_the_file(world):
     world.produce("t", 0, HELLO)
     client = world.connect()
