@@ -118,7 +118,8 @@ class Log07:
     def load(self, now_ms: int, *, is_clean: bool) -> int:
         """Open the files that are there, and recover the newest one unless the last stop was clean.
 
-        Return the number of bytes that recovery removed. CorruptDataError if the segments are no chain.
+        Return the number of bytes that recovery removed. CorruptDataError if the segments are no
+        chain.
         """
         removed = 0
         names = unreadable_names(self._disk, self.directory)

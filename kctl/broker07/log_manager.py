@@ -127,7 +127,8 @@ class LogManager07:
             return
         if removed:
             self._trace.warning(
-                f"{path}: recovery removed {removed} bytes after the last whole message, at {log.end}"
+                f"{path}: recovery removed {removed} bytes after the last whole message, at"
+                f" {log.end}"
             )
 
     async def stop(self) -> None:

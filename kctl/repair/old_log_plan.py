@@ -172,8 +172,8 @@ class _Planner:
             offset = segment.base_offset + position
             self.plan.notes.append(
                 f"{segment.path}: {end - position} bytes at {position} belong to no message, and "
-                "are too few to be replaced by one. Kafka 0.7's recovery truncates the log there, with "
-                f"the messages after it: --truncate-to {offset}; kctl export reads them"
+                "are too few to be replaced by one. Kafka 0.7's recovery truncates the log there, "
+                f"with the messages after it: --truncate-to {offset}; kctl export reads them"
             )
             return None
         return _filling(position, end, it.reason)
