@@ -1,24 +1,24 @@
-"""C2, C4: kctl's ConsumerConnectors in groups of their own, and in one group with Java's 1.1.1.
+"""C2, C3, C4: kctl's ConsumerConnectors in groups of their own, and in one group with Java's 1.1.1.
 
-`KCTL_CLASSIC_EVENTS=100` plays so many events, on four members of each kind.
+`KCTL_CLASSIC_EVENTS=100` plays so many events, on four members of each kind;
+`KCTL_CLASSIC_KILLS=200` kills so many of twelve members that read 128 partitions.
 """
 
 import os
 import re
 import signal
+import sys
 import time
-from bisect import bisect_right
 from random import Random
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
 from kctl.errors import NotFoundError
 from kctl.kafka import ConsumerConnector, ConsumerTimeoutError
 from tests.support import apache_kafka, java_consumers
 from tests.support.api_pages import API
+from tests.support.classic_group import Topic, Watcher, settled, values, wrong_deliveries
 from tests.support.java_consumers import JavaConsumer
 from tests.support.kctl_consumer import KctlConsumer
 from tests.support.kctl_process import KctlBroker
@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.kafka
 EVENTS = int(os.environ.get("KCTL_CLASSIC_EVENTS", "8"))
 MEMBERS = 4 if EVENTS > 20 else 2
-PARTITIONS = 6
+KILLS = int(os.environ.get("KCTL_CLASSIC_KILLS", "3"))
 JAVA = {"auto_commit_enable": "true", "auto_commit_interval_ms": 300}
 
 
@@ -37,110 +37,6 @@ def cluster(tmp_path_factory):
     port = apache_kafka.free_port()
     with KctlBroker(tmp_path_factory.mktemp("b"), "--zookeeper-port", str(port)) as broker:
         yield broker.address, f"127.0.0.1:{port}"
-
-
-class Topic:
-    """A topic whose messages are numbers."""
-
-    def __init__(self, address, name, partitions=PARTITIONS):
-        self.name, self.partitions, self.count = name, partitions, 0
-        self.address = address
-        self.admin = AdminClient({"bootstrap.servers": address})
-        self.producer = Producer({"bootstrap.servers": address})
-        for made in self.admin.create_topics([NewTopic(name, partitions)]).values():
-            made.result()
-
-    def write(self, count):
-        for number in range(self.count, self.count + count):
-            self.producer.produce(self.name, str(number), partition=number % self.partitions)
-        self.count += count
-        self.producer.flush()
-
-    def grow(self):
-        self.partitions += 1
-        grown = self.admin.create_partitions([NewPartitions(self.name, self.partitions)])
-        for it in grown.values():
-            it.result()
-        # A producer that knew the topic learns of the partition later.
-        wait_for(
-            lambda: (
-                len(self.admin.list_topics(self.name).topics[self.name].partitions)
-                == self.partitions
-            ),
-            lambda: f"no {self.partitions} partitions",
-        )
-        self.producer = Producer({"bootstrap.servers": self.address})
-
-
-class Watcher:
-    """Every change of owners and of committed offsets, with the time at which it was seen."""
-
-    def __init__(self, zookeeper, group, topic):
-        self.client = KazooClient(zookeeper)
-        self.client.start()
-        self.owners, self.offsets = {}, {}
-        for kind, seen in (("owners", self.owners), ("offsets", self.offsets)):
-            path = f"/consumers/{group}/{kind}/{topic}"
-            self.client.ensure_path(path)
-            self.client.ChildrenWatch(path, lambda names, p=path, s=seen: self._follow(p, s, names))
-
-    def _follow(self, path, seen, names):
-        for name in names:
-            if int(name) not in seen:
-                seen[int(name)] = []
-            if not seen[int(name)] or seen[int(name)][-1][1] is None:
-                self._watch(f"{path}/{name}", seen[int(name)])
-
-    def _watch(self, path, log):
-        def changed(data, _stat):
-            log.append((time.monotonic(), None if data is None else data.decode()))
-            return data is not None
-
-        self.client.DataWatch(path, changed)
-
-    def owners_now(self, partitions):
-        logs = [self.owners.get(number) or [(0, None)] for number in range(partitions)]
-        return [log[-1][1] for log in logs]
-
-    def last_before(self, log, at):
-        place = bisect_right(log, at, key=lambda it: it[0])
-        return log[place - 1][1] if place else None
-
-    def close(self):
-        self.client.stop()
-        self.client.close()
-
-
-def values(members):
-    """All numbers that members of either kind have delivered."""
-    return [
-        int(message["value"] if isinstance(message, dict) else message[3])
-        for it in members
-        for message in it.said("message")
-    ]
-
-
-def wrong_deliveries(watcher, members):
-    """Deliveries of kctl's members of what another owned, or of what was committed already."""
-    wrong = []
-    for member in members:
-        for _, partition, offset, _, at, consumer_id in member.said("message"):
-            owners = watcher.owners.get(partition, [])
-            owner = watcher.last_before(owners, at)
-            soon = any(at < t < at + 2 and it and consumer_id in it for t, it in owners)
-            if owner is not None and consumer_id not in owner and not soon:
-                wrong.append(("not the owner", partition, offset, consumer_id, owner))
-            committed = watcher.last_before(watcher.offsets.get(partition, []), at)
-            if committed is not None and int(committed) > offset:
-                wrong.append(("committed", partition, offset, consumer_id, committed))
-    return wrong
-
-
-def settled(watcher, topic, members):
-    """Whether every partition has an owner, and everything is delivered."""
-    return None not in watcher.owners_now(topic.partitions) and (
-        set(values(members)) >= set(range(topic.count))
-    )
 
 
 def test_two_connectors_share_a_topic_and_continue_where_the_other_was(cluster):
@@ -257,6 +153,49 @@ def play_event(random, topic, alive, join, kind):
         else:
             member.shut_down()
         join(kind)
+
+
+def test_members_that_are_killed_lose_no_message_and_no_partition(cluster):
+    """C3: the others own everything again, and so does the one that comes instead."""
+    address, zookeeper = cluster
+    is_long = KILLS > 20
+    topics = [Topic(address, f"k{n}", 16 if is_long else 4) for n in range(8 if is_long else 2)]
+    watchers = [Watcher(zookeeper, "k", it.name) for it in topics]
+    random = Random(3)
+    everyone, alive, pauses_s = [], [], []
+
+    def join():
+        member = KctlConsumer(zookeeper, "k", dict.fromkeys((it.name for it in topics), 1))
+        everyone.append(member)
+        alive.append(member)
+
+    def all_settled():
+        return all(map(settled, watchers, topics, [everyone] * len(topics)))
+
+    try:
+        for _ in range(12 if is_long else 3):
+            join()
+        for number in range(KILLS):
+            for topic in topics:
+                topic.write(2 * topic.partitions)
+            wait_for(all_settled, lambda n=number: f"kill {n}: {len(values(everyone))} messages")
+            member = alive.pop(random.randrange(len(alive)))
+            began = time.monotonic()
+            member.process.kill()
+            join()
+            for topic in topics:
+                topic.write(topic.partitions)
+            wait_for(all_settled, lambda n=number: f"kill {n}: {len(values(everyone))} messages")
+            pauses_s.append(time.monotonic() - began)
+        for topic, watcher in zip(topics, watchers, strict=True):
+            assert wrong_deliveries(watcher, everyone, topic) == []
+        median_s = sorted(pauses_s)[len(pauses_s) // 2]
+        sys.stdout.write(
+            f"settled after {median_s:.1f} s (median), {max(pauses_s):.1f} s (longest)"
+        )
+    finally:
+        for it in [*everyone, *watchers]:
+            it.close()
 
 
 def test_a_stream_times_out_and_can_be_read_again(cluster):

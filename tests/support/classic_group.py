@@ -1,0 +1,125 @@
+"""What a group on ZooKeeper reads, and a judge of what its members deliver and own."""
+
+import time
+from bisect import bisect_right
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kazoo.client import KazooClient
+
+from tests.support.waiting import wait_for
+
+PARTITIONS = 6
+
+
+class Topic:
+    """A topic whose messages are numbers."""
+
+    def __init__(self, address, name, partitions=PARTITIONS):
+        self.name, self.partitions, self.count = name, partitions, 0
+        self.address = address
+        self.admin = AdminClient({"bootstrap.servers": address})
+        self.producer = Producer({"bootstrap.servers": address})
+        for made in self.admin.create_topics([NewTopic(name, partitions)]).values():
+            made.result()
+
+    def write(self, count):
+        for number in range(self.count, self.count + count):
+            self.producer.produce(self.name, str(number), partition=number % self.partitions)
+        self.count += count
+        self.producer.flush()
+
+    def grow(self):
+        self.partitions += 1
+        grown = self.admin.create_partitions([NewPartitions(self.name, self.partitions)])
+        for it in grown.values():
+            it.result()
+        # A producer that knew the topic learns of the partition later.
+        wait_for(
+            lambda: (
+                len(self.admin.list_topics(self.name).topics[self.name].partitions)
+                == self.partitions
+            ),
+            lambda: f"no {self.partitions} partitions",
+        )
+        self.producer = Producer({"bootstrap.servers": self.address})
+
+
+class Watcher:
+    """Every change of owners and of committed offsets, with the time at which it was seen."""
+
+    def __init__(self, zookeeper, group, topic):
+        self.client = KazooClient(zookeeper)
+        self.client.start()
+        self.owners, self.offsets = {}, {}
+        for kind, seen in (("owners", self.owners), ("offsets", self.offsets)):
+            path = f"/consumers/{group}/{kind}/{topic}"
+            self.client.ensure_path(path)
+            self.client.ChildrenWatch(path, lambda names, p=path, s=seen: self._follow(p, s, names))
+
+    def _follow(self, path, seen, names):
+        for name in names:
+            if int(name) not in seen:
+                seen[int(name)] = []
+            if not seen[int(name)] or seen[int(name)][-1][1] is None:
+                self._watch(f"{path}/{name}", seen[int(name)])
+
+    def _watch(self, path, log):
+        def changed(data, _stat):
+            log.append((time.monotonic(), None if data is None else data.decode()))
+            return data is not None
+
+        self.client.DataWatch(path, changed)
+
+    def owners_now(self, partitions):
+        logs = [self.owners.get(number) or [(0, None)] for number in range(partitions)]
+        return [log[-1][1] for log in logs]
+
+    def last_before(self, log, at):
+        place = bisect_right(log, at, key=lambda it: it[0])
+        return log[place - 1][1] if place else None
+
+    def close(self):
+        self.client.stop()
+        self.client.close()
+
+
+def values(members, topic=None):
+    """All numbers that members of either kind have delivered, of one topic or of all."""
+    return [
+        int(value)
+        for it in members
+        for name, value in map(_topic_and_value, it.said("message"))
+        if topic is None or name == topic.name
+    ]
+
+
+def _topic_and_value(message):
+    if isinstance(message, dict):
+        return message["topic"], message["value"]
+    return message[0], message[3]
+
+
+def wrong_deliveries(watcher, members, topic=None):
+    """Deliveries of kctl's members of what another owned, or of what was committed already."""
+    wrong = []
+    for member in members:
+        for name, partition, offset, _, at, consumer_id in member.said("message"):
+            if topic is not None and name != topic.name:
+                continue
+            owners = watcher.owners.get(partition, [])
+            owner = watcher.last_before(owners, at)
+            soon = any(at < t < at + 2 and it and consumer_id in it for t, it in owners)
+            if owner is not None and consumer_id not in owner and not soon:
+                wrong.append(("not the owner", partition, offset, consumer_id, owner))
+            committed = watcher.last_before(watcher.offsets.get(partition, []), at)
+            if committed is not None and int(committed) > offset:
+                wrong.append(("committed", partition, offset, consumer_id, committed))
+    return wrong
+
+
+def settled(watcher, topic, members):
+    """Whether every partition has an owner, and everything is delivered."""
+    return None not in watcher.owners_now(topic.partitions) and (
+        set(values(members, topic)) >= set(range(topic.count))
+    )
