@@ -203,22 +203,18 @@ class PartitionProof:
         """Decode on sides without records; return whether something was decoded.
 
         Where one side has records, the other decodes as many, so that both come to the end of a
-        batch together again if their batches have equal borders.
+        batch together again if their batches have equal borders. As long as they do not, more is
+        decoded each time: the borders may differ everywhere.
         """
         source, target = self._source, self._target
         empty = [side for side in (source, target) if not len(side.records)]
-        if not empty:
-            return False
-        if len(empty) == 1:
-            other = target if empty[0] is source else source
-            empty[0].decode_records(len(other.records))
-        else:
-            source.decode_records(self._stride)
-            target.decode_records(max(1, len(source.records)))
-            self._stride = min(self._stride * 2, _STRIDE_MAX)
         for side in empty:
+            other = target if side is source else source
+            side.decode_records(max(len(other.records), self._stride))
             self._note_damages(side)
-        return True
+        if empty:
+            self._stride = min(self._stride * 2, _STRIDE_MAX)
+        return bool(empty)
 
     def _compare_records(self) -> None:
         source, target = self._source.records, self._target.records
