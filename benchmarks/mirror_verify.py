@@ -4,9 +4,9 @@
 
 Each case has two partitions, compared by two processes. The cases: equal batches (what a mirror
 writes that passes batches on), other batches without compression, and other batches of lz4; records
-of 1 KiB and of 100 bytes. `--brokers` also compares two `kctl serve` over fetch, whose processor time
-is not counted. The output is elapsed and processor time; the goal is 200 MB/s of elapsed time on two
-cores, which depends on what else the machine does.
+of 1 KiB and of 100 bytes. `--brokers` also compares two `kctl serve` over fetch, whose processor
+time is not counted. The output is elapsed and processor time; the goal is 200 MB/s of elapsed time
+on two cores, which depends on what else the machine does.
 """
 
 import argparse

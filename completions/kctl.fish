@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --fail-above --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --window --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --fail-above --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --name --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --window --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -137,6 +137,7 @@ complete -c kctl -n '__kctl_needs broker' -a stop -d 'Stop brokers cleanly: othe
 complete -c kctl -n '__kctl_needs broker' -a kill -d 'Kill brokers (kill -9), to test the others'
 complete -c kctl -n '__kctl_needs broker' -a restart -d 'Restart brokers one at a time; running ones are stopped cleanly first'
 complete -c kctl -n '__kctl_needs mirror' -a plan -d 'Show which topics `kctl mirror run` would copy, and what it would create and change in the target'
+complete -c kctl -n '__kctl_needs mirror' -a verify -d 'Prove that the target has every committed record of the source once, in order and unchanged, and nothing else'
 complete -c kctl -n '__kctl_needs profile' -a add -d 'Add a profile, which -C and `kctl profile use` select'
 complete -c kctl -n '__kctl_needs profile' -a login -d 'Log in to the cluster of a profile, and keep a reference to the password in the profile'
 complete -c kctl -n '__kctl_needs profile' -a use -d 'Make a profile the default: commands without -b and -C use it'
@@ -1107,6 +1108,26 @@ complete -c kctl -n '__kctl_at mirror plan' -l rename -r -f -d 'identity, prefix
 complete -c kctl -n '__kctl_at mirror plan' -l source-alias -r -f -d 'The source\'s name in topics.'
 complete -c kctl -n '__kctl_at mirror plan' -l replication-factor -r -f -d 'Replicas of new topics. [default: the target\'s default]'
 complete -c kctl -n '__kctl_at mirror plan' -s h -l help -d 'Show help'
+complete -c kctl -n '__kctl_at mirror verify' -l source -r -f -d 'Brokers of the source cluster.'
+complete -c kctl -n '__kctl_at mirror verify' -l target -r -f -d 'Brokers of the target cluster.'
+complete -c kctl -n '__kctl_at mirror verify' -l source-config -r -F -d 'A client.properties file of Apache Kafka for the source.'
+complete -c kctl -n '__kctl_at mirror verify' -l target-config -r -F -d 'A client.properties file of Apache Kafka for the target.'
+complete -c kctl -n '__kctl_at mirror verify' -l source-profile -r -f -d 'A profile for the source.'
+complete -c kctl -n '__kctl_at mirror verify' -l target-profile -r -f -d 'A profile for the target.'
+complete -c kctl -n '__kctl_at mirror verify' -l timeout -r -f -d 'Give up after this time. [default: 30s]'
+complete -c kctl -n '__kctl_at mirror verify' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at mirror verify' -l topics -s t -r -f -d 'Names or globs; may be repeated. [default: all but internal topics]'
+complete -c kctl -n '__kctl_at mirror verify' -l exclude -r -f -d 'Names or globs of topics to leave out.'
+complete -c kctl -n '__kctl_at mirror verify' -l rename -r -f -d 'identity, prefix (ALIAS.topic) or a template such as \'dc1.{topic}\'.'
+complete -c kctl -n '__kctl_at mirror verify' -l source-alias -r -f -d 'The source\'s name in topics.'
+complete -c kctl -n '__kctl_at mirror verify' -l name -r -f -d 'Compare by the map of this mirror, up to its position. [default: in order]'
+complete -c kctl -n '__kctl_at mirror verify' -l offset -s O -r -f -d 'Only these records of each side: @TIME (UTC without a zone), @-1h.'
+complete -c kctl -n '__kctl_at mirror verify' -l ignore-timestamps -d 'For targets that set their own (LogAppendTime).'
+complete -c kctl -n '__kctl_at mirror verify' -l jobs -s j -r -f -d 'Number of processes. [default: one per core]'
+complete -c kctl -n '__kctl_at mirror verify' -l spark -d 'Run the tasks on Spark; needs kctl-kafka[spark].'
+complete -c kctl -n '__kctl_at mirror verify' -l master -r -f -d 'Spark\'s master.'
+complete -c kctl -n '__kctl_at mirror verify' -l conf -r -f -d 'Spark setting; may be repeated.'
+complete -c kctl -n '__kctl_at mirror verify' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at profile add' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers.'
 complete -c kctl -n '__kctl_at profile add' -l property -s X -r -f -d 'A client setting; may be repeated.'
 complete -c kctl -n '__kctl_at profile add' -l timeout -r -f -d 'Of each command.'

@@ -1,7 +1,7 @@
 """Places: where a proof reads partitions: the brokers of a cluster, or log directories.
 
-A place is a plain value that can be pickled; `open` makes readers of it in any process. Both sides of
-a proof share one loop, so that the next chunks of both arrive while a chunk is compared.
+A place is a plain value that can be pickled; `open` makes readers of it in any process. Both sides
+of a proof share one loop, so that the next chunks of both arrive while a chunk is compared.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98
 """

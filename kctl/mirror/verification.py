@@ -1,21 +1,27 @@
 """Verifies a mirror: plans a task per partition, and compares one partition of source and target.
 
-A task is a plain value, so tasks run in this process, in others, or on Spark's executors. A partition
-is compared up to the offsets that the plan found, so records that arrive later are no difference.
+A task is a plain value, so tasks run in this process, in others, or on Spark's executors. A
+partition is compared up to the offsets that the plan found, so records that arrive later are no
+difference.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from kctl.errors import KctlError, NotFoundError, UsageError
-from kctl.mirror.places import Loop, OpenPlace, Place
+from kctl.mirror.formats import PREFIX, MirrorPosition
+from kctl.mirror.map_topic import read_map, read_positions
+from kctl.mirror.mapped_range import RunMapping, mapped_ranges
+from kctl.mirror.offset_map import OffsetMap
+from kctl.mirror.places import Loop, OpenCluster, OpenPlace, Place
 from kctl.mirror.proof.differences import Difference, DifferenceKind, Differences
 from kctl.mirror.proof.proof import OffsetMapping, PartitionProof, ProofResult
+from kctl.mirror.renames import Rename
 from kctl.model import Position, PositionKind, TopicPartition
 
-# What stands for the topic's name in a template of target names.
-TOPIC_FIELD = "{topic}"
+_IDENTITY = Rename("{topic}")
 _EARLIEST = Position(PositionKind.EARLIEST)
 _LATEST = Position(PositionKind.LATEST)
 
@@ -28,15 +34,14 @@ class VerifyRequest:
     target: Place
     # Names or shell patterns of source topics; none: all topics but internal ones.
     topics: tuple[str, ...] = ()
-    # The target's name of a topic, in which `{topic}` is the source's.
-    rename: str = TOPIC_FIELD
+    rename: Rename = _IDENTITY
+    # Topics to leave out.
+    exclude: tuple[str, ...] = ()
+    # The mirror whose map says where each record must be; without it, records pair up in order.
+    name: str | None = None
     since: Position = _EARLIEST
     until: Position = _LATEST
     ignores_timestamps: bool = False
-
-    def target_name(self, topic: str) -> str:
-        """Return the name of a source topic at the target."""
-        return self.rename.replace(TOPIC_FIELD, topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +86,42 @@ class VerifiedPartition:
         return not self.obstacle and not len(self.result.differences)
 
 
+@dataclass(frozen=True, slots=True)
+class _Mirror:
+    """What a mirror keeps in the target."""
+
+    positions: Mapping[TopicPartition, MirrorPosition]
+    maps: Mapping[TopicPartition, OffsetMap]
+
+
 def plan_verification(request: VerifyRequest, loop: Loop) -> list[VerifyTask]:
     """Return a task per partition of the source's topics, with the offsets to compare now.
 
     A partition that the target does not have has an obstacle. NotFoundError if a topic does not
-    exist at the source; UnreachableError.
+    exist at the source or the target has no such mirror; UnreachableError.
     """
-    if TOPIC_FIELD not in request.rename:
-        raise UsageError(
-            f"--rename {request.rename} has no {TOPIC_FIELD}",
-            hint="for example --rename 'west.{topic}'",
-        )
     source, target = request.source.open(loop), request.target.open(loop)
-    partitions = source.partitions(request.topics)
-    names = sorted({request.target_name(each.topic) for each in partitions})
+    partitions = [
+        each
+        for each in source.partitions(request.topics)
+        if not any(fnmatchcase(each.topic, pattern) for pattern in request.exclude)
+        and not each.topic.startswith(PREFIX)
+    ]
+    names = sorted({request.rename(each.topic) for each in partitions})
     held = set(_held(target, names))
-    return [_task(request, source, target, each, held) for each in partitions]
+    mirror = None if request.name is None else _mirror(request.name, target, loop, partitions)
+    return [_task(request, source, target, each, held, mirror) for each in partitions]
+
+
+def _mirror(
+    name: str, target: OpenPlace, loop: Loop, partitions: Sequence[TopicPartition]
+) -> _Mirror:
+    if not isinstance(target, OpenCluster):
+        raise UsageError("--name needs a cluster as --target: it holds the mirror's map")
+    router = target.admin.router
+    # The positions first: a map that is read after them covers them.
+    positions = loop.run(read_positions(router, name))
+    return _Mirror(positions, loop.run(read_map(router, name, set(partitions))))
 
 
 def _held(place: OpenPlace, names: Sequence[str]) -> list[TopicPartition]:
@@ -114,8 +139,9 @@ def _task(
     target: OpenPlace,
     partition: TopicPartition,
     held: set[TopicPartition],
+    mirror: _Mirror | None,
 ) -> VerifyTask:
-    there = TopicPartition(request.target_name(partition.topic), partition.partition)
+    there = TopicPartition(request.rename(partition.topic), partition.partition)
     task = VerifyTask(
         request.source, request.target, partition, there,
         ignores_timestamps=request.ignores_timestamps,
@@ -124,11 +150,15 @@ def _task(
         return replace(task, obstacle=f"the target has no partition {there}")
     first, end, start = source.span(partition, request.since, request.until)
     other_first, other_end, other_start = target.span(there, request.since, request.until)
-    return replace(
-        task, source_range=(first, max(first, end)),
-        target_range=(other_first, max(other_first, other_end)),
-        is_source_cut=first == start > 0, is_target_cut=other_first == other_start > 0,
-    )  # fmt: skip
+    ranges = (first, max(first, end)), (other_first, max(other_first, other_end))
+    if mirror is None:
+        return replace(
+            task, source_range=ranges[0], target_range=ranges[1],
+            is_source_cut=first == start > 0, is_target_cut=other_first == other_start > 0,
+        )  # fmt: skip
+    offsets = mirror.maps.get(partition, OffsetMap())
+    mine, theirs = mapped_ranges(offsets, mirror.positions.get(there), *ranges)
+    return replace(task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets))
 
 
 def verify_partition(

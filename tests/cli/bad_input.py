@@ -72,6 +72,7 @@ VALID = {
     "group lag": "g",
     "group list": "",
     "mirror plan": "--source s:1 --target t:1 --topics t",
+    "mirror verify": "--source s:1 --target t:1 --topics t",
     "group delete": "g -y",
     "group migrate": "g --to kafka --zookeeper localhost:2181 -y",
     "group rebalance-check": "g --zookeeper localhost:2181",

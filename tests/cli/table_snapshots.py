@@ -110,6 +110,7 @@ WITHOUT_A_TABLE = {
     "elect unclean": "needs a partition without a leader",
     "group export-offsets": "prints CSV",
     "mirror plan": "needs two clusters",
+    "mirror verify": "needs two clusters, or two directories and pyarrow",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
     "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",
     "export": "one row of its figures; needs pyarrow",

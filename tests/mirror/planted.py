@@ -1,4 +1,4 @@
-"""A pair of log directories: a source, and a target in which faults are planted at known offsets."""
+"""A pair of log directories: a source, and a target with faults planted at known offsets."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -46,10 +46,12 @@ def proved(
     mapping: OffsetMapping | None = None,
     *,
     ignores_timestamps: bool = False,
+    ends: tuple[int, int] | None = None,
 ) -> ProofResult:
-    """Compare two partitions from 0 to their ends."""
+    """Compare two partitions from 0 to their ends, or to the given ones."""
+    source_end, target_end = ends or (source.end, target.end)
     proof = PartitionProof(
-        (0, source.end), (0, target.end), mapping, ignores_timestamps=ignores_timestamps
+        (0, source_end), (0, target_end), mapping, ignores_timestamps=ignores_timestamps
     )
     for _ in range(READS_MAX):
         read = proof.next_read()

@@ -1,4 +1,4 @@
-"""The proof core: equal partitions in any batches, and every kind of difference, with its offsets."""
+"""The proof: equal partitions in any batches, and every kind of difference with its offsets."""
 
 from random import Random  # noqa: TID251 - seeded
 
@@ -232,6 +232,20 @@ def test_with_a_map_every_record_has_its_offset():
     # Equal records at offsets that the map does not have.
     shifted = [record._replace(offset=record.offset + 1) for record in there]
     assert proved(source, log(shifted), RunsMap(offsets)).equal == 0
+
+
+@pytest.mark.parametrize("size", [1, 64])
+@pytest.mark.parametrize("has_map", [False, True])
+def test_records_after_the_ends_are_not_compared(size, has_map):
+    source = MemoryLog(batched(RECORDS, 10))
+    target = target_of([*RECORDS[:900], NEW, *RECORDS[901:]], size)
+    mapping = RunsMap((n, n) for n in range(2_000)) if has_map else None
+    result = proved(source, target, mapping, ends=(895, 895))
+    assert (result.equal, found(result)) == (895, [])
+    result = proved(source, target, mapping, ends=(895, 890))
+    assert found(result) == [("missing", 890, 890, 5)]
+    result = proved(source, target, mapping, ends=(890, 895))
+    assert [row[:1] + row[2:] for row in found(result)] == [("extra", 890, 5)]
 
 
 def plant(rng, records):

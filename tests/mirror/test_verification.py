@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
-from kctl.errors import NotFoundError, UsageError
+from kctl.errors import NotFoundError
 from kctl.mirror.places import DirectoryPlace, Loop
+from kctl.mirror.renames import parse_rename
 from kctl.mirror.verification import VerifyRequest, plan_verification, verify_partition
 from kctl.model import Position, PositionKind
 from kctl.runtime.real import make_runtime
@@ -101,9 +102,7 @@ def test_a_partition_that_the_target_lacks_is_an_obstacle(directories, tmp_path)
 def test_topics_are_renamed(directories):
     source, target = directories
     (target / "t-0").rename(target / "west.t-0")
-    assert verified(source, target, rename="west.{topic}")["t-0"].is_equal
-    with pytest.raises(UsageError):
-        verified(source, target, rename="west")
+    assert verified(source, target, rename=parse_rename("west.{topic}"))["t-0"].is_equal
     with pytest.raises(NotFoundError):
         verified(source, target, ("u",))
 

@@ -64,8 +64,12 @@ class EndOptions:
 
     def session(self, *, writes: bool = False, assume_yes: bool = False) -> Session:
         """Return a session with the target; raise UsageError if the target is not named."""
-        options = self._options("target", self.target, self.target_profile, self.target_config)
-        return Session(options, Output(self.output_format), writes=writes, assume_yes=assume_yes)
+        return Session(
+            self.connect_options("target"),
+            Output(self.output_format),
+            writes=writes,
+            assume_yes=assume_yes,
+        )
 
     def run(
         self,
@@ -77,17 +81,21 @@ class EndOptions:
         its result. The session's profile guards the target; nothing is written to the source."""
         from kctl.mirror.clusters import SourceCluster, with_source
 
-        options = self._options("source", self.source, self.source_profile, self.source_config)
-        settings = resolve(options, os.environ)
+        settings = resolve(self.connect_options("source"), os.environ)
         cluster = SourceCluster(
             settings.bootstrap_servers, settings.timeout_ms, settings.properties
         )
         check = settings.guard.check_connected
         return session.run(lambda target: with_source(target, cluster, check, work), on_start)
 
-    def _options(
-        self, side: str, servers: str | None, profile: str | None, config: str | None
-    ) -> ConnectOptions:
+    def connect_options(self, side: str) -> ConnectOptions:
+        """Return where and how to connect to the side `source` or `target`; raise UsageError if it
+        is not named."""
+        given = {
+            "source": (self.source, self.source_profile, self.source_config),
+            "target": (self.target, self.target_profile, self.target_config),
+        }
+        servers, profile, config = given[side]
         if servers is None and profile is None and config is None:
             raise UsageError(
                 f"Name the {side} cluster", hint=f"e.g. --{side} kafka.example.org:9092"

@@ -1,1 +1,1 @@
-"""The proof that a mirror has what its source has: a comparison of two partitions, record by record."""
+"""The proof that a mirror has what its source has, and nothing else, record by record."""

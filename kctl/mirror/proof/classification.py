@@ -1,8 +1,8 @@
 """classify: names the differences in a region whose equal records are known.
 
 Records that only the source has and records that only the target has are compared by identity
-first: one that is on both sides is out of order, one of the target whose twin was compared before is
-double. What is left at the same place is changed, if enough is equal to call it the same record;
+first: one that is on both sides is out of order, one of the target whose twin was compared before
+is double. What is left at the same place is changed, if enough is equal to call it the same record;
 otherwise it is missing or extra.
 """
 
@@ -237,6 +237,6 @@ def _are_alike(source: Identity, target: Identity) -> bool:
 
 
 def _may_be_one(source: Identity, target: Identity) -> bool:
-    """Return whether records at the same place are one that was changed: something identifies it."""
+    """Return whether something shows that records at the same place are one that was changed."""
     is_keyed = source[1] == target[1] is not None
     return source[0] == target[0] or is_keyed or _are_alike(source, target)

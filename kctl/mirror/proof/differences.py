@@ -1,4 +1,4 @@
-"""Difference: what a proof reports, with the offsets of both sides, and the bounded list of them."""
+"""Difference: what a proof reports with the offsets of both sides, and the bounded list of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -10,14 +10,14 @@ offset of the target each record must be.
 
     ALIGNED    everything before is compared; the next records should be equal
     DIFFERS    the next records differ; more are decoded until both sides meet again
-    SEARCHING  they do not meet within WINDOW_BYTES: both sides are read on, without keeping records,
+    SEARCHING  they do not meet within WINDOW_BYTES: both sides are read on, keeping no records,
                until one reaches the window of the other; then both are read again from there
     DONE       both sides were read to their ends
 
-Invariants: memory is bounded by two windows and the chunks being read. Every record of both sides is
-either equal to its partner or part of exactly one difference. A state changes only by `_MOVES`.
+Invariants: memory is bounded by two windows and the chunks being read. Every record of both sides
+is either equal to its partner or part of exactly one difference. A state changes only by `_MOVES`.
 
-Compare: kafka.tools.ReplicaVerificationTool, which compares checksums of replicas with equal offsets
+Kafka 2.7: kafka.tools.ReplicaVerificationTool, which compares checksums at equal offsets
 """
 
 from collections import deque
@@ -238,7 +238,7 @@ class PartitionProof:
     def _resolved(self) -> Read | None:
         is_complete = self._source.is_exhausted and self._target.is_exhausted
         if self._mapping is not None:
-            hunk = self._mapped_hunk(self._mapping)
+            hunk = self._mapped_hunk(self._mapping, is_complete=is_complete)
         elif is_complete and not (len(self._source.records) and len(self._target.records)):
             hunk = Hunk(len(self._source.records), len(self._target.records), [])
         else:
@@ -274,7 +274,7 @@ class PartitionProof:
         self._search = _Search(self._source, self._target, self._ignores_timestamps)
         return None
 
-    def _mapped_hunk(self, mapping: OffsetMapping) -> Hunk | None:
+    def _mapped_hunk(self, mapping: OffsetMapping, *, is_complete: bool) -> Hunk | None:
         """Return the region up to the lower of both windows' last offsets; None to decode more."""
         source, target = self._source, self._target
         expected = mapping.target_offsets(source.records.offsets)
@@ -288,7 +288,7 @@ class PartitionProof:
         bound = min(bounds, default=max(ends))
         count = int(np.flatnonzero(expected <= bound).max(initial=-1)) + 1
         theirs = int(np.searchsorted(target.records.offsets, bound, side="right"))
-        if not count and not theirs:
+        if not count and not theirs and not is_complete:
             return None
         _, i, j = np.intersect1d(
             expected[:count], target.records.offsets[:theirs], return_indices=True
@@ -441,5 +441,5 @@ def _equal_prefix(source: list[Identity], target: list[Identity], count: int) ->
 def _side_of(side: SideStream, count: int) -> Side:
     records = side.records
     offsets = records.offsets[: count + 1].tolist()
-    following = offsets[count] if len(offsets) > count else side.position
+    following = offsets[count] if len(offsets) > count else min(side.position, side.end)
     return Side(records.identities[:count], offsets[:count], following)

@@ -1,7 +1,7 @@
 """Records: decoded records as offsets and identities, the form in which a proof compares them.
 
-The identity of a record is (timestamp, key, value, headers). Two lists of identities are compared at
-the speed of C, and an identity can be looked up in a dictionary.
+The identity of a record is (timestamp, key, value, headers). Two lists of identities are compared
+at the speed of C, and an identity can be looked up in a dictionary.
 """
 
 from dataclasses import dataclass
