@@ -8,7 +8,7 @@ function __kctl_words
             continue
         end
         switch $word
-            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --fail-above --file --file-size --files --for --format --from --from-file --from-line --grep --group --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --name --null --offset --offset-json-file --on-damage --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --window --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
+            case --acks --acl --append --backup --batch --before --bootstrap-server --broker --broker-list --brokers --by --by-duration --codec --columns --command-config --compare --compression --conf --config --confirm --coordinator-epoch --cut --data-dir --dead-brokers --delete-config --every --exclude --expect-cluster --extract --fail-above --file --file-size --files --for --format --from --from-file --from-line --grep --group --groups --header --host --in --input --interval --into --isolation --iterations --jobs --jq --key --key-as --key-message --key-pattern --key-schema --key-separator --leader-epoch --limit --listener --master --max --max-lifetime --max-message-size --max-messages --max-moves --mechanism --message --metrics-port --name --null --offset --offset-json-file --on-damage --on-loss --order-by --out --output --owner --partition --partition-by --partitions --password-command --password-env --password-file --password-keyring --port --principal --producer-id --profile --property --prune-topics --racks --ready-file --reassignment-json-file --rebuild --registry --rename --renewer --replica-alter-log-dirs-throttle --replica-assignment --replication-factor --rollback --save-in --schema --seed-topic --segment-size --set --settle --shift-by --skip --source --source-alias --source-config --source-profile --state --stop --subject --subtract --tail --target --target-config --target-profile --throttle --time --timeout --timestamp --to --to-datetime --to-offset --topic --topics --topics-to-move-json-file --transactional-id --truncate-to --type --undo-file --user --username --value --value-as --version --window --worker --zookeeper --zookeeper-port -C -D -H -O -S -X -b -c -d -f -g -i -j -k -l -m -o -p -r -t -z
                 set skip 1
             case '-*'
             case '*'
@@ -136,6 +136,7 @@ complete -c kctl -n '__kctl_needs broker' -a list -d 'List the brokers of a loca
 complete -c kctl -n '__kctl_needs broker' -a stop -d 'Stop brokers cleanly: others take over their partitions'
 complete -c kctl -n '__kctl_needs broker' -a kill -d 'Kill brokers (kill -9), to test the others'
 complete -c kctl -n '__kctl_needs broker' -a restart -d 'Restart brokers one at a time; running ones are stopped cleanly first'
+complete -c kctl -n '__kctl_needs mirror' -a run -d 'Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that the source has now is copied'
 complete -c kctl -n '__kctl_needs mirror' -a plan -d 'Show which topics `kctl mirror run` would copy, and what it would create and change in the target'
 complete -c kctl -n '__kctl_needs mirror' -a verify -d 'Prove that the target has every committed record of the source once, in order and unchanged, and nothing else'
 complete -c kctl -n '__kctl_needs profile' -a add -d 'Add a profile, which -C and `kctl profile use` select'
@@ -1094,6 +1095,27 @@ complete -c kctl -n '__kctl_at broker restart' -l data-dir -s D -r -F -d 'The da
 complete -c kctl -n '__kctl_at broker restart' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
 complete -c kctl -n '__kctl_at broker restart' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at broker restart' -f -a '(__kctl_names brokers)'
+complete -c kctl -n '__kctl_at mirror run' -l source -r -f -d 'Brokers of the source cluster.'
+complete -c kctl -n '__kctl_at mirror run' -l target -r -f -d 'Brokers of the target cluster.'
+complete -c kctl -n '__kctl_at mirror run' -l source-config -r -F -d 'A client.properties file of Apache Kafka for the source.'
+complete -c kctl -n '__kctl_at mirror run' -l target-config -r -F -d 'A client.properties file of Apache Kafka for the target.'
+complete -c kctl -n '__kctl_at mirror run' -l source-profile -r -f -d 'A profile for the source.'
+complete -c kctl -n '__kctl_at mirror run' -l target-profile -r -f -d 'A profile for the target.'
+complete -c kctl -n '__kctl_at mirror run' -l timeout -r -f -d 'Give up after this time. [default: 30s]'
+complete -c kctl -n '__kctl_at mirror run' -l output -s o -r -f -a 'table json ndjson yaml csv name' -d 'How to print the result.'
+complete -c kctl -n '__kctl_at mirror run' -l topics -s t -r -f -d 'Names or globs; may be repeated.'
+complete -c kctl -n '__kctl_at mirror run' -l exclude -r -f -d 'Names or globs of topics to leave out.'
+complete -c kctl -n '__kctl_at mirror run' -l rename -r -f -d 'identity, prefix (ALIAS.topic) or a template such as \'dc1.{topic}\'.'
+complete -c kctl -n '__kctl_at mirror run' -l source-alias -r -f -d 'The source\'s name in topics.'
+complete -c kctl -n '__kctl_at mirror run' -l replication-factor -r -f -d 'Replicas of new topics. [default: the target\'s default]'
+complete -c kctl -n '__kctl_at mirror run' -l name -r -f -d 'The mirror\'s name: it keeps its position in the target under it.'
+complete -c kctl -n '__kctl_at mirror run' -l groups -s g -r -f -d 'Names or globs of groups whose offsets are carried over.'
+complete -c kctl -n '__kctl_at mirror run' -l once -d 'Stop at the ends that the source has now.'
+complete -c kctl -n '__kctl_at mirror run' -l at-least-once -d 'Copy without transactions: a failure may repeat records.'
+complete -c kctl -n '__kctl_at mirror run' -l on-loss -r -f -a 'stop skip restart' -d 'What to do with a partition whose source lost records.'
+complete -c kctl -n '__kctl_at mirror run' -l worker -r -f -d 'Tells the workers of a mirror apart; each has its own.'
+complete -c kctl -n '__kctl_at mirror run' -l throttle -r -f -d 'Bytes per second at most, e.g. 20MB.'
+complete -c kctl -n '__kctl_at mirror run' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at mirror plan' -l source -r -f -d 'Brokers of the source cluster.'
 complete -c kctl -n '__kctl_at mirror plan' -l target -r -f -d 'Brokers of the target cluster.'
 complete -c kctl -n '__kctl_at mirror plan' -l source-config -r -F -d 'A client.properties file of Apache Kafka for the source.'

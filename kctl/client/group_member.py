@@ -108,7 +108,22 @@ class GroupMember:
             return assignment
         raise TimedOutError(f"Group {self.group_id} keeps rebalancing")
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Subscribe to other topics, from the next `join` on, which becomes due."""
+        if list(topics) != self.topics:
+            self.topics = list(topics)
+            self.rejoin()
+
+    def rejoin(self) -> None:
+        """Make a `join` due: the caller's last request showed that the generation is over."""
+        if self.state is MemberState.STABLE:
+            self.state = MemberState.REJOIN
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         """Commit offsets as this member; a rebalance in progress only sets `must_rejoin`."""
         if not offsets or self.state is MemberState.OUT:
             return
@@ -116,7 +131,7 @@ class GroupMember:
             group_id=self.group_id,
             generation_id=self.generation_id,
             member_id=self.member_id,
-            topics=commit_topics(offsets),
+            topics=commit_topics(offsets, metadata),
         )
         response = await self._router.send_to_coordinator(self.group_id, request)
         for code in commit_codes(response).values():

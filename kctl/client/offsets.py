@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kctl.protocol.schema import Message
 
 NO_OFFSET = -1
+# The version of OffsetFetch that waits for transactions.
+_STABLE_OFFSETS_VERSION = 7
 # The timestamps that later brokers accept: the first version of ListOffsets and release with each.
 _LATER_TIMESTAMPS = {
     MAX_TIMESTAMP: (7, "3.0"),
@@ -161,10 +163,17 @@ class OffsetsClient:
         return resolved
 
     async def committed(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets that `group_id` has committed, for all partitions if none are
-        given."""
+        """Return the offsets that `group_id` has committed, for all partitions if none are given.
+
+        With `require_stable`, those that a transaction may still commit have the error
+        UNSTABLE_OFFSET_COMMIT, if the broker is Kafka 2.5 or later (KIP-447).
+        """
         from kctl.protocol.messages.offset_fetch import (
             OffsetFetchRequest,
             OffsetFetchRequestTopic,
@@ -186,9 +195,11 @@ class OffsetsClient:
                 OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
                 for topic, numbers in _by_topic(partitions).items()
             ]
-        response = await self._router.send_to_coordinator(
-            group_id, OffsetFetchRequest(group_id=group_id, topics=topics)
-        )
+        request = OffsetFetchRequest(group_id=group_id, topics=topics)
+        if require_stable:
+            version = await self._router.max_version(ApiKey.OFFSET_FETCH)
+            request.require_stable = version >= _STABLE_OFFSETS_VERSION
+        response = await self._router.send_to_coordinator(group_id, request)
         raise_for(response.error_code)
         return {
             TopicPartition(topic.name, item.partition_index): CommittedOffset(

@@ -1,24 +1,31 @@
 """ProducerTransaction: the requests of a producer to its transaction coordinator.
 
 One transaction at a time: `begin` once for the producer id and epoch, `add` before the first record
-for a partition, `end`. While the coordinator is busy with the previous transaction, requests are
-retried.
+for a partition, `end`. Offsets of a group are committed with it after `add_group`. While the
+coordinator is busy with the previous transaction, requests are retried.
 
 Kafka 2.7: org.apache.kafka.clients.producer.internals.TransactionManager; KIP-98
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import raise_for
 from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kctl.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from kctl.protocol.messages.end_txn import EndTxnRequest
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
+from kctl.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kctl.protocol.schema import Message
 from kctl.runtime.future import sleep
 
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 # The default of Kafka's producers; the broker aborts longer transactions.
 TRANSACTION_TIMEOUT_MS = 60_000
+# The version of TxnOffsetCommit that fences members of a group.
+GROUP_FENCING_VERSION = 3
 _COORDINATES_TRANSACTIONS = 1
 _BACKOFF_MS = 50
 
@@ -47,6 +56,7 @@ class ProducerTransaction:
         self._router = router
         self._timeout_ms = timeout_ms
         self._partitions: set[TopicPartition] = set()
+        self._has_offsets = False
 
     async def begin(self) -> None:
         """Get a producer id and epoch. Older producers with this transactional id are fenced, and
@@ -56,6 +66,11 @@ class ProducerTransaction:
         )
         answer = await self._ask(request, _own_code)
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._forget()
+
+    def _forget(self) -> None:
+        self._partitions.clear()
+        self._has_offsets = False
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction before writing to them; raise ApiError."""
@@ -77,9 +92,60 @@ class ProducerTransaction:
         await self._ask(request, _first_partition_code)
         self._partitions.update(fresh)
 
+    async def add_group(self, group_id: str) -> None:
+        """Add the offsets of a group to the transaction; raise ApiError."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=group_id,
+        )
+        await self._ask(request, _own_code)
+        self._has_offsets = True
+
+    async def commit_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str],
+        *,
+        member_id: str = "",
+        generation_id: int = -1,
+    ) -> None:
+        """Commit offsets of a group that was added, with the transaction; raise ApiError.
+
+        The coordinator checks `member_id` and `generation_id` if it is Kafka 2.5 or later
+        (KIP-447).
+        """
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for partition, offset in sorted(offsets.items()):
+            topics.setdefault(partition.topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition.partition,
+                    committed_offset=offset,
+                    committed_metadata=metadata.get(partition, ""),
+                )
+            )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(name=name, partitions=items)
+                for name, items in topics.items()
+            ],
+        )
+        if await self._router.max_version(ApiKey.TXN_OFFSET_COMMIT) >= GROUP_FENCING_VERSION:
+            request.member_id, request.generation_id = member_id, generation_id
+        response = await self._router.send_to_coordinator(group_id, request)
+        for topic in response.topics:
+            for item in topic.partitions:
+                raise_for(item.error_code)
+
     async def end(self, *, commit: bool, timeout_ms: int | None = None) -> None:
         """Commit or abort, if any partition was added; raise ApiError."""
-        if not self._partitions:
+        if not self._partitions and not self._has_offsets:
             return
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -88,7 +154,7 @@ class ProducerTransaction:
             committed=commit,
         )
         await self._ask(request, _own_code, timeout_ms)
-        self._partitions.clear()
+        self._forget()
 
     async def _ask(
         self, request: Message, code_of: Callable[[Any], int], timeout_ms: int | None = None

@@ -71,6 +71,7 @@ VALID = {
     "group describe": "g",
     "group lag": "g",
     "group list": "",
+    "mirror run": "--source s:1 --target t:1 --topics t --once",
     "mirror plan": "--source s:1 --target t:1 --topics t",
     "mirror verify": "--source s:1 --target t:1 --topics t",
     "group delete": "g -y",

@@ -109,6 +109,7 @@ WITHOUT_A_TABLE = {
     "elect preferred": "needs a broker that was down; its columns are those of elect unclean",
     "elect unclean": "needs a partition without a leader",
     "group export-offsets": "prints CSV",
+    "mirror run": "needs two clusters",
     "mirror plan": "needs two clusters",
     "mirror verify": "needs two clusters, or two directories and pyarrow",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",

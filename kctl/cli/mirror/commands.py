@@ -3,8 +3,10 @@
 from kctl.cli.declaration.command import local_command
 from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.mirror.plan import plan
+from kctl.cli.mirror.run import run
 from kctl.cli.mirror.verify import verify
 
 app = CommandGroup()
+local_command(app, "run")(run)
 local_command(app, "plan")(plan)
 local_command(app, "verify")(verify)

@@ -1,0 +1,150 @@
+"""kctl mirror run: copies topics to another cluster."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kctl.cli.declaration.declarations import Option
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.items import counted
+from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
+from kctl.cli.units import parse_rate
+from kctl.errors import UsageError
+from kctl.mirror.loss import OnLoss
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.cli.session import Session
+    from kctl.mirror.run import MirrorReport
+    from kctl.mirror.worker import MirrorSettings, PartitionReport
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a mirror copies."""
+
+    name: NameOption = DEFAULT_NAME
+    groups: Annotated[
+        list[str] | None,
+        Option(
+            "--groups",
+            "-g",
+            metavar="PATTERN",
+            help="Names or globs of groups whose offsets are carried over.",
+        ),
+    ] = None
+    once: Annotated[bool, Option("--once", help="Stop at the ends that the source has now.")] = (
+        False
+    )
+    at_least_once: Annotated[
+        bool,
+        Option("--at-least-once", help="Copy without transactions: a failure may repeat records."),
+    ] = False
+    on_loss: Annotated[
+        OnLoss,
+        Option("--on-loss", help="What to do with a partition whose source lost records."),
+    ] = OnLoss.STOP
+    worker: Annotated[
+        str,
+        Option(
+            "--worker",
+            metavar="ID",
+            help="Tells the workers of a mirror apart; each has its own.",
+        ),
+    ] = "1"
+    throttle: Annotated[
+        str | None,
+        Option("--throttle", metavar="SIZE", help="Bytes per second at most, e.g. 20MB."),
+    ] = None
+
+    def settings(self) -> "MirrorSettings":
+        """Return the settings of the worker; raise UsageError for an invalid one."""
+        from kctl.mirror.formats import check_name
+        from kctl.mirror.worker import MirrorSettings
+
+        throttle = parse_rate(self.throttle) if self.throttle is not None else 0
+        if self.throttle is not None and throttle <= 0:
+            raise UsageError("--throttle must be greater than 0", hint="e.g. --throttle 20MB")
+        return MirrorSettings(
+            check_name(self.name),
+            check_name(self.worker),
+            not self.at_least_once,
+            self.on_loss,
+            self.once,
+            throttle,
+        )
+
+
+def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
+    """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
+    the source has now is copied.
+
+    Batches pass through as they are, without being decompressed. Each record is copied exactly
+    once: records, position and map of offsets are written in transactions. Topics are created,
+    with their partitions and settings, and kept in step. Records of aborted transactions are not
+    copied.
+
+    If the source lost records before they were copied, the partition stops, and the command exits
+    with 1. Start it again to continue.
+
+    \b
+    Examples:
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics 'orders*'
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --groups '*' --once
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
+    """
+    from kctl.cli.interrupt import Interrupt
+    from kctl.mirror.run import MirrorRun
+
+    choice, settings = topics.choice(), how.settings()
+    session = ends.session(writes=True)
+    runs: list[MirrorRun] = []
+
+    def work(source: "AdminClient", target: "AdminClient") -> Any:
+        it = MirrorRun(
+            source, target, choice, settings, tuple(how.groups or ()), session.output.say
+        )
+        runs.append(it)
+        return it.run()
+
+    interrupt = Interrupt(session.runtime.scheduler)
+    interrupt.run(lambda: ends.run(session, work, interrupt.guard))
+    if not runs:
+        return interrupt.status or DONE
+    _show(session, runs[0].report)
+    return FAILED if runs[0].report.has_failed else interrupt.status or DONE
+
+
+def _show(session: "Session", report: "MirrorReport") -> None:
+    rows = [_document(each) for each in report.partitions]
+    columns = ["topic", "partition", "target", "records", "bytes", "position", "lag", "status"]
+    session.output.show(rows, columns, name="target")
+    carried = [each for each in report.groups.values() if each.error is None]
+    if report.groups:
+        groups = len({each.group for each in carried})
+        session.output.say(
+            f"{counted(len(carried), 'offset')} of {counted(groups, 'group')} carried over"
+        )
+
+
+def _document(report: "PartitionReport") -> dict[str, Any]:
+    from kctl.mirror.loss import Loss
+
+    error = report.error
+    text = error.text if isinstance(error, Loss) else str(error) if error is not None else None
+    if text is None and report.losses:
+        text = "skipped: " + "; ".join(loss.text for loss in report.losses)
+    known = report.end >= 0 and report.position >= 0
+    return {
+        "topic": report.source.topic,
+        "partition": report.source.partition,
+        "target": report.target.topic,
+        "records": report.records,
+        "bytes": report.bytes,
+        "raw_batches": report.raw_batches,
+        "rebuilt_batches": report.rebuilt_batches,
+        "position": report.position if report.position >= 0 else None,
+        "lag": max(report.end - report.position, 0) if known else None,
+        "status": text or "copied",
+    }

@@ -1,0 +1,93 @@
+"""Carries the committed offsets of groups over to the target, translated exactly.
+
+A group's offset in the source becomes the offset in the target of the first record that it has not
+read. An offset beyond what is copied becomes the end of what is copied, and moves on with the
+mirror. A group that has members in the target is left alone, and none goes back.
+
+Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl.admin.selection import matching
+from kctl.errors import KctlError
+from kctl.mirror.formats import PREFIX
+from kctl.mirror.offset_map import OffsetMap
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+_METADATA = "kctl-mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOffset:
+    """The offset of a group that was committed in the target, or why it was not."""
+
+    group: str
+    source: TopicPartition
+    target: TopicPartition
+    source_offset: int
+    target_offset: int
+    error: KctlError | None = None
+
+
+def translated(
+    committed: Mapping[TopicPartition, int],
+    present: Mapping[TopicPartition, int],
+    maps: Mapping[TopicPartition, OffsetMap],
+    names: Mapping[str, str],
+) -> dict[TopicPartition, tuple[TopicPartition, int]]:
+    """Return the offsets to commit, by partition of the target, with the source's partitions.
+
+    `committed` are a group's offsets in the source, `present` those that it has in the target;
+    `names` are topics of the target by topics of the source.
+    """
+    found: dict[TopicPartition, tuple[TopicPartition, int]] = {}
+    for source, offset in committed.items():
+        if source.topic not in names or source not in maps:
+            continue
+        target = TopicPartition(names[source.topic], source.partition)
+        translation = maps[source].to_target(offset)
+        if translation is not None and translation > present.get(target, -1):
+            found[target] = (source, translation)
+    return found
+
+
+async def carry_groups(
+    source: "AdminClient",
+    target: "AdminClient",
+    patterns: Sequence[str],
+    maps: Mapping[TopicPartition, OffsetMap],
+    names: Mapping[str, str],
+) -> list[CarriedOffset]:
+    """Commit the offsets of the groups that `patterns` select; return what was committed."""
+    listed = await source.groups.list_groups([], [])
+    groups = [
+        group.group_id
+        for group in listed.groups
+        if group.protocol_type in ("consumer", "") and not group.group_id.startswith(PREFIX)
+    ]
+    carried: list[CarriedOffset] = []
+    for group in sorted(matching(groups, patterns)):
+        committed = await source.offsets.committed(group)
+        offsets = {p: it.offset for p, it in committed.items() if it.error is None}
+        offsets = {p: at for p, at in offsets.items() if at >= 0 and p.topic in names}
+        if not offsets:
+            continue
+        there = await target.offsets.committed(group)
+        present = {p: it.offset for p, it in there.items() if it.error is None}
+        wanted = translated(offsets, present, maps, names)
+        if not wanted:
+            continue
+        moved = {partition: at for partition, (_, at) in wanted.items()}
+        results = await target.offsets.commit(group, moved, dict.fromkeys(moved, _METADATA))
+        for result in results:
+            origin, at = wanted[result.partition]
+            carried.append(
+                CarriedOffset(group, origin, result.partition, offsets[origin], at, result.error)
+            )
+    return carried

@@ -1,0 +1,165 @@
+"""Copies batches of a source into batches for a target, undecompressed where possible. Pure.
+
+A v2 batch passes through as it is if its offsets are dense: only header fields are stamped again,
+and the checksum computed over the same bytes (decision 0117). The others are decoded and built
+again, as brokers refuse them from clients: batches with gaps, batches that begin before the
+position, batches with the time of the append, which stays the records' time, and formats v0 and v1.
+
+Invariants: a damaged batch raises CorruptDataError and is never given a valid checksum; the records
+of a partition keep their order; every record at or after the position that is not aborted is in
+exactly one copy.
+
+Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, kafka.log.LogValidator
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kctl.protocol.primitives import Buffer
+from kctl.records.builder import RecordBatchBuilder
+from kctl.records.checksum import crc32c
+from kctl.records.memory_records import Batch, batches
+from kctl.records.record_batch import (
+    ATTRIBUTES_OFFSET,
+    CRC_OFFSET,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL_MASK,
+    UINT32,
+    RecordBatch,
+    read_header,
+)
+
+# Where batches that are built again end, before compression.
+BUILT_BYTES_MAX = 900_000
+
+
+@dataclass(slots=True)
+class BatchCopy:
+    """A batch for the target, not stamped yet, and the source offsets of its records."""
+
+    data: bytearray
+    count: int
+    # (first source offset, number of consecutive offsets), in order.
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    # Whether the records were not decoded.
+    is_raw: bool = True
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the batch."""
+        return len(self.data)
+
+
+@dataclass(slots=True)
+class CopiedRange:
+    """What was read of a partition: the batches to write, and the position after them."""
+
+    copies: list[BatchCopy]
+    next_offset: int
+    # The leader epoch of the last batch, -1 if it has none.
+    leader_epoch: int = -1
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all batches."""
+        return sum(copy.size for copy in self.copies)
+
+
+def copy_batches(data: Buffer, position: int, is_skipped: Callable[[Batch], bool]) -> CopiedRange:
+    """Return the copies of the whole batches in `data` from `position` on, without those that
+    `is_skipped` selects. Raise CorruptDataError for a damaged one."""
+    found = CopiedRange([], position)
+    rebuilt = _Rebuilt()
+    for batch in batches(data):
+        batch.ensure_valid()
+        if batch.next_offset <= position:
+            is_skipped(batch)
+            continue
+        if not is_skipped(batch):
+            if _passes(batch, position):
+                found.copies += rebuilt.take()
+                found.copies.append(_raw_copy(batch))
+            else:
+                found.copies += rebuilt.add(batch, position)
+        found.next_offset = max(found.next_offset, batch.next_offset)
+        if isinstance(batch, RecordBatch):
+            found.leader_epoch = max(found.leader_epoch, batch.partition_leader_epoch)
+    found.copies += rebuilt.take()
+    return found
+
+
+def stamp(
+    data: bytearray, producer_id: int, producer_epoch: int, sequence: int, *, transactional: bool
+) -> None:
+    """Make the batch in `data` one of this producer, with the sequence of its first record."""
+    header = read_header(data)
+    attributes = header.attributes & ~TRANSACTIONAL_MASK
+    header = header._replace(
+        base_offset=0,
+        partition_leader_epoch=-1,
+        attributes=attributes | (TRANSACTIONAL_MASK if transactional else 0),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+    HEADER.pack_into(data, 0, *header)
+    UINT32.pack_into(data, CRC_OFFSET, crc32c(memoryview(data)[ATTRIBUTES_OFFSET:]))
+
+
+def _passes(batch: Batch, position: int) -> bool:
+    return (
+        isinstance(batch, RecordBatch)
+        and batch.base_offset >= position
+        and batch.count == batch.last_offset_delta + 1
+        and batch.timestamp_type != LOG_APPEND_TIME
+        and not batch.attributes & DELETE_HORIZON_MASK
+    )
+
+
+def _raw_copy(batch: Batch) -> BatchCopy:
+    start = batch.position
+    data = bytearray(memoryview(batch.buffer)[start : start + batch.size])
+    count = batch.next_offset - batch.base_offset
+    return BatchCopy(data, count, [(batch.base_offset, count)])
+
+
+class _Rebuilt:
+    """Batches under construction: neighbours with one codec are joined."""
+
+    def __init__(self) -> None:
+        self._builder: RecordBatchBuilder | None = None
+        self._pieces: list[tuple[int, int]] = []
+
+    def add(self, batch: Batch, position: int) -> Iterator[BatchCopy]:
+        """Add the records of `batch` from `position` on; yield the batches that are full."""
+        codec = batch.compression_type
+        for record in batch.records():
+            if record.offset < position:
+                continue
+            builder = self._builder
+            if builder is not None and (
+                builder.compression_type != codec or builder.size > BUILT_BYTES_MAX
+            ):
+                yield from self.take()
+                builder = None
+            if builder is None:
+                builder = self._builder = RecordBatchBuilder(compression_type=codec)
+            builder.append(
+                timestamp=record.timestamp,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+            if self._pieces and sum(self._pieces[-1]) == record.offset:
+                self._pieces[-1] = (self._pieces[-1][0], self._pieces[-1][1] + 1)
+            else:
+                self._pieces.append((record.offset, 1))
+
+    def take(self) -> Iterator[BatchCopy]:
+        """Yield the batch under construction, if there is one."""
+        builder, self._builder = self._builder, None
+        pieces, self._pieces = self._pieces, []
+        if builder is not None:
+            yield BatchCopy(builder.build(), builder.count, pieces, is_raw=False)

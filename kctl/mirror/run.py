@@ -1,0 +1,169 @@
+"""Runs a mirror: keeps the target's topics in step, copies, and carries groups over.
+
+Exactly once is the default where the target has transactions; its map topic and its topics are
+created first. See `worker.py` for the copying itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kctl.admin.topics import BROKER_DEFAULT, NewTopic
+from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.mirror.formats import check_name, map_topic_of
+from kctl.mirror.groups import CarriedOffset, carry_groups
+from kctl.mirror.mirror_plan import Step
+from kctl.mirror.topics import TopicChoice, apply_plan, describe_topics, plan_mirror
+from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.runtime.future import sleep
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+# How often topics, their settings and partitions are compared, and groups carried over.
+REFRESH_INTERVAL_MS = 30_000
+GROUPS_INTERVAL_MS = 10_000
+_MAP_CONFIGS = {"cleanup.policy": "compact"}
+_READY_ROUNDS_MAX = 150
+_READY_WAIT_MS = 100
+
+
+@dataclass(slots=True)
+class MirrorReport:
+    """What a run has done."""
+
+    is_exactly_once: bool = True
+    partitions: list[PartitionReport] = field(default_factory=list)
+    groups: dict[tuple[str, object], CarriedOffset] = field(default_factory=dict)
+    # Topics of the target that could not be created or changed, and those that were refused.
+    topic_errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether anything was not mirrored, or was lost."""
+        partitions = any(it.error is not None for it in self.partitions)
+        groups = any(it.error is not None for it in self.groups.values())
+        return partitions or groups or bool(self.topic_errors)
+
+
+@dataclass(slots=True)
+class MirrorRun:
+    """A mirror from `source` to `target`; `groups` are names and globs of groups to carry over."""
+
+    source: "AdminClient"
+    target: "AdminClient"
+    choice: TopicChoice
+    settings: MirrorSettings
+    groups: Sequence[str] = ()
+    say: Callable[[str], object] = lambda _: None
+    report: MirrorReport = field(default_factory=MirrorReport)
+    _worker: MirrorWorker | None = None
+
+    async def run(self) -> MirrorReport:
+        """Copy until the end with `until_end`, else until cancelled; return the report."""
+        check_name(self.settings.name)
+        await self._check_transactions()
+        topics = await self._keep_in_step()
+        if not topics.targets and self.settings.until_end:
+            raise NotFoundError(
+                "No topic to mirror", hint="; ".join(self.report.topic_errors.values()) or None
+            )
+        await self._create_map()
+        clock = self.target.router.runtime.clock
+        worker = self._worker = MirrorWorker(
+            self.source.router, self.target.router, self.settings, topics, self.say
+        )
+        if self.groups:
+            worker.maps = {}
+        refresh_ms = clock.monotonic_ms() + REFRESH_INTERVAL_MS
+        groups_ms = clock.monotonic_ms() + GROUPS_INTERVAL_MS
+        try:
+            while not worker.is_done:
+                await worker.turn()
+                now_ms = clock.monotonic_ms()
+                if now_ms >= refresh_ms:
+                    refresh_ms = now_ms + REFRESH_INTERVAL_MS
+                    worker.mirror(await self._keep_in_step())
+                if now_ms >= groups_ms:
+                    groups_ms = now_ms + GROUPS_INTERVAL_MS
+                    await self._carry_groups()
+            await self._carry_groups()
+        finally:
+            self.report.partitions = [worker.reports[key] for key in sorted(worker.reports)]
+            await worker.close()
+        return self.report
+
+    async def _check_transactions(self) -> None:
+        target = self.target.router
+        has_them = await target.max_version(ApiKey.TXN_OFFSET_COMMIT) >= 0
+        self.report.is_exactly_once = self.settings.exactly_once
+        if self.settings.exactly_once and not has_them:
+            raise UsageError(
+                "The target has no transactions (Kafka 0.11), which exactly once needs",
+                hint="add --at-least-once",
+            )
+
+    async def _keep_in_step(self) -> MirroredTopics:
+        """Create and change the target's topics; return those that can be mirrored."""
+        plan = await plan_mirror(self.source, self.target, self.choice)
+        usable = [each for each in plan.topics if each.step is not Step.REFUSE]
+        failed = await apply_plan(self.target, usable, self.choice.replication_factor)
+        errors = {each.target: str(each.reason) for each in plan.topics if each.reason}
+        # Another worker may have created a topic a moment ago.
+        errors |= {
+            name: str(error)
+            for name, error in failed.items()
+            if not _is_code(error, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        for name, text in errors.items():
+            if self.report.topic_errors.get(name) != text:
+                self.say(f"error: {name}: {text}")
+        self.report.topic_errors = errors
+        usable = [each for each in usable if each.target not in errors]
+        await self._wait_for_leaders(
+            {each.target: each.partitions for each in usable if each.step is not Step.KEEP}
+        )
+        facts = await describe_topics(self.source, [each.source for each in usable])
+        return MirroredTopics(
+            {each.source: each.target for each in usable},
+            {fact.name: fact.topic_id for fact in facts if fact.topic_id is not None},
+            plan.source_id,
+        )
+
+    async def _create_map(self) -> None:
+        name = map_topic_of(self.settings.name)
+        factor = self.choice.replication_factor
+        version = await self.target.router.max_version(ApiKey.CREATE_TOPICS)
+        if factor == BROKER_DEFAULT and version < 4:
+            factor = min(3, len(self.target.router.view.brokers))
+        [result] = await self.target.topics.create([NewTopic(name, 1, factor, _MAP_CONFIGS)])
+        if result.error is not None and not _is_code(result.error, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise result.error
+        await self._wait_for_leaders({name: 1})
+
+    async def _wait_for_leaders(self, topics: dict[str, int]) -> None:
+        """Wait until the target's partitions have leaders."""
+        if not topics:
+            return
+        router = self.target.router
+        for _ in range(_READY_ROUNDS_MAX):
+            view = await router.refresh(sorted(topics))
+            if all(len(view.partitions_of(name)) >= count for name, count in topics.items()):
+                return
+            await sleep(router.runtime.scheduler, _READY_WAIT_MS)
+
+    async def _carry_groups(self) -> None:
+        worker = self._worker
+        if not self.groups or worker is None or worker.maps is None:
+            return
+        names = worker.topics.targets
+        for each in await carry_groups(self.source, self.target, self.groups, worker.maps, names):
+            if each.error is not None:
+                self.say(f"warning: group {each.group}: {each.target}: {each.error}")
+            self.report.groups[each.group, each.target] = each
+
+
+def _is_code(error: KctlError, code: ErrorCode) -> bool:
+    return isinstance(error, ApiError) and error.code == code

@@ -1,0 +1,347 @@
+"""SourceReader: fetches batches of a mirror's partitions as they are, and notices losses.
+
+One fetch per leader is in flight, also while the caller writes what the last one returned. A
+partition whose history may have changed (its position is out of range, its leader has another
+epoch, its topic is unknown) is examined by `loss.judge` before anything more of it is returned.
+
+Invariants: positions only rise; batches of a partition are returned in order and once; a partition
+with a loss returns nothing until it is assigned again.
+
+Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-320
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kctl.client.cluster_view import BrokerAddress, ClusterView
+from kctl.client.consumer import AbortedFilter
+from kctl.client.offsets import OffsetsClient
+from kctl.client.retry import WRONG_LEADER
+from kctl.errors import CorruptDataError, KctlError, UnreachableError
+from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge
+from kctl.mirror.raw_batches import CopiedRange, copy_batches
+from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import READ_COMMITTED
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kctl.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kctl.records.memory_records import first_batch_size
+from kctl.runtime.future import sleep
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
+    from kctl.runtime.future import Task
+
+FETCH_WAIT_MS = 500
+RESPONSE_BYTES_MAX = 16 << 20
+PARTITION_BYTES_MAX = 2 << 20
+_BACKOFF_MS = 200
+# Refreshes of the metadata after which an unknown topic counts as deleted.
+_UNKNOWN_ROUNDS_MAX = 15
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition that is read."""
+
+    position: MirrorPosition
+    # The leader epoch in which the position was last found to be in the history; None: not yet.
+    examined_in: int | None = None
+    # Why nothing more is read.
+    error: KctlError | Loss | None = None
+    unknown_rounds: int = 0
+    bytes_max: int = PARTITION_BYTES_MAX
+    # The last stable offset or high watermark that a fetch returned.
+    end: int = -1
+
+
+@dataclass(slots=True)
+class ReadBatches:
+    """What a poll returned."""
+
+    ranges: dict[TopicPartition, CopiedRange] = field(default_factory=dict)
+    # Partitions that stopped during the poll.
+    stopped: dict[TopicPartition, KctlError | Loss] = field(default_factory=dict)
+
+
+class SourceReader:
+    """Reads the committed records of partitions of the source `router`."""
+
+    def __init__(self, router: "Router", *, max_wait_ms: int = FETCH_WAIT_MS) -> None:
+        self._router = router
+        self._max_wait_ms = max_wait_ms
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._in_flight: dict[int, Task[FetchResponse | None]] = {}
+        self._topic_ids: dict[str, str] = {}
+
+    def assign(
+        self, positions: Mapping[TopicPartition, MirrorPosition], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Read these partitions from now on, and no others; `topic_ids` are those of today."""
+        self.close()
+        self._topic_ids = dict(topic_ids)
+        self._partitions = {
+            partition: _Partition(position) for partition, position in positions.items()
+        }
+
+    @property
+    def positions(self) -> dict[TopicPartition, MirrorPosition]:
+        """Return the position after what has been returned, of each partition."""
+        return {partition: state.position for partition, state in self._partitions.items()}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the ends that fetches reported, of the partitions that were fetched."""
+        return {p: state.end for p, state in self._partitions.items() if state.end >= 0}
+
+    def stop(self, partitions: Iterable[TopicPartition], error: KctlError) -> None:
+        """Read no more of these partitions."""
+        for partition in partitions:
+            self._partitions[partition].error = error
+
+    def close(self) -> None:
+        """Discard fetches in flight."""
+        for task in self._in_flight.values():
+            task.cancel()
+        self._in_flight.clear()
+
+    async def poll(self) -> ReadBatches:
+        """Return the next batches; none if none arrived within the longest wait of a fetch."""
+        found = ReadBatches()
+        await self._start_fetches(found)
+        if not self._in_flight:
+            if not found.stopped:
+                await sleep(self._router.runtime.scheduler, self._max_wait_ms)
+            return found
+        await self._wait_for_any()
+        needs_refresh = False
+        for broker_id in [b for b, task in self._in_flight.items() if task.done]:
+            response = self._in_flight.pop(broker_id).result()
+            if response is None or response.error_code:
+                needs_refresh = True
+            else:
+                needs_refresh |= await self._take(response, found)
+        if needs_refresh:
+            await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
+            await self._refresh()
+        await self._start_fetches(found)
+        return found
+
+    # Fetching
+
+    def _active(self) -> dict[TopicPartition, _Partition]:
+        return {p: state for p, state in self._partitions.items() if state.error is None}
+
+    async def _start_fetches(self, found: ReadBatches) -> None:
+        active = self._active()
+        view = self._router.view
+        if any(view.leader(partition) is None for partition in active):
+            view = await self._refresh()
+        suspects = [p for p, state in active.items() if state.examined_in is None
+                    or state.examined_in < view.leader_epoch(p)]  # fmt: skip
+        if suspects:
+            await self._examine(suspects, found)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition, state in self._active().items():
+            leader = view.leader(partition)
+            if leader is None:
+                self._note_unknown(partition, state, view.error_of(partition), found)
+            elif leader.broker_id not in self._in_flight and state.examined_in is not None:
+                state.unknown_rounds = 0
+                by_leader.setdefault(leader.broker_id, []).append(partition)
+        for broker_id, group in by_leader.items():
+            self._in_flight[broker_id] = self._router.runtime.scheduler.spawn(
+                self._fetch(view.brokers[broker_id], self._request(group)), "mirror: fetch"
+            )
+
+    async def _fetch(self, leader: BrokerAddress, request: FetchRequest) -> FetchResponse | None:
+        try:
+            channel = await self._router.channel_to(leader)
+            response: FetchResponse = await channel.send(request)
+        except UnreachableError:
+            return None
+        return response
+
+    def _request(self, partitions: list[TopicPartition]) -> FetchRequest:
+        topics: dict[str, list[FetchPartition]] = {}
+        for partition in partitions:
+            state = self._partitions.pop(partition)
+            # The response is filled from the first partition on: each is the first in turn.
+            self._partitions[partition] = state
+            topics.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=self._router.view.leader_epoch(partition),
+                    fetch_offset=state.position.offset,
+                    partition_max_bytes=state.bytes_max,
+                )
+            )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=RESPONSE_BYTES_MAX,
+            isolation_level=READ_COMMITTED,
+            topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
+        )
+
+    async def _wait_for_any(self) -> None:
+        woken = self._router.runtime.scheduler.future()
+
+        def wake(_task: object) -> None:
+            if not woken.done:
+                woken.set_result(None)
+
+        for task in self._in_flight.values():
+            task.add_done_callback(wake)
+        await woken
+
+    async def _take(self, response: FetchResponse, found: ReadBatches) -> bool:
+        """Take what was fetched; return whether the metadata are outdated."""
+        needs_refresh = False
+        suspects = []
+        for topic in response.responses:
+            for item in topic.partition_responses:
+                partition = TopicPartition(topic.topic, item.partition)
+                state = self._partitions.get(partition)
+                if state is None or state.error is not None:
+                    continue
+                if item.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    suspects.append(partition)
+                elif item.error_code in WRONG_LEADER:
+                    needs_refresh = True
+                    state.examined_in = None
+                elif item.error_code:
+                    self._fail(partition, ApiError(item.error_code), found)
+                else:
+                    self._read(partition, state, item, found)
+        if suspects:
+            await self._examine(suspects, found)
+        return needs_refresh
+
+    def _read(
+        self,
+        partition: TopicPartition,
+        state: _Partition,
+        item: FetchablePartitionResponse,
+        found: ReadBatches,
+    ) -> None:
+        stable = item.last_stable_offset
+        state.end = stable if stable >= 0 else item.high_watermark
+        data = item.record_set
+        if not data:
+            return
+        try:
+            copied = copy_batches(data, state.position.offset, AbortedFilter(item))
+        except CorruptDataError as error:
+            self._fail(partition, error, found)
+            return
+        if copied.next_offset > state.position.offset:
+            epoch = max(copied.leader_epoch, state.position.leader_epoch)
+            state.position = replace(state.position, offset=copied.next_offset, leader_epoch=epoch)
+            found.ranges[partition] = copied
+        else:
+            # Before Fetch v3, a batch above the limit is truncated.
+            size = first_batch_size(data)
+            state.bytes_max = max(state.bytes_max, size or 0)
+
+    # Losses
+
+    def _fail(self, partition: TopicPartition, error: KctlError | Loss, found: ReadBatches) -> None:
+        self._partitions[partition].error = error
+        found.stopped[partition] = error
+
+    def _note_unknown(
+        self, partition: TopicPartition, state: _Partition, code: int, found: ReadBatches
+    ) -> None:
+        """Count how often a partition had no leader; an unknown topic was deleted."""
+        state.unknown_rounds += 1
+        state.examined_in = None
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if state.unknown_rounds > _UNKNOWN_ROUNDS_MAX:
+                at = state.position.offset
+                self._fail(partition, Loss(LossKind.GONE, at, at, 0), found)
+        elif code and code not in WRONG_LEADER:
+            self._fail(partition, ApiError(code), found)
+
+    async def _examine(self, partitions: list[TopicPartition], found: ReadBatches) -> None:
+        """Ask the source whether it still has what was copied, and what follows."""
+        offsets = OffsetsClient(self._router)
+        starts = await offsets.earliest(partitions)
+        ends = await offsets.latest(partitions)
+        epochs = await self._epoch_ends(partitions)
+        for partition in partitions:
+            state = self._partitions[partition]
+            start, end = starts[partition], ends[partition]
+            error = start.error or end.error
+            if error is not None:
+                if not isinstance(error, UnreachableError) and not _may_pass(error):
+                    self._fail(partition, error, found)
+                continue
+            facts = SourceFacts(
+                start.offset, end.offset, epochs.get(partition),
+                self._topic_ids.get(partition.topic),
+            )  # fmt: skip
+            at = state.position
+            loss = judge(at.offset, at.leader_epoch, at.topic_id, facts)
+            if loss is not None:
+                self._fail(partition, loss, found)
+            else:
+                state.examined_in = self._router.view.leader_epoch(partition)
+
+    async def _epoch_ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        wanted = {
+            p: self._partitions[p].position.leader_epoch
+            for p in partitions
+            if self._partitions[p].position.leader_epoch >= 0
+        }
+        # Version 0 does not say which epoch it found.
+        if not wanted or await self._router.max_version(ApiKey.OFFSET_FOR_LEADER_EPOCH) < 1:
+            return {}
+
+        def build(group: list[TopicPartition]) -> OffsetForLeaderEpochRequest:
+            topics: dict[str, list[OffsetForLeaderPartition]] = {}
+            for partition in group:
+                topics.setdefault(partition.topic, []).append(
+                    OffsetForLeaderPartition(
+                        partition_index=partition.partition, leader_epoch=wanted[partition]
+                    )
+                )
+            return OffsetForLeaderEpochRequest(
+                topics=[OffsetForLeaderTopic(name=n, partitions=it) for n, it in topics.items()]
+            )
+
+        def read(response: object) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
+            for topic in response.topics:  # type: ignore[attr-defined]
+                for item in topic.partitions:
+                    found = (item.leader_epoch, item.end_offset)
+                    yield TopicPartition(topic.name, item.partition_index), item.error_code, found
+
+        answers = await self._router.send_to_leaders(wanted, build, read)
+        return {p: found for p, found in answers.items() if not isinstance(found, KctlError)}
+
+    async def _refresh(self) -> ClusterView:
+        topics = sorted({partition.topic for partition in self._active()})
+        try:
+            return await self._router.refresh(topics)
+        except UnreachableError:
+            return self._router.view
+
+
+def _may_pass(error: KctlError) -> bool:
+    return isinstance(error, ApiError) and error.code in WRONG_LEADER

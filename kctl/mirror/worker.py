@@ -1,0 +1,509 @@
+"""MirrorWorker: copies its share of a mirror's partitions, one turn after the other.
+
+A turn reads what has arrived at the source, writes it, and commits: in one transaction the records,
+the runs of the map and the positions, or, at least once, in this order. While it writes, the next
+fetch is under way. All that a worker remembers can be read from the target again: after any failure
+it aborts, gets new numbers, reads the committed positions, and continues there (`_recover`).
+
+Workers of one name are members of one group of the target, and share its partitions by range. Their
+commits are checked against the group's generation (KIP-447), so a worker that lost a partition
+cannot move its position.
+
+Invariants: a position is committed only after, or together with, all records before it; in
+transactions nothing of a turn is visible unless all of it is.
+
+Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask; KIP-447, KIP-618
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kctl.client.group_member import GroupMember
+from kctl.client.offsets import OffsetsClient
+from kctl.client.producer_transaction import GROUP_FENCING_VERSION, ProducerTransaction
+from kctl.errors import CorruptDataError, KctlError, UnreachableError, UsageError
+from kctl.mirror.formats import (
+    MappedRun,
+    MirrorPosition,
+    encode_run,
+    group_of,
+    map_topic_of,
+    parse_position,
+    transactional_id_of,
+)
+from kctl.mirror.loss import Loss, LossKind, OnLoss
+from kctl.mirror.map_topic import read_map
+from kctl.mirror.offset_map import OffsetMap, continues, joined
+from kctl.mirror.raw_batches import BatchCopy, CopiedRange
+from kctl.mirror.source_reader import SourceReader
+from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
+from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.constants import READ_COMMITTED
+from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.records.builder import RecordBatchBuilder
+from kctl.runtime.future import CancelledError, sleep
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
+
+# A transaction that its worker abandons holds up readers of the target for this long.
+TRANSACTION_TIMEOUT_MS = 60_000
+# How long a worker tries again without any progress.
+FAILURES_IN_A_ROW_MAX = 60
+_BACKOFF_MS = 500
+_UNSTABLE_ROUNDS_MAX = 300
+_UNSTABLE_WAIT_MS = 200
+# Another worker has this one's transactional id.
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+# The group has gone on without this worker.
+_REJOIN = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+_HOPELESS = (UsageError, CorruptDataError)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """What a worker is told."""
+
+    name: str
+    worker: str = "1"
+    exactly_once: bool = True
+    on_loss: OnLoss = OnLoss.STOP
+    # Stop at the ends of the source as they were when the partitions were assigned.
+    until_end: bool = False
+    # Bytes per second, 0 for no limit.
+    throttle: int = 0
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What a worker did with one partition of the source."""
+
+    source: TopicPartition
+    target: TopicPartition
+    records: int = 0
+    bytes: int = 0
+    raw_batches: int = 0
+    rebuilt_batches: int = 0
+    position: int = -1
+    end: int = -1
+    # Why it stopped.
+    error: KctlError | Loss | None = None
+    # Losses that were skipped on request.
+    losses: list[Loss] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredTopics:
+    """The topics of a mirror: names in the target by names in the source, and the source's ids."""
+
+    targets: Mapping[str, str]
+    topic_ids: Mapping[str, str]
+    source_id: str | None
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Return names in the source by names in the target."""
+        return {target: source for source, target in self.targets.items()}
+
+
+class MirrorWorker:
+    """Copies from `source` to `target`; `say` gets lines for the user."""
+
+    def __init__(
+        self,
+        source: "Router",
+        target: "Router",
+        settings: MirrorSettings,
+        topics: MirroredTopics,
+        say: Callable[[str], object],
+    ) -> None:
+        self.reports: dict[TopicPartition, PartitionReport] = {}
+        # The map of this worker's partitions, if groups are carried over.
+        self.maps: dict[TopicPartition, OffsetMap] | None = None
+        self.topics = topics
+        self._source = source
+        self._target = target
+        self._settings = settings
+        self._say = say
+        self._group = group_of(settings.name)
+        self._map = TopicPartition(map_topic_of(settings.name), 0)
+        self._member = self._new_member()
+        self._assigned: list[TopicPartition] = []
+        transaction = None
+        if settings.exactly_once:
+            transaction = ProducerTransaction(
+                target, transactional_id_of(settings.name, settings.worker),
+                timeout_ms=TRANSACTION_TIMEOUT_MS,
+            )  # fmt: skip
+        self._writer = TargetWriter(target, transaction)
+        self._reader = SourceReader(source)
+        # The last run of each partition, which the next may continue.
+        self._last_runs: dict[TopicPartition, MappedRun] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._is_open = False
+        self._failures = 0
+        self._not_before_ms = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether all partitions have stopped, or are at their ends with `until_end`."""
+        if not self._is_open or not self._settings.until_end or self._member.must_rejoin:
+            return False
+        return all(
+            self.reports[p].error is not None or at.offset >= self._ends[p]
+            for p, at in self._reader.positions.items()
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a partition has stopped because of an error or a loss."""
+        return any(report.error is not None for report in self.reports.values())
+
+    def mirror(self, topics: MirroredTopics) -> None:
+        """Copy these topics from the next turn on."""
+        self.topics = topics
+        self._member.subscribe(sorted(topics.targets.values()))
+
+    async def turn(self) -> None:
+        """Read, write and commit once; raise KctlError if no retry would help."""
+        try:
+            self._member.check()
+            if self._member.must_rejoin or not self._is_open:
+                await self._recover()
+            await self._pause_for_throttle()
+            found = await self._reader.poll()
+            for partition, error in found.stopped.items():
+                await self._on_stopped(partition, error)
+            if found.ranges:
+                await self._write(found.ranges)
+            self._note_ends()
+            self._failures = 0
+        except CancelledError:
+            raise
+        except WriteFailedError as error:
+            await self._on_refused(error)
+        except KctlError as error:
+            await self._on_failure(error)
+
+    async def close(self) -> None:
+        """Abort what is open, and leave the group."""
+        self._reader.close()
+        try:
+            if self._is_open and self._writer.transaction is not None:
+                await self._writer.transaction.end(commit=False)
+        finally:
+            await self._member.leave()
+
+    # Beginning
+
+    async def _recover(self) -> None:
+        """Join the group, and continue where the target says."""
+        self._is_open = False
+        self._reader.close()
+        await self._check_fencing()
+        await self._writer.open()
+        if self._member.must_rejoin:
+            self._assigned = await self._member.join()
+        partitions = self._assigned
+        positions = await self._positions(partitions)
+        await self._find_ends(positions)
+        self._last_runs.clear()
+        by_target = self.topics.sources
+        for partition in partitions:
+            source = TopicPartition(by_target[partition.topic], partition.partition)
+            self.reports.setdefault(source, PartitionReport(source, partition))
+        stopped = {s: r.error for s, r in self.reports.items() if r.error is not None}
+        self._reader.assign(
+            {source: at for source, at in positions.items() if source not in stopped},
+            self.topics.topic_ids,
+        )
+        self._is_open = True
+
+    async def _check_fencing(self) -> None:
+        if not self._settings.exactly_once or self._settings.worker == "1":
+            return
+        if await self._target.max_version(ApiKey.TXN_OFFSET_COMMIT) < GROUP_FENCING_VERSION:
+            raise UsageError(
+                "Several workers need a target of Kafka 2.5 or later for exactly once",
+                hint="run one worker, or add --at-least-once",
+            )
+
+    async def _positions(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, MirrorPosition]:
+        """Return the positions of `partitions` of the target, by partition of the source."""
+        committed = await self._committed(partitions)
+        by_target = self.topics.sources
+        found: dict[TopicPartition, MirrorPosition] = {}
+        unknown: list[TopicPartition] = []
+        for partition in partitions:
+            source = TopicPartition(by_target[partition.topic], partition.partition)
+            if partition not in committed:
+                unknown.append(source)
+                continue
+            found[source] = self._checked(source, committed[partition])
+        if unknown or self.maps is not None:
+            found |= await self._without_commit(unknown, [*found, *unknown])
+        return found
+
+    async def _without_commit(
+        self, unknown: list[TopicPartition], mine: list[TopicPartition]
+    ) -> dict[TopicPartition, MirrorPosition]:
+        """Return positions for partitions without a committed one: the end of the map, or the start
+        of the source."""
+        maps = await read_map(self._target, self._settings.name, frozenset(mine))
+        if self.maps is not None:
+            self.maps = maps
+        found: dict[TopicPartition, MirrorPosition] = {}
+        starts = await OffsetsClient(self._source).earliest(unknown) if unknown else {}
+        for source, start in starts.items():
+            if start.error is not None:
+                raise start.error
+            known = maps.get(source)
+            at = known.source_end if known is not None else None
+            found[source] = MirrorPosition(
+                start.offset if at is None else at, self.topics.source_id, source,
+                copy=known.copy if known is not None else 0,
+                topic_id=self.topics.topic_ids.get(source.topic),
+            )  # fmt: skip
+        return found
+
+    def _checked(self, source: TopicPartition, found: MirrorPosition) -> MirrorPosition:
+        if found.source != source or found.cluster_id != self.topics.source_id:
+            raise UsageError(
+                f"Mirror {self._settings.name} copies {found.source} of cluster"
+                f" {found.cluster_id}, not {source} of {self.topics.source_id}",
+                hint="give this mirror another --name",
+            )
+        return found
+
+    async def _committed(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, MirrorPosition]:
+        if not partitions:
+            return {}
+        offsets = OffsetsClient(self._target)
+        found = await offsets.committed(self._group, partitions, require_stable=True)
+        for _ in range(_UNSTABLE_ROUNDS_MAX):
+            codes = {it.error.code for it in found.values() if isinstance(it.error, ApiError)}
+            if ErrorCode.UNSTABLE_OFFSET_COMMIT not in codes:
+                break
+            # A worker died in a transaction, which its coordinator is going to abort.
+            await sleep(self._target.runtime.scheduler, _UNSTABLE_WAIT_MS)
+            found = await offsets.committed(self._group, partitions, require_stable=True)
+        for it in found.values():
+            if it.error is not None:
+                raise it.error
+        return {
+            partition: parse_position(it.offset, it.metadata)
+            for partition, it in found.items()
+            if it.offset >= 0
+        }
+
+    async def _find_ends(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
+        ends = await OffsetsClient(self._source).latest(
+            list(positions), isolation_level=READ_COMMITTED
+        )
+        for partition, end in ends.items():
+            # A partition that cannot be read is judged by the reader.
+            self._ends.setdefault(partition, end.offset if end.error is None else 1 << 62)
+
+    # Copying
+
+    async def _write(self, ranges: Mapping[TopicPartition, CopiedRange]) -> None:
+        batches = {
+            self.reports[source].target: found.copies
+            for source, found in ranges.items()
+            if found.copies
+        }
+        transaction = self._writer.transaction
+        if transaction is not None:
+            if batches:
+                await transaction.add([*batches, self._map])
+            await transaction.add_group(self._group)
+        offsets = await self._writer.write(batches)
+        runs = self._runs_of(ranges, offsets)
+        if runs:
+            await self._writer.write({self._map: [_map_batch(runs, self._now_ms())]})
+        await self._commit(ranges)
+        self._report(ranges, runs)
+
+    def _runs_of(
+        self,
+        ranges: Mapping[TopicPartition, CopiedRange],
+        offsets: Mapping[TopicPartition, list[int]],
+    ) -> list[MappedRun]:
+        """Return the runs to write, those that continue the last one with its beginning."""
+        runs: list[MappedRun] = []
+        positions = self._reader.positions
+        for source, found in ranges.items():
+            target = self.reports[source].target
+            copy = positions[source].copy
+            added: list[MappedRun] = []
+            for batch, base in zip(found.copies, offsets.get(target, ()), strict=True):
+                if base < 0:
+                    raise UnreachableError(f"The target does not say where it wrote to {target}")
+                at = base
+                for first, count in batch.pieces:
+                    added.append(MappedRun(source, target.topic, first, at, count, copy))
+                    at += count
+            added = joined(added)
+            last = self._last_runs.get(source)
+            if last is not None and added and continues(last, added[0]):
+                added[0] = replace(last, count=last.count + added[0].count)
+            if added:
+                self._last_runs[source] = added[-1]
+            runs += added
+        return runs
+
+    async def _commit(self, ranges: Mapping[TopicPartition, CopiedRange]) -> None:
+        positions = self._reader.positions
+        read = {source: found.next_offset for source, found in ranges.items()}
+        offsets, metadata = {}, {}
+        for source, offset in read.items():
+            target = self.reports[source].target
+            offsets[target] = offset
+            metadata[target] = positions[source].metadata()
+        transaction = self._writer.transaction
+        if transaction is None:
+            await self._member.commit(offsets, metadata)
+            return
+        await transaction.commit_offsets(
+            self._group,
+            offsets,
+            metadata,
+            member_id=self._member.member_id,
+            generation_id=self._member.generation_id,
+        )
+        await transaction.end(commit=True)
+
+    def _report(self, ranges: Mapping[TopicPartition, CopiedRange], runs: list[MappedRun]) -> None:
+        size = 0
+        for source, found in ranges.items():
+            report = self.reports[source]
+            report.records += sum(copy.count for copy in found.copies)
+            report.bytes += found.size
+            raw = sum(copy.is_raw for copy in found.copies)
+            report.raw_batches += raw
+            report.rebuilt_batches += len(found.copies) - raw
+            report.position = found.next_offset
+            size += found.size
+        if self.maps is not None:
+            for run in runs:
+                self.maps.setdefault(run.source, OffsetMap()).add(run)
+        if self._settings.throttle:
+            begin = max(self._not_before_ms, self._monotonic_ms())
+            self._not_before_ms = begin + size * 1000 // self._settings.throttle
+
+    async def _pause_for_throttle(self) -> None:
+        wait_ms = self._not_before_ms - self._monotonic_ms()
+        if wait_ms > 0:
+            await sleep(self._target.runtime.scheduler, wait_ms)
+
+    def _note_ends(self) -> None:
+        for source, end in self._reader.ends.items():
+            report = self.reports[source]
+            report.end = end
+            report.position = self._reader.positions[source].offset
+
+    # Failing
+
+    async def _on_stopped(self, partition: TopicPartition, error: KctlError | Loss) -> None:
+        report = self.reports[partition]
+        if isinstance(error, Loss):
+            if error.kind is not LossKind.GONE and self._settings.on_loss is not OnLoss.STOP:
+                report.losses.append(error)
+                self._say(f"warning: {partition}: {error.text}")
+                await self._resume_after(partition, error)
+                return
+            self._say(f"error: {partition}: {error.text}: it is not copied any further")
+        else:
+            self._say(f"error: {partition}: {error}: it is not copied any further")
+        report.error = error
+        report.position = self._reader.positions[partition].offset
+
+    async def _resume_after(self, partition: TopicPartition, loss: Loss) -> None:
+        """Commit a position at which the source can be read, and begin there."""
+        at = self._reader.positions[partition]
+        offset, copy = loss.resume, at.copy
+        if self._settings.on_loss is OnLoss.RESTART:
+            starts = await OffsetsClient(self._source).earliest([partition])
+            offset = starts[partition].offset
+        if self._settings.on_loss is OnLoss.RESTART or loss.kind is LossKind.RECREATED:
+            copy += 1
+        resumed = MirrorPosition(
+            offset, at.cluster_id, partition, copy=copy,
+            topic_id=self.topics.topic_ids.get(partition.topic),
+        )  # fmt: skip
+        target = self.reports[partition].target
+        offsets, metadata = {target: offset}, {target: resumed.metadata()}
+        transaction = self._writer.transaction
+        if transaction is None:
+            await self._member.commit(offsets, metadata)
+        else:
+            await transaction.add_group(self._group)
+            await transaction.commit_offsets(
+                self._group, offsets, metadata,
+                member_id=self._member.member_id, generation_id=self._member.generation_id,
+            )  # fmt: skip
+            await transaction.end(commit=True)
+        self._ends.pop(partition, None)
+        self._is_open = False
+
+    async def _on_refused(self, error: WriteFailedError) -> None:
+        """Stop a partition whose batch no retry would write, and continue with the others."""
+        if error.code in OF_BATCHES and error.partition != self._map:
+            topic = self.topics.sources[error.partition.topic]
+            source = TopicPartition(topic, error.partition.partition)
+            self.reports[source].error = error
+            self._say(f"error: {source}: {error}: it is not copied any further")
+        await self._on_failure(ApiError(error.code, str(error)))
+
+    async def _on_failure(self, error: KctlError) -> None:
+        """Prepare to continue from what is committed, or raise an error that will not pass."""
+        self._is_open = False
+        self._failures += 1
+        self._reader.close()
+        if isinstance(error, _HOPELESS) or self._failures > FAILURES_IN_A_ROW_MAX:
+            raise error
+        if isinstance(error, ApiError):
+            if error.code in _FENCED:
+                raise ApiError(
+                    error.code,
+                    f"Another worker {self._settings.worker} of mirror {self._settings.name}"
+                    " has taken over",
+                )
+            if error.code in _REJOIN:
+                self._member.rejoin()
+        try:
+            self._member.check()
+        except KctlError:
+            # Its heartbeats have ended: the group is joined as another member.
+            self._member = self._new_member()
+        await sleep(self._target.runtime.scheduler, _BACKOFF_MS if self._failures > 1 else 0)
+
+    def _new_member(self) -> GroupMember:
+        return GroupMember(self._target, self._group, sorted(self.topics.targets.values()))
+
+    def _monotonic_ms(self) -> int:
+        return self._target.runtime.clock.monotonic_ms()
+
+    def _now_ms(self) -> int:
+        return self._target.runtime.clock.wall_ms()
+
+
+def _map_batch(runs: list[MappedRun], now_ms: int) -> BatchCopy:
+    builder = RecordBatchBuilder()
+    for run in runs:
+        key, value = encode_run(run)
+        builder.append(timestamp=now_ms, key=key, value=value)
+    return BatchCopy(builder.build(), builder.count)

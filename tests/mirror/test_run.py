@@ -1,0 +1,219 @@
+"""A mirror between two brokers: each record once, in order, exact offsets, and loud on loss."""
+
+import pytest
+
+from kctl.errors import NotFoundError, UsageError
+from kctl.mirror.loss import Loss, LossKind, OnLoss
+from kctl.mirror.map_topic import read_map, read_positions
+from kctl.mirror.renames import parse_rename
+from kctl.mirror.run import MirrorRun
+from kctl.mirror.topics import TopicChoice
+from kctl.mirror.worker import MirrorSettings
+from kctl.model import TopicPartition
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.error_codes import ErrorCode
+from kctl.records.compression import LZ4
+from kctl.runtime.future import gather
+
+
+def contents(broker, topic):
+    return [
+        (it.partition, it.timestamp, it.key, it.value, tuple(it.headers))
+        for it in broker.records(topic)
+    ]
+
+
+def map_of(clusters, topic, name="m"):
+    at = TopicPartition(topic, 0)
+    return clusters.do(lambda _, target: read_map(target.router, name))[at]
+
+
+def assert_exact(clusters, topic):
+    """Assert that each record is copied once, and that every offset is translated as the records
+    show."""
+    assert contents(clusters.target, topic) == contents(clusters.source, topic)
+    here = [it.offset for it in clusters.source.records(topic, 0)]
+    there = [it.offset for it in clusters.target.records(topic, 0)]
+    found = map_of(clusters, topic)
+    for offset in range(here[-1] + 1):
+        expected = next(to for at, to in zip(here, there, strict=True) if at >= offset)
+        assert found.to_target(offset) == expected
+    for at, to in zip(here, there, strict=True):
+        assert found.to_source(to) == at
+
+
+def write_mixed(clusters, topic, base=0):
+    """Write committed, aborted, compressed and plain records."""
+    clusters.produce(topic, [b"a%d" % n for n in range(base, base + 20)], compression_type=LZ4)
+    clusters.produce(topic, [b"c%d" % n for n in range(5)], transaction="t")
+    clusters.produce(topic, [b"x%d" % n for n in range(5)], transaction="t", commit=False)
+    clusters.produce(topic, [b"d%d" % n for n in range(5)], transaction="u")
+    clusters.produce(topic, [b"z"])
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_each_committed_record_is_copied_once_with_exact_offsets(clusters, exactly_once):
+    topic = f"orders-{exactly_once}"
+    clusters.source.create_topic(topic, partitions=2)
+    write_mixed(clusters, topic)
+
+    report = clusters.mirror(topic, exactly_once=exactly_once)
+
+    assert not report.has_failed
+    assert_exact(clusters, topic)
+    write_mixed(clusters, topic, 100)
+    report = clusters.mirror(topic, exactly_once=exactly_once)
+    assert sum(it.records for it in report.partitions) == 31
+    assert sum(it.rebuilt_batches for it in report.partitions) == 0
+    assert_exact(clusters, topic)
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION),
+        (ApiKey.END_TXN, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_a_failure_in_the_middle_of_a_transaction_repeats_nothing(clusters, api, code):
+    topic = f"faults-{api.name}-{int(code)}".lower()
+    clusters.source.create_topic(topic)
+    clusters.produce(topic, [b"%d" % n for n in range(30)])
+    clusters.target.inject_error(api, code, times=1)
+
+    report = clusters.mirror(topic)
+
+    assert not report.has_failed
+    assert_exact(clusters, topic)
+
+
+def test_a_lost_response_to_the_commit_repeats_nothing(clusters):
+    clusters.source.create_topic("lost")
+    clusters.produce("lost", [b"%d" % n for n in range(30)])
+    clusters.target.inject_disconnect(ApiKey.END_TXN, times=1)
+    clusters.target.inject_disconnect(ApiKey.PRODUCE, times=1)
+
+    assert not clusters.mirror("lost").has_failed
+    assert_exact(clusters, "lost")
+
+
+def test_topics_are_renamed_and_kept_in_step(clusters):
+    clusters.source.create_topic("shop", partitions=2, configs={"retention.ms": "1000000"})
+    clusters.produce("shop", [b"1"])
+    clusters.mirror("shop", rename="dc1.{topic}", name="renamed")
+
+    async def change(source, _target):
+        await source.topics.add_partitions({"shop": 4})
+
+    clusters.do(change)
+    report = clusters.mirror("shop", rename="dc1.{topic}", name="renamed")
+
+    assert [it.target for it in report.partitions] == [
+        TopicPartition("dc1.shop", n) for n in range(4)
+    ]
+    assert clusters.target.topics["dc1.shop"] == 4
+    positions = clusters.do(lambda _, b: read_positions(b.router, "renamed"))
+    assert positions[TopicPartition("dc1.shop", 0)].source == TopicPartition("shop", 0)
+    clusters.source.create_topic("other", partitions=4)
+    taken = TopicChoice(("other",), (), lambda _: "dc1.shop")
+    settings = MirrorSettings("renamed", until_end=True)
+    with pytest.raises(UsageError, match="copies shop-0 of cluster"):
+        clusters.do(lambda a, b: MirrorRun(a, b, taken, settings).run())
+
+
+def test_records_that_the_source_deleted_first_are_reported_and_skipped_on_request(clusters):
+    clusters.source.create_topic("short")
+    clusters.produce("short", [b"%d" % n for n in range(10)])
+    clusters.mirror("short")
+    clusters.produce("short", [b"%d" % n for n in range(10, 20)])
+    at = TopicPartition("short", 0)
+    clusters.do(lambda a, _: a.offsets.delete_records({at: 15}))
+    said = []
+
+    report = clusters.mirror("short", said=said)
+
+    assert report.has_failed
+    assert report.partitions[0].error == Loss(LossKind.DELETED, 10, 15, 15)
+    assert "short-0" in said[0]
+    assert "5 records, 10 to 14, were deleted" in said[0]
+    assert len(clusters.target.records("short")) == 10
+    report = clusters.mirror("short", on_loss=OnLoss.SKIP)
+    assert not report.has_failed
+    assert report.partitions[0].losses[0].end == 15
+    values = [it.value for it in clusters.target.records("short")]
+    assert values == [b"%d" % n for n in [*range(10), *range(15, 20)]]
+    assert map_of(clusters, "short").to_target(12) == map_of(clusters, "short").to_target(15)
+
+
+def test_a_topic_that_was_recreated_stops_or_is_copied_again(clusters):
+    clusters.source.create_topic("again")
+    clusters.produce("again", [b"%d" % n for n in range(10)])
+    clusters.mirror("again")
+    clusters.do(lambda a, _: a.topics.delete(["again"]))
+    clusters.source.create_topic("again")
+    clusters.produce("again", [b"new"])
+
+    assert isinstance(clusters.mirror("again").partitions[0].error, Loss)
+
+    assert not clusters.mirror("again", on_loss=OnLoss.RESTART).has_failed
+    assert [it.value for it in clusters.target.records("again")][10:] == [b"new"]
+    found = map_of(clusters, "again")
+    assert (found.copy, found.to_target(0)) == (1, clusters.target.records("again")[10].offset)
+
+
+def test_groups_are_carried_over_exactly_and_never_back(clusters):
+    clusters.source.create_topic("read")
+    write_mixed(clusters, "read")
+    at = TopicPartition("read", 0)
+    clusters.do(lambda a, _: a.offsets.commit("billing", {at: 27}))
+
+    report = clusters.mirror("read", groups=["bill*"])
+
+    [carried] = report.groups.values()
+    assert carried.source_offset == 27
+    expected = [it.offset for it in clusters.source.records("read")]
+    number = next(n for n, offset in enumerate(expected) if offset >= 27)
+    assert carried.target_offset == clusters.target.records("read")[number].offset
+    clusters.do(lambda a, _: a.offsets.commit("billing", {at: 3}))
+    assert not clusters.mirror("read", groups=["bill*"]).groups
+
+
+def test_workers_share_the_partitions(clusters):
+    clusters.source.create_topic("wide", partitions=4)
+    for number in range(4):
+        for value in range(10):
+            clusters.source.produce("wide", f"{number}-{value}", partition=number)
+    choice = TopicChoice(("wide",), (), parse_rename("identity"))
+
+    async def both(*clients):
+        runs = [
+            MirrorRun(source, target, choice, MirrorSettings("w", worker, until_end=True))
+            for worker, source, target in (("1", *clients[:2]), ("2", *clients[2:]))
+        ]
+        return await gather(clients[0].router.runtime.scheduler, [it.run() for it in runs])
+
+    reports = clusters.do(both, workers=2)
+
+    assert sum(it.records for report in reports for it in report.partitions) == 40
+    assert contents(clusters.target, "wide") == contents(clusters.source, "wide")
+
+
+def test_a_position_that_expired_is_found_in_the_map(clusters):
+    clusters.source.create_topic("idle")
+    clusters.produce("idle", [b"1", b"2"])
+    clusters.mirror("idle", name="idle")
+    clusters.do(lambda _, b: b.groups.delete(["kctl-mirror.idle"]))
+    clusters.produce("idle", [b"3"])
+
+    clusters.mirror("idle", name="idle")
+
+    assert [it.value for it in clusters.target.records("idle")] == [b"1", b"2", b"3"]
+
+
+def test_a_mirror_of_nothing_is_a_mistake(clusters):
+    with pytest.raises(NotFoundError):
+        clusters.mirror("no-such-topic")
