@@ -1113,7 +1113,7 @@ complete -c kctl -n '__kctl_at mirror run' -l groups -s g -r -f -d 'Names or glo
 complete -c kctl -n '__kctl_at mirror run' -l once -d 'Stop at the ends that the source has now.'
 complete -c kctl -n '__kctl_at mirror run' -l at-least-once -d 'Copy without transactions: a failure may repeat records.'
 complete -c kctl -n '__kctl_at mirror run' -l on-loss -r -f -a 'stop skip restart' -d 'What to do with a partition whose source lost records.'
-complete -c kctl -n '__kctl_at mirror run' -l worker -r -f -d 'Tells the workers of a mirror apart; each has its own.'
+complete -c kctl -n '__kctl_at mirror run' -l worker -r -f -d 'The id of this worker; each worker of a mirror has its own.'
 complete -c kctl -n '__kctl_at mirror run' -l throttle -r -f -d 'Bytes per second at most, e.g. 20MB.'
 complete -c kctl -n '__kctl_at mirror run' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at mirror plan' -l source -r -f -d 'Brokers of the source cluster.'

@@ -152,7 +152,7 @@ class TargetWriter:
             self._router.view.forget(topics)
 
     def _next_request(self, queues: dict[TopicPartition, deque[BatchCopy]]) -> ProduceRequest:
-        """Take at most one batch of each partition, as Produce allows no more."""
+        """Take at most one batch of each partition, the limit of Produce."""
         topics: dict[str, list[PartitionProduceData]] = {}
         size = 0
         for partition in list(queues):

@@ -71,7 +71,7 @@ _HOPELESS = (UsageError, CorruptDataError)
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """What a worker is told."""
+    """The settings of a worker."""
 
     name: str
     worker: str = "1"

@@ -49,7 +49,7 @@ class RunOptions:
         Option(
             "--worker",
             metavar="ID",
-            help="Tells the workers of a mirror apart; each has its own.",
+            help="The id of this worker; each worker of a mirror has its own.",
         ),
     ] = "1"
     throttle: Annotated[
