@@ -1,13 +1,12 @@
 """kctl group with --zookeeper: groups that keep members, owners and offsets in ZooKeeper."""
 
 import json
-from contextlib import contextmanager
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
+from tests.support.zookeeper_session import zookeeper_session
 
 REGISTRATION = b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"5"}'
 
@@ -32,21 +31,9 @@ def without_zookeeper(kctl, cluster):
     return lambda *words: kctl(*words, "-b", cluster[0])
 
 
-@contextmanager
-def session(cluster):
-    """A session of another client of the store; its ephemeral znodes end with it."""
-    client = KazooClient(cluster[1])
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
 @pytest.fixture
 def store(cluster):
-    with session(cluster) as client:
+    with zookeeper_session(cluster[1]) as client:
         yield client
 
 
@@ -206,7 +193,7 @@ def test_a_rollback_leaves_alone_what_has_changed_since(
 
 def test_a_group_with_a_live_member_is_refused_by_its_name(on, cluster, group, topic, tmp_path):
     undo = tmp_path / "undo.json"
-    with session(cluster) as other:
+    with zookeeper_session(cluster[1]) as other:
         register(other, group, "consumer-17", topic)
         for words in (
             ("migrate", group, "--to", "kafka", "--undo-file", undo, "-y"),

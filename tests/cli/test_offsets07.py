@@ -1,7 +1,6 @@
 """What kctl shows and commits of the offsets of Kafka 0.7, which are positions in bytes."""
 
 import pytest
-from kazoo.client import KazooClient
 
 from kctl.protocol.kafka07 import ProduceRequest
 from kctl.records.message07 import GZIP, message_set
@@ -10,6 +9,7 @@ from tests.support import apache_kafka
 from tests.support.kctl_broker07 import write07
 from tests.support.kctl_process import KctlBroker
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_session import zookeeper_session
 
 SET = message_set([b"x" * 90])
 
@@ -33,11 +33,8 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def store(cluster):
-    client = KazooClient(cluster[1])
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with zookeeper_session(cluster[1]) as client:
+        yield client
 
 
 def test_the_lag_of_a_group_is_counted_in_bytes(kctl, cluster, store):

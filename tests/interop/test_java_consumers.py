@@ -3,20 +3,19 @@
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
 from functools import cache
 from itertools import product
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from kctl.kafka.offsets import OffsetsPolicy, OffsetsStorage, StoredOffset, start_offset
 from tests.support import apache_kafka, java_consumers
 from tests.support.java_consumers import JavaConsumer, java_assignments
 from tests.support.kctl_process import KctlBroker
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_session import zookeeper_session
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
@@ -92,7 +91,7 @@ def test_offsets_in_two_stores_are_read_and_written_as_by_java(cluster, storage,
     topic = make_filled_topic(address)
     policy = OffsetsPolicy(storage, is_dual, like_java=True)
     commit_in_kafka(address, group, topic, [kafka for _, kafka in COMBINATIONS])
-    with kazoo(zookeeper) as store:
+    with zookeeper_session(zookeeper) as store:
         for number, (offset, _) in enumerate(COMBINATIONS):
             if offset is not None:
                 path = f"/consumers/{group}/offsets/{topic}/{number}"
@@ -129,7 +128,7 @@ def test_files_of_offsets_are_those_of_java(cluster, tmp_path):
     """D4: exported by Java and imported by kctl, and the other way."""
     _, zookeeper = cluster
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    with kazoo(zookeeper) as store:
+    with zookeeper_session(zookeeper) as store:
         for group, topic, name in product(("e1", "e2"), ("t", "a.b_c-d"), ("0", "1", "10", "0-3")):
             path = f"/consumers/{group}/offsets/{topic}/{name}"
             store.create(path, b"%d" % len(path), makepath=True)
@@ -158,7 +157,10 @@ def test_a_rebalance_is_checked_as_by_java_and_live_java_members_are_refused(clu
     words = ("--zookeeper.connect", zookeeper, "--group", "checked")
     verify = ("VerifyConsumerRebalance", *words)
     check = ("group", "rebalance-check", "checked", "--zookeeper", zookeeper)
-    with JavaConsumer(zookeeper, "checked", {"t": 1}) as member, kazoo(zookeeper) as store:
+    with (
+        JavaConsumer(zookeeper, "checked", {"t": 1}) as member,
+        zookeeper_session(zookeeper) as store,
+    ):
         name = member.wait_until_started()
         assert "successful" in java_tool(*verify)
         assert kctl_alone(*check).returncode == 0
@@ -185,17 +187,6 @@ def export_by_kctl(zookeeper, path):
 def import_by_kctl(zookeeper, path):
     ran = kctl_alone("group", "import-offsets", path, "--zookeeper", zookeeper, "-y")
     assert ran.returncode == 0, ran.stderr
-
-
-@contextmanager
-def kazoo(zookeeper):
-    client = KazooClient(zookeeper)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def first_offsets(member):

@@ -25,6 +25,7 @@ from tests.support.kctl_consumer import KctlConsumer
 from tests.support.kctl_process import KctlBroker
 from tests.support.virtual_runtime import virtual_runtime
 from tests.support.waiting import wait_for
+from tests.support.zookeeper_session import zookeeper_session
 
 kazoo_client = pytest.importorskip("kazoo.client")
 PARTITIONS = 4
@@ -47,11 +48,8 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def store(cluster):
-    client = kazoo_client.KazooClient(cluster[1])
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with zookeeper_session(cluster[1]) as client:
+        yield client
 
 
 @pytest.fixture

@@ -48,6 +48,17 @@ def planted(seed):
     return enter
 
 
+def _read_without_watch(patch, name):
+    """Let a read of ConsumerRegistry whose last argument is a watch set none."""
+    original = getattr(ConsumerRegistry, name)
+
+    async def read(self, what, watch):
+        del watch
+        return await original(self, what, lambda _event: None)
+
+    patch(ConsumerRegistry, name, read)
+
+
 @planted(3)
 def claims_without_a_check(patch):
     """A claim replaces whatever owner there is."""
@@ -83,13 +94,7 @@ def commits_without_a_check(patch):
 @planted(3)
 def trusts_a_stale_view(patch):
     """Members are read without a watch: who joins later is not seen."""
-    original = ConsumerRegistry.members
-
-    async def members(self, group_id, watch):
-        del watch
-        return await original(self, group_id, lambda _event: None)
-
-    patch(ConsumerRegistry, "members", members)
+    _read_without_watch(patch, "members")
 
 
 @planted(1)
@@ -207,13 +212,7 @@ def sorts_itself_first(patch):
 @planted(0)
 def topics_never_grow(patch):
     """Partitions that come later are not seen."""
-    original = ConsumerRegistry.partitions
-
-    async def partitions(self, topics, watch):
-        del watch
-        return await original(self, topics, lambda _event: None)
-
-    patch(ConsumerRegistry, "partitions", partitions)
+    _read_without_watch(patch, "partitions")
 
 
 @planted(238)

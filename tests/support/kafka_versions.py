@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.support import apache_kafka
 from tests.support.apache_kafka import ApacheBroker
 from tests.support.zookeeper import running_zookeeper
+from tests.support.zookeeper_session import zookeeper_session
 
 VERSIONS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "2.7.2", "3.9.1", "4.1.0")
 # Brokers without ApiVersions, which clients are tested with.
@@ -175,7 +175,7 @@ class FilledBroker:
             admin = self._admin()
             admin.create_topics([topic])[name].result(READY_TIMEOUT_S)
         else:
-            with self._zookeeper() as client:
+            with zookeeper_session(self._zookeeper_address) as client:
                 _put(client, f"/config/topics/{name}", {"version": 1, "config": texts})
                 partitions = {"version": 1, "partitions": {"0": [0]}}
                 _put(client, f"/brokers/topics/{name}", partitions)
@@ -185,7 +185,7 @@ class FilledBroker:
         """Change a topic's settings through ZooKeeper and wait until the broker has them."""
         line = f"Processing override for entityPath: topics/{name} "
         before = self._log_text().count(line)
-        with self._zookeeper() as client:
+        with zookeeper_session(self._zookeeper_address) as client:
             texts = {key: str(value) for key, value in config.items()}
             _put(client, f"/config/topics/{name}", {"version": 1, "config": texts})
             notice = {"version": 2, "entity_path": f"topics/{name}"}
@@ -304,24 +304,14 @@ class FilledBroker:
 
         return AdminClient(self.client_settings())
 
-    @contextmanager
-    def _zookeeper(self) -> Iterator[KazooClient]:
-        client = KazooClient(self._zookeeper_address)
-        client.start()
-        try:
-            yield client
-        finally:
-            client.stop()
-            client.close()
-
     def _wait_for_expiry(self) -> None:
-        with self._zookeeper() as client:
+        with zookeeper_session(self._zookeeper_address) as client:
             wait_until(lambda: not client.exists("/brokers/ids/0"))
 
     def _wait_for_state(self, topic: str | None) -> None:
         """Wait for the broker, and for a leader of the topic; clients wait for the rest."""
         state = f"/brokers/topics/{topic}/partitions/0/state"
-        with self._zookeeper() as client:
+        with zookeeper_session(self._zookeeper_address) as client:
             wait_until(lambda: client.exists("/brokers/ids/0"))
             wait_until(lambda: topic is None or client.exists(state))
 
