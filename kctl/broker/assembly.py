@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.client_quotas import entity_of_path, quotas_in
+from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.config.live_configs import LiveConfigs
 from kctl.broker.configured_security import delegation_tokens
@@ -33,6 +35,7 @@ from kctl.broker.replication.partition_writer import ReplicatedPartitionWriter
 from kctl.broker.replication.quotas_by_config import leader_quota, log_dirs_quota
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.replication.replica_selector import replica_selector
+from kctl.broker.sampled_rate import Windows
 from kctl.broker.services import ListenerChanges, Services
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
@@ -45,9 +48,13 @@ from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
+from kctl.store.znodes import CLIENT_CONFIGS, USER_CONFIGS
 
 if TYPE_CHECKING:
     from kctl.broker.security.acl_cache import AclCache
+
+# The default of quota.producer.default and quota.consumer.default.
+LONG_MAX = 2**63 - 1
 
 # Handles a request of this process as if it had arrived over a socket.
 Deliver = Callable[[Message], Future[Message]]
@@ -127,10 +134,40 @@ def assemble(
             log_dirs_quota(config, opened.broker_id, opened.dynamic_configs),
         ),
         acl_cache=opened.acl_cache,
+        client_quotas=_client_quotas(opened),
         served=served,
     )  # fmt: skip
     services.leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
     return services
+
+
+def _client_quotas(opened: Foundation) -> ClientQuotas:
+    """Return the quotas of clients, which follow the store."""
+    config, dynamic_configs = opened.config, opened.dynamic_configs
+    quotas = ClientQuotas(
+        Windows(config.quota_window_size_seconds * 1000, config.quota_window_num),
+        Windows(
+            config.controller_quota_window_size_seconds * 1000, config.controller_quota_window_num
+        ),
+        produce_default=_static_quota(config.quota_producer_default),
+        fetch_default=_static_quota(config.quota_consumer_default),
+    )
+
+    def apply(entity_type: str, name: str) -> None:
+        if entity_type in (USER_CONFIGS, CLIENT_CONFIGS):
+            found = quotas_in(dynamic_configs.overrides(entity_type, name))
+            quotas.change(entity_of_path(entity_type, name), found)
+
+    for entity_type in (USER_CONFIGS, CLIENT_CONFIGS):
+        for name in dynamic_configs.entities(entity_type):
+            apply(entity_type, name)
+    dynamic_configs.on_change(apply)
+    return quotas
+
+
+def _static_quota(value: int) -> float | None:
+    """Return quota.producer.default or quota.consumer.default; None: their default, no limit."""
+    return None if value == LONG_MAX else value
 
 
 def _group_coordinator(

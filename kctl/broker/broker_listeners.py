@@ -78,6 +78,8 @@ class BrokerListeners:
             config.tls_listeners,
             may_be_decoded,
         )
+        quotas = services.client_quotas
+        quotas.on_switch(lambda is_on: server.use_client_quotas(quotas if is_on else None))
         server.start()
         self._server = server
         live_configs.on_broker_change(self._configs_changed)

@@ -8,7 +8,9 @@ Kafka 2.7: org.apache.kafka.common.quota.ClientQuotaEntity, kafka.server.AdminMa
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
+from math import isfinite, isnan
 from typing import NamedTuple
 
 from kctl.configs.config_key import ConfigKey, ConfigType
@@ -79,6 +81,14 @@ class ClientQuotaFilter(NamedTuple):
 ANY_NAME = " any "
 
 
+def entity_of_path(entity_type: str, name: str) -> ClientQuotaEntity:
+    """Return the entity of a type and name below `/config` (see `config_entity`)."""
+    if entity_type == CLIENT_CONFIGS:
+        return ClientQuotaEntity(None, name)
+    user, separator, client_id = name.partition(f"/{CLIENT_CONFIGS}/")
+    return ClientQuotaEntity(user, client_id if separator else None)
+
+
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> ClientQuotaEntity:
     """Return the entity for (entity type, sanitized name or None for the default) pairs.
 
@@ -137,18 +147,30 @@ def changed_quotas(
         key = QUOTA_KEYS.get(name)
         if key is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {name}")
+        if not isfinite(value):
+            # Apache Kafka stores such a percentage, and NaN bytes per second as 0.
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Configuration {name} must be a finite number"
+            )
         is_whole = key.type is ConfigType.LONG
         after[name] = str(key.format(_whole(name, value) if is_whole else value))
     return after
 
 
 def quotas_in(config: Mapping[str, str]) -> dict[str, float]:
-    """Return the quotas among an entity's configs, which may include SCRAM credentials."""
-    return {name: float(value) for name, value in config.items() if name in QUOTA_KEYS}
+    """Return the quotas among an entity's configs, which may include SCRAM credentials. Values that
+    are no numbers, written by other tools, are left out."""
+    found = {}
+    for name, text in config.items():
+        if name in QUOTA_KEYS:
+            with suppress(ValueError):
+                found[name] = float(text)
+    return {name: value for name, value in found.items() if not isnan(value)}
 
 
 def _whole(name: str, value: float) -> int:
-    whole = int(value + _EPSILON)
+    # As Java converts it.
+    whole = max(min(int(value + _EPSILON), 2**63 - 1), -(2**63))
     if abs(whole - value) > _EPSILON:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Configuration {name} must be a Long value")
     return whole

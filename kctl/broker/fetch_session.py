@@ -158,6 +158,10 @@ class FetchSessionCache:
         wanted = [(cached.topic, cached.request) for cached in session.partitions.values()]
         return FetchContext(wanted, session, is_incremental=True)
 
+    def discard(self, session: FetchSession) -> None:
+        """Remove a session that its client does not learn of."""
+        self._sessions.pop(session.session_id, None)
+
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)

@@ -1,17 +1,18 @@
 """ReplicationQuota: limits the copying of throttled replicas, so that moves leave room for clients.
 
-Bytes are counted in samples of `window_ms`; the last `window_count` samples make the rate. The
-throttled replicas are named per topic (`*` or `partition:broker`, ...); only their bytes count. An
-in-sync replica is never delayed: the quota limits replicas that catch up. Pure, time passed in.
+Bytes are counted by a SampledRate whose span is at least one window. The throttled replicas are
+named per topic (`*` or `partition:broker`, ...); only their bytes count. An in-sync replica is
+never delayed: the quota limits replicas that catch up. Pure, time passed in.
 
 Invariant: without a rate nothing is throttled.
 
-Kafka 2.7: kafka.server.ReplicationQuotaManager, kafka.server.ThrottledReplicaListValidator; KIP-73.
+Kafka 2.7: kafka.server.ReplicationQuotaManager (SimpleRate),
+kafka.server.ThrottledReplicaListValidator; KIP-73.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 
+from kctl.broker.sampled_rate import SampledRate, Windows
 from kctl.model import TopicPartition
 
 ALL_REPLICAS = "*"
@@ -37,12 +38,10 @@ class ReplicationQuota:
         self._broker_id = broker_id
         self._replicas_key = replicas_key
         self._topic_config = topic_config
-        self._window_ms = window_ms
-        self._window_count = window_count
+        self._windows = Windows(window_ms, window_count)
         # Bytes per second; None: no limit.
         self.rate: int | None = UNLIMITED
-        # (begin of the sample, bytes in it), oldest first.
-        self._samples: deque[list[int]] = deque()
+        self._sampled = SampledRate(is_simple=True)
 
     def is_throttled(self, tp: TopicPartition) -> bool:
         """Return whether the partition's replica on this broker is throttled."""
@@ -53,24 +52,13 @@ class ReplicationQuota:
 
     def record(self, count: int, now_ms: int) -> None:
         """Count `count` bytes of throttled replicas."""
-        samples = self._samples
-        if not samples or now_ms - samples[-1][0] >= self._window_ms:
-            samples.append([now_ms, 0])
-        samples[-1][1] += count
+        self._sampled.record(count, now_ms, self._windows)
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Return whether the current rate exceeds the limit."""
         if self.rate is UNLIMITED:
             return False
-        samples = self._samples
-        oldest_ms = now_ms - self._window_ms * self._window_count
-        while samples and samples[0][0] < oldest_ms:
-            samples.popleft()
-        if not samples:
-            return False
-        # Over less than all windows but one, any burst would exceed the rate.
-        elapsed_ms = max(now_ms - samples[0][0], self._window_ms * (self._window_count - 1))
-        return sum(count for _, count in samples) * 1000 > self.rate * elapsed_ms
+        return self._sampled.per_second(now_ms, self._windows) > self.rate
 
     def set_rate(self, text: str | None) -> None:
         """Apply the broker's config, in bytes per second; None: it is not set."""

@@ -57,6 +57,8 @@ class Request:
     is_cancellable: bool = False
     # What the client may do. Set before the handler is called, if access is controlled.
     access: Access = UNRESTRICTED
+    # Set by the handler: milliseconds that the client has to pause (KIP-219).
+    throttle_ms: int = 0
     # Set by the connection: logs an error that no handler expects, and closes the connection.
     failed: "Callable[[Request, Exception], None] | None" = None
 

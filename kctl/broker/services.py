@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
@@ -68,5 +69,6 @@ class Services:
     alter_log_dirs: ReplicaAlterLogDirsManager
     # None: access is not controlled.
     acl_cache: "AclCache | None"
+    client_quotas: ClientQuotas
     # The content of ApiVersions: API -> (first, last) version.
     served: Mapping[ApiKey, tuple[int, int]]

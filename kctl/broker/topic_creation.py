@@ -9,7 +9,7 @@ Kafka 2.7: kafka.server.AdminManager, kafka.zk.AdminZkClient, common.internals.T
 the broker's defaults).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kctl.broker.config.config_changes import check_topic_config
@@ -37,6 +37,8 @@ DELETION_LOOK_MS = 20
 DELETION_LOOKS_MAX = 50
 
 Assignment = Mapping[int, Sequence[int]]
+# Takes a number of new partitions; raises ApiError if the client may not create them now.
+Allow = Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,12 @@ class TopicCreator:
         *,
         validate_only: bool = False,
         deletions: Collection[str] | None = None,
+        allow: Allow | None = None,
     ) -> dict[int, tuple[int, ...]]:
         """Validate and write a topic; return its assignment.
 
-        A request for many topics reads `deletions` once for all of them.
+        A request for many topics reads `deletions` once for all of them. `allow` is called with the
+        number of partitions before anything is written, and may raise ApiError.
         """
         if self._cache.contains(topic.name) or topic.name in self._under_way:
             raise _already_exists(topic.name)
@@ -98,6 +102,8 @@ class TopicCreator:
                 check_assignment(assignment)
             configs = checked_configs(topic.configs)
             if not validate_only:
+                if allow is not None:
+                    allow(len(assignment))
                 await self._write(topic.name, assignment, configs)
         finally:
             del self._under_way[topic.name]
@@ -110,13 +116,20 @@ class TopicCreator:
         assignments: Sequence[Sequence[int]] | None,
         *,
         validate_only: bool = False,
+        allow: Allow | None = None,
     ) -> dict[int, tuple[int, ...]]:
-        """Extend `topic` to `count` partitions; return the assignment of the new ones."""
+        """Extend `topic` to `count` partitions; return the assignment of the new ones. `allow` is
+        called with their number before anything is written, and may raise ApiError."""
         added: dict[int, tuple[int, ...]] = {}
+        is_allowed = allow is None
 
         def grown(old: dict[int, ReplicaAssignment]) -> dict[int, ReplicaAssignment]:
-            nonlocal added
+            nonlocal added, is_allowed
             added = self._added(topic, old, count, assignments)
+            # Once, however often the store is written.
+            if not is_allowed and allow is not None and not validate_only:
+                allow(len(added))
+                is_allowed = True
             return {**old, **{p: ReplicaAssignment(r) for p, r in added.items()}}
 
         try:

@@ -36,12 +36,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
     ),
-    "quotas: not supported yet": (
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
-        "quota.consumer.default",
-        "quota.producer.default",
-    ),
     "TLS is OpenSSL's, not Java's": (
         "security.providers",
         "ssl.engine.factory.class",

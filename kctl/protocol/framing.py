@@ -231,6 +231,11 @@ class FrameBuffer:
             self._begin_large(body, size)
         return self._finished_large()
 
+    def give_back(self) -> None:
+        """Return the buffer of the last large frame to the pool: nothing reads that any longer."""
+        if self._lent is not None:
+            self._take_back()
+
     def release(self) -> None:
         """Save the rest of the scratch buffer, which other connections will overwrite."""
         if self._data is self._scratch:

@@ -2,6 +2,7 @@
 
     READING -> IN_FLIGHT -> READING ...
     READING -> SENDING -> READING      the peer is slow to read, or other connections come first
+    READING -> MUTED -> READING        the client exceeds a quota (KIP-219)
     IN_FLIGHT -> DRAINING -> OVER      the server stops while a request is in flight
     any phase -> OVER
 
@@ -31,16 +32,19 @@ class ServerPhase(IntEnum):
     DRAINING = 3
     # Closed, or closing with nothing more to serve.
     OVER = 4
+    # The client has to pause: nothing more is served until then.
+    MUTED = 5
 
 
 _P = ServerPhase
 
 # Phase -> the phases that may follow. Ending twice is legal: an abort may follow a close.
 LEGAL_MOVES: dict[ServerPhase, frozenset[ServerPhase]] = {
-    _P.READING: frozenset({_P.IN_FLIGHT, _P.SENDING, _P.OVER}),
+    _P.READING: frozenset({_P.IN_FLIGHT, _P.SENDING, _P.MUTED, _P.OVER}),
     _P.IN_FLIGHT: frozenset({_P.READING, _P.DRAINING, _P.OVER}),
     _P.SENDING: frozenset({_P.READING, _P.OVER}),
     _P.DRAINING: frozenset({_P.OVER}),
+    _P.MUTED: frozenset({_P.READING, _P.OVER}),
     _P.OVER: frozenset({_P.OVER}),
 }
 

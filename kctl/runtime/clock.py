@@ -13,3 +13,7 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Return milliseconds since a fixed point: for deadlines and timeouts."""
         ...
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since a fixed point: for measurements of short work."""
+        ...

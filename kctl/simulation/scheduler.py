@@ -269,6 +269,10 @@ class SimClock:
         """Return milliseconds since the world began."""
         return self._world.now_us // 1000
 
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since the world began."""
+        return self._world.now_us * 1000
+
     def wall_ms(self) -> int:
         """Return milliseconds since the epoch, as this machine has it."""
         return WALL_START_MS + self._world.now_us // 1000 + self.skew_ms

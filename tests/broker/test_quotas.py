@@ -32,11 +32,13 @@ def test_without_a_rate_nothing_is_throttled():
 
 def test_the_rate_is_that_of_the_last_windows():
     bounded = quota(rate=1000)
-    bounded.record(9_000, 0)
-    assert not bounded.is_exceeded(0), "a burst within what all windows together may hold"
+    bounded.record(1_000, 0)
+    assert not bounded.is_exceeded(0), "what one window may hold"
     bounded.record(2_000, 500)
-    assert bounded.is_exceeded(500)
-    assert not bounded.is_exceeded(11_001), "the windows have passed"
+    assert bounded.is_exceeded(2_500)
+    assert not bounded.is_exceeded(3_000), "over the time since the first bytes"
+    bounded.record(20_000, 4_000)
+    assert not bounded.is_exceeded(15_001), "the windows have passed"
 
 
 def test_a_rate_of_zero_stops_throttled_replicas():

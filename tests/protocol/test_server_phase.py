@@ -19,7 +19,7 @@ from kctl.protocol.server_phase import LEGAL_MOVES, ServerPhase, moved
 from kctl.runtime.complaints import Complaints
 from tests.support.raw_requests import RequestWriter
 
-READING, IN_FLIGHT, SENDING, DRAINING, OVER = ServerPhase
+READING, IN_FLIGHT, SENDING, DRAINING, OVER, MUTED = ServerPhase
 ILLEGAL = [
     (phase, target)
     for phase, target in product(ServerPhase, ServerPhase)
@@ -33,6 +33,7 @@ class Host:
     limits = NetworkLimits()
     served = MappingProxyType({int(ApiKey.HEARTBEAT): (0, 4)})
     fast_paths = MappingProxyType({})
+    client_quotas = None
 
     def __init__(self):
         self.counters = NetworkCounters()

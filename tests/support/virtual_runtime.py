@@ -20,6 +20,9 @@ class VirtualClock:
     def monotonic_ms(self):
         return self.now_ms
 
+    def monotonic_ns(self):
+        return self.now_ms * 1_000_000
+
     def wall_ms(self):
         return self.now_ms + self.WALL_AHEAD_MS
 

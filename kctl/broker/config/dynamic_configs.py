@@ -1,4 +1,4 @@
-"""DynamicConfigs: per-topic and per-broker configs from the store, kept up to date.
+"""DynamicConfigs: configs of topics, brokers, users and clients from the store, kept up to date.
 
 `/config/<type>/<name>` holds an entity's overrides; a sequential znode below `/config/changes`
 announces a change. All are read at the start; a topic's are read again when this broker first
@@ -15,7 +15,13 @@ from kctl.broker.announced_changes import AnnouncedChanges, OverlappingReads
 from kctl.broker.config.stored_passwords import StoredPasswords
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
-from kctl.store.znodes import BROKER_CONFIGS, CONFIG_CHANGES, TOPIC_CONFIGS, USER_CONFIGS
+from kctl.store.znodes import (
+    BROKER_CONFIGS,
+    CLIENT_CONFIGS,
+    CONFIG_CHANGES,
+    TOPIC_CONFIGS,
+    USER_CONFIGS,
+)
 
 # Changed entities read and applied in one turn of the loop; each takes about 0.1 ms.
 CHANGES_PER_TURN = 50
@@ -24,7 +30,7 @@ ChangeListener = Callable[[str, str], object]
 
 
 class DynamicConfigs:
-    """The overrides of topics and brokers, as text; listeners are called on every change."""
+    """The overrides of all entities, as text; listeners are called on every change."""
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class DynamicConfigs:
             TOPIC_CONFIGS: {},
             BROKER_CONFIGS: {},
             USER_CONFIGS: {},
+            CLIENT_CONFIGS: {},
         }
         self._listeners: list[ChangeListener] = []
         # By entity type and name.
@@ -60,6 +67,11 @@ class DynamicConfigs:
         """Return the overrides of one topic as last read."""
         return self._overrides[TOPIC_CONFIGS].get(topic, {})
 
+    def entities(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """Return the overrides of all entities of a type, by name; a client id of a user is the
+        entity `USER/clients/CLIENT_ID` of type users."""
+        return self._overrides[entity_type]
+
     async def start(self) -> None:
         """Read everything and watch for changes."""
         await self._changes.start(self._load_all)
@@ -68,6 +80,14 @@ class DynamicConfigs:
         for entity_type in self._overrides:
             names = await self._store.get_entities_with_config(entity_type)
             await self._load(entity_type, names)
+            if entity_type == USER_CONFIGS:
+                clients = await self._store.get_clients_of_users(names)
+                pairs = [
+                    f"{user}/{CLIENT_CONFIGS}/{client}"
+                    for user, found in clients.items()
+                    for client in found
+                ]
+                await self._load(entity_type, pairs)
 
     async def load_topics(self, topics: Sequence[str]) -> None:
         """Read the overrides of topics that this broker has just received."""

@@ -13,6 +13,7 @@ Behaviour:
 - Incremental sessions store the partitions that a client requested (KIP-227).
 - Partitions that the client may not read have an error, also in later fetches of a session; those
   of a follower without ClusterAction all have TOPIC_AUTHORIZATION_FAILED (CVE-2018-1288).
+- A client that exceeds its quota of bytes gets an empty response and has to pause (KIP-219).
 - Many partitions are read, and encoded, in parts, with turns of the loop for others.
 
 Versions: 0-12. v3 max bytes; v4 isolation level (KIP-98); v5 log start offset; v7 sessions; v9
@@ -22,10 +23,11 @@ Kafka 2.7: kafka.server.KafkaApis.handleFetchRequest, FetchManager.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kctl.broker.fetch_session import FetchContext, Key
+from kctl.broker.fetch_session import INVALID_SESSION_ID, FetchContext, Key
 from kctl.broker.replication.replica_manager import (
     FetchIsolation,
     FetchParams,
@@ -60,6 +62,10 @@ FIRST_VERSION_OF_ZSTD = 10
 # Partitions encoded per turn of the loop, about 5 ms.
 PARTITIONS_PER_TURN = 2_000
 _EMPTY = b""
+# Of a response besides its records, for quotas: once, and per topic and partition.
+RESPONSE_BYTES = 18
+TOPIC_BYTES = 6
+PARTITION_BYTES = 42
 
 
 def handle_fetch(services: Services, request: Request) -> None:
@@ -72,10 +78,16 @@ def handle_fetch(services: Services, request: Request) -> None:
         request.reply(FetchResponse(error_code=context.error_code))
         return
     params = _params(services, body, version)
+    quotas = services.client_quotas
+    is_limited = quotas.is_enabled and body.replica_id < 0
+    if is_limited:
+        params = _within_quota(params, quotas.fetch_bytes_max(request), context)
     allowed, refused = _authorized(request, context.partitions)
 
     def answer(results: list[FetchResult]) -> None:
         results = [*refused, *results] if refused else results
+        if is_limited and _is_throttled(services, request, context, results):
+            return
         if version < FIRST_VERSION_OF_V2_BATCHES:
             converting = _converted_response(services, context, results, version)
             services.replica_manager.work_queue.start(
@@ -133,6 +145,51 @@ def _params(services: Services, body: FetchRequest, version: int) -> FetchParams
         is_hard_limit=version <= 2,
         client_rack=body.rack_id if version >= FOLLOWER_FETCH_VERSION else None,
     )
+
+
+def _within_quota(
+    params: FetchParams, response_bytes_max: int | None, context: FetchContext
+) -> FetchParams:
+    """Return `params` with at most the records that do not exceed a quota by themselves."""
+    if response_bytes_max is None or response_bytes_max >= params.max_bytes:
+        return params
+    others = RESPONSE_BYTES + sum(
+        TOPIC_BYTES + len(topic) + PARTITION_BYTES for topic, _ in context.partitions
+    )
+    bytes_max = max(response_bytes_max - others, response_bytes_max // 2)
+    return replace(params, max_bytes=bytes_max, min_bytes=min(params.min_bytes, bytes_max))
+
+
+def _is_throttled(
+    services: Services, request: Request, context: FetchContext, results: Sequence[FetchResult]
+) -> bool:
+    """Reply without any data if the client has to pause first, and return whether it has to."""
+    now_ms = services.runtime.clock.monotonic_ms()
+    wait_ms = services.client_quotas.fetched(request, _response_bytes(results), now_ms)
+    if not wait_ms:
+        return False
+    request.throttle_ms = wait_ms
+    session_id = context.session_id
+    if context.session is not None and not context.is_incremental:
+        # The client sends its full request again.
+        services.fetch_sessions.discard(context.session)
+        session_id = INVALID_SESSION_ID
+    request.reply(FetchResponse(session_id=session_id, responses=[]))
+    return True
+
+
+def _response_bytes(results: Sequence[FetchResult]) -> int:
+    """Return the size of a response, before records are converted."""
+    size, last_topic = RESPONSE_BYTES, None
+    for result in results:
+        records = result.data.records if result.data is not None else None
+        if records is None and not result.error_code:
+            continue
+        if result.topic != last_topic:
+            last_topic = result.topic
+            size += TOPIC_BYTES + len(last_topic)
+        size += PARTITION_BYTES + (len(records) if records is not None else 0)
+    return size
 
 
 def _response_in_parts(

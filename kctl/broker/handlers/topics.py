@@ -9,6 +9,7 @@ Behaviour:
   has the topic. At the timeout, or if that is not above 0, unfinished topics are
   REQUEST_TIMED_OUT; their creation or deletion continues.
 - The configs of a new topic are returned to clients that may describe them.
+- A quota of mutations is asked per topic, in the order of the request (KIP-599).
 - validate_only checks everything and writes nothing.
 - Deletion forbidden by delete.topic.enable is INVALID_REQUEST before version 3 of DeleteTopics.
 
@@ -23,6 +24,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kctl.broker.client_throttling import MutationQuota
 from kctl.broker.config.config_entries import BrokerConfigView, topic_entries
 from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
@@ -52,6 +54,10 @@ from kctl.store.errors import NodeExistsError, StoreError
 from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY
 
 CREATE_TOPICS_WITH_CONFIGS = 5
+# From these versions on a topic that exceeds a quota is refused; before, only the client is paused.
+CREATE_TOPICS_WITH_QUOTA_ERROR = 6
+CREATE_PARTITIONS_WITH_QUOTA_ERROR = 3
+DELETE_TOPICS_WITH_QUOTA_ERROR = 5
 DELETE_TOPICS_WITH_DISABLED_ERROR = 3
 DUPLICATE_IN_CREATE = "Found multiple entries for this topic."
 DUPLICATE_IN_CREATE_PARTITIONS = "Duplicate topic in request."
@@ -71,6 +77,7 @@ def handle_create_topics(services: Services, request: Request) -> None:
 async def _create_topics(services: Services, request: Request) -> None:
     body: CreateTopicsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
+    quota = _mutation_quota(services, request, CREATE_TOPICS_WITH_QUOTA_ERROR)
     results = []
     tasks = []
     # Topic -> number of partitions to wait for.
@@ -88,7 +95,10 @@ async def _create_topics(services: Services, request: Request) -> None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, DUPLICATE_IN_CREATE)
             new = _new_topic(topic)
             assignment = await services.topic_creator.create(
-                new, validate_only=body.validate_only, deletions=deletions
+                new,
+                validate_only=body.validate_only,
+                deletions=deletions,
+                allow=None if quota is None else quota.record,
             )
             created[topic.name] = len(assignment)
             if request.api_version >= CREATE_TOPICS_WITH_CONFIGS:
@@ -96,6 +106,9 @@ async def _create_topics(services: Services, request: Request) -> None:
 
         # Concurrently: their writes to the store are batched.
         tasks.append(services.runtime.scheduler.spawn(_attempt(services, result, create)))
+        if quota is not None:
+            # A quota is used up in the order of the request.
+            await tasks[-1]
     for task in tasks:
         await task
     if created and not body.validate_only:
@@ -104,6 +117,7 @@ async def _create_topics(services: Services, request: Request) -> None:
         for result in results:
             if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
                 _time_out_creation(result)
+    _pause_client(request, quota)
     request.reply(CreateTopicsResponse(topics=results))
 
 
@@ -197,6 +211,7 @@ def handle_create_partitions(services: Services, request: Request) -> None:
 async def _create_partitions(services: Services, request: Request) -> None:
     body: CreatePartitionsRequest = request.body
     counts = Counter(topic.name for topic in body.topics)
+    quota = _mutation_quota(services, request, CREATE_PARTITIONS_WITH_QUOTA_ERROR)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
     for topic in body.topics:
@@ -214,6 +229,7 @@ async def _create_partitions(services: Services, request: Request) -> None:
                 topic.count,
                 None if topic.assignments is None else [a.broker_ids for a in topic.assignments],
                 validate_only=body.validate_only,
+                allow=None if quota is None else quota.record,
             )
             grown[topic.name] = topic.count
 
@@ -224,6 +240,7 @@ async def _create_partitions(services: Services, request: Request) -> None:
         for result in results.values():
             if not result.error_code and waiting.are_late(result.name, body.timeout_ms):
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
+    _pause_client(request, quota)
     request.reply(CreatePartitionsResponse(results=list(results.values())))
 
 
@@ -240,6 +257,7 @@ def handle_delete_topics(services: Services, request: Request) -> None:
 async def _delete_topics(services: Services, request: Request) -> None:
     body: DeleteTopicsRequest = request.body
     cache = services.metadata_cache
+    quota = _mutation_quota(services, request, DELETE_TOPICS_WITH_QUOTA_ERROR)
     results: dict[str, DeletableTopicResult] = {}
     marked: list[str] = []
     tasks = []
@@ -248,12 +266,16 @@ async def _delete_topics(services: Services, request: Request) -> None:
 
         async def mark(name: str = name) -> None:
             _check_deletion(services, request.api_version, name)
+            if quota is not None:
+                quota.record(cache.partition_count(name) or 0)
             # A repeated request waits for the same deletion.
             with suppress(NodeExistsError):
                 await services.cluster_store.create_delete_topic_path(name)
             marked.append(name)
 
         tasks.append(services.runtime.scheduler.spawn(_attempt(services, result, mark)))
+        if quota is not None:
+            await tasks[-1]
     for task in tasks:
         await task
     if marked:
@@ -263,6 +285,7 @@ async def _delete_topics(services: Services, request: Request) -> None:
         for name in marked:
             if body.timeout_ms <= 0 or cache.contains(name):
                 results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+    _pause_client(request, quota)
     request.reply(DeleteTopicsResponse(responses=[results[name] for name in body.topic_names]))
 
 
@@ -276,6 +299,22 @@ def _check_deletion(services: Services, version: int, name: str) -> None:
 
 
 # --- shared
+
+
+def _mutation_quota(
+    services: Services, request: Request, strict_since: int
+) -> MutationQuota | None:
+    quotas = services.client_quotas
+    if not quotas.is_enabled:
+        return None
+    now_ms = services.runtime.clock.monotonic_ms
+    return quotas.mutation_quota(request, now_ms, strict_since=strict_since)
+
+
+def _pause_client(request: Request, quota: MutationQuota | None) -> None:
+    if quota is not None:
+        whole = request.whole or request
+        whole.throttle_ms = max(whole.throttle_ms, quota.throttle_ms)
 
 
 async def _attempt(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.network.backlog import Backlog
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
@@ -31,8 +32,11 @@ class ConnectionHost(Protocol):
     # API key -> (first, last) version that is dispatched.
     served: Mapping[int, tuple[int, int]]
     # By API key as two bytes.
-    fast_paths: Mapping[bytes, FastPath]
+    fast_paths: dict[bytes, FastPath]
+    # None: no client has a quota.
+    client_quotas: ClientQuotas | None
     now_ms: Callable[[], int]
+    now_ns: Callable[[], int]
     call_soon: Callable[..., None]
     is_turn_spent: Callable[[], bool]
 

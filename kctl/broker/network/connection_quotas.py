@@ -12,37 +12,24 @@ Kafka 2.7: kafka.network.ConnectionQuotas, org.apache.kafka.common.metrics.stats
 KIP-612
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from kctl.broker.network.limits import NetworkLimits
+from kctl.broker.sampled_rate import SampledRate, Windows
 
 
 class CreationRate:
-    """The rate of new connections, by Kafka's arithmetic: the connections in the last samples,
-    divided by the time they span, or by the time of all samples but one if that is longer."""
+    """The rate of new connections; listeners wait at most one window to keep it."""
 
     def __init__(self) -> None:
-        # [begin in ms, connections], oldest first.
-        self._samples: deque[list[int]] = deque()
+        self._sampled = SampledRate()
 
     def record(self, limit: int, limits: NetworkLimits, now_ms: int) -> int:
         """Count a connection; return for how many milliseconds, at most one window, the next ones
         have to wait to keep `limit` per second."""
-        window_ms, count = limits.rate_window_ms, limits.rate_window_count
-        samples = self._samples
-        if not samples or now_ms - samples[-1][0] >= window_ms:
-            samples.append([now_ms, 0])
-        samples[-1][1] += 1
-        while now_ms - samples[0][0] >= window_ms * count:
-            samples.popleft()
-        elapsed_ms = now_ms - samples[0][0]
-        missing = max(count - 1 - elapsed_ms // window_ms, 0)
-        span_ms = max(elapsed_ms + missing * window_ms, 1)
-        excess = sum(it for _, it in samples) * 1000 - limit * span_ms
-        if excess <= 0:
-            return 0
-        return min(round(excess / limit), window_ms) if limit else window_ms
+        windows = Windows(limits.rate_window_ms, limits.rate_window_count)
+        self._sampled.record(1, now_ms, windows)
+        return min(self._sampled.throttle_ms(limit, now_ms, windows), windows.window_ms)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.network.acceptors import Acceptors
 from kctl.broker.network.backlog import Backlog
 from kctl.broker.network.connection_host import FastPath
@@ -83,7 +84,10 @@ class SocketServer:
         self._authentication_class: type[Authentication] | None = None
         if credentials is not None:
             self.use_credentials(credentials)
-        self.fast_paths = fast_paths or {}
+        self._all_fast_paths = dict(fast_paths or {})
+        # Shared by all connections; empty while clients have quotas.
+        self.fast_paths = dict(self._all_fast_paths)
+        self.client_quotas: ClientQuotas | None = None
         self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
         self.served = served
@@ -96,6 +100,7 @@ class SocketServer:
         self.pool = BufferPool()
         # Bound once, because every request uses them.
         self.now_ms = runtime.clock.monotonic_ms
+        self.now_ns = runtime.clock.monotonic_ns
         self.call_soon = runtime.scheduler.call_soon
         self.is_turn_spent = runtime.scheduler.is_turn_spent
         self.scheduler = runtime.scheduler
@@ -126,6 +131,13 @@ class SocketServer:
         from kctl.broker.network.authentication import Authentication
 
         self._credentials, self._authentication_class = credentials, Authentication
+
+    def use_client_quotas(self, quotas: ClientQuotas | None) -> None:
+        """Throttle clients by `quotas`. Fast paths count nothing, so they are not offered."""
+        self.client_quotas = quotas
+        self.fast_paths.clear()
+        if quotas is None:
+            self.fast_paths.update(self._all_fast_paths)
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""

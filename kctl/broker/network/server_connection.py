@@ -24,9 +24,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kctl.broker.network.connection_host import ConnectionHost
+from kctl.broker.client_throttling import ClientQuotas
+from kctl.broker.network.connection_host import ConnectionHost, FastPath
 from kctl.broker.network.intake import Intake
 from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
+from kctl.broker.network.request_time import RequestTime
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
 from kctl.client.foreign_protocols import foreign_request
@@ -65,6 +67,7 @@ _IN_FLIGHT = ServerPhase.IN_FLIGHT
 _SENDING = ServerPhase.SENDING
 _DRAINING = ServerPhase.DRAINING
 _OVER = ServerPhase.OVER
+_MUTED = ServerPhase.MUTED
 # The move of most answers, checked here and not each time.
 _ANSWERED = moved(_IN_FLIGHT, _READING)
 
@@ -89,6 +92,8 @@ class ServerConnection:
         "_received_eof",
         "_reply",
         "_server",
+        "_throttle_ms",
+        "_time",
         "_transport",
         "context",
         "get_buffer",
@@ -113,7 +118,9 @@ class ServerConnection:
         self._transport = transport
         self._authentication = authentication
         # None before authentication, and none for sessions that end: each request is looked at.
-        self._fast_paths = server.fast_paths if authentication is None else {}
+        self._fast_paths: dict[bytes, FastPath] = (
+            server.fast_paths if authentication is None else {}
+        )
         bytes_max = server.limits.request_bytes_max
         if authentication is not None:
             bytes_max = min(bytes_max, UNAUTHENTICATED_BYTES_MAX)
@@ -128,6 +135,10 @@ class ServerConnection:
         # Whether the last frame had its own buffer, which the next look-up returns.
         self._is_large = False
         self._is_serving = False
+        # How long the client has to pause after the response being sent.
+        self._throttle_ms = 0
+        # Of the request in flight; measured only for request quotas.
+        self._time: RequestTime | None = None
         # Of the last frame, as bytes.
         self._last_api_key = b""
         # Bound once instead of once per request.
@@ -164,6 +175,9 @@ class ServerConnection:
         current = self._current
         if current is not None and current.is_cancellable:
             return False
+        if self._phase is _MUTED and self._frames.buffered_bytes:
+            # What it sent before is served after the pause.
+            return True
         return self.is_busy
 
     def when_secured(self, session: TlsSession) -> None:
@@ -200,7 +214,7 @@ class ServerConnection:
         """Return whether a request is in flight, or waits for its turn, or its response is
         unsent."""
         phase = self._phase
-        if phase is not _READING and phase is not _OVER:
+        if phase is not _READING and phase is not _OVER and phase is not _MUTED:
             return True
         return self._transport.unsent_bytes() > 0
 
@@ -362,15 +376,48 @@ class ServerConnection:
 
     def _handle(self, request: Request, *, may_be_sliced: bool) -> None:
         server = self._server
+        on_request = server.on_request
+        if server.client_quotas is not None and server.client_quotas.times_requests:
+            self._time = RequestTime(server.now_ns, on_request)
+            on_request = self._time.handle
         try:
             if may_be_sliced:
-                in_slices(request, server.on_request, server.scheduler)
+                in_slices(request, on_request, server.scheduler)
             else:
-                server.on_request(request)
+                on_request(request)
         except CorruptDataError:
             raise
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
+
+    def _throttle(self, quotas: ClientQuotas, request: Request, response: Message | None) -> None:
+        """Count a request, and set for how long its client has to pause."""
+        busy_ns = 0 if self._time is None else self._time.take()
+        self._time = None
+        now_ms = self._server.now_ms()
+        pause_ms = quotas.answered(request, self._current_bytes, busy_ns, now_ms)
+        self._throttle_ms = pause_ms
+        if pause_ms and response is not None and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = pause_ms
+
+    def _mute(self) -> None:
+        """Serve nothing more until the client has paused (KIP-219), whether it does so or not."""
+        pause_ms, self._throttle_ms = self._throttle_ms, 0
+        self._phase = moved(self._phase, _MUTED)
+        self._frames.give_back()
+        self._is_large = False
+        # A muted connection is not idle.
+        self.last_active_ms += pause_ms
+        self._server.scheduler.call_later(pause_ms, self._unmute)
+
+    def _unmute(self) -> None:
+        if self._phase is not _MUTED:
+            return
+        self._phase = moved(_MUTED, _READING)
+        if self._transport.unsent_bytes():
+            self._wait_for_reader()
+        else:
+            self.resume()
 
     def _authenticate(self, authentication: "Authentication", frame: Buffer) -> None:
         """Handle a frame of the SASL exchange; after a failure, respond and close later."""
@@ -419,6 +466,9 @@ class ServerConnection:
         request = self._current
         if request is None:
             return
+        quotas = self._server.client_quotas
+        if quotas is not None:
+            self._throttle(quotas, request, response)
         if response is not None and is_heavy_response(request.api_key, response):
             # The request stays in flight until its response is encoded and sent.
             in_turns(
@@ -441,6 +491,8 @@ class ServerConnection:
         self._current = None
         if self._phase is _IN_FLIGHT:
             self._phase = _ANSWERED
+            if self._throttle_ms:
+                self._mute()
         elif self._phase is _DRAINING:
             self._end()
         if not self._is_serving:

@@ -13,3 +13,7 @@ class RealClock:
     def monotonic_ms(self) -> int:
         """Return milliseconds since a fixed point."""
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds since a fixed point."""
+        return time.monotonic_ns()

@@ -9,6 +9,7 @@ import pytest
 
 from kctl.broker import topic_creation
 from kctl.broker.auto_topic_creation import AutoTopicCreator
+from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.handlers.metadata import handle_metadata
 from kctl.broker.handlers.topics import (
     handle_create_partitions,
@@ -67,6 +68,7 @@ class TopicServer:
             topic_waits=TopicWaits(cluster.runtime, broker.cache),
             auto_topics=AutoTopicCreator(cluster.runtime, creator, broker.cache, config),
             dynamic_configs=SimpleNamespace(overrides=lambda *_: {}),
+            client_quotas=ClientQuotas(),
         )
 
     def ask(self, api, version, **fields):

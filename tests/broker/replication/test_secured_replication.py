@@ -187,6 +187,9 @@ class AheadClock:
     def monotonic_ms(self):
         return self.clock.monotonic_ms()
 
+    def monotonic_ns(self):
+        return self.clock.monotonic_ns()
+
     def wall_ms(self):
         return self.clock.wall_ms() + self.ahead_ms
 
