@@ -24,12 +24,12 @@ def loop():
 class Broker:
     """Pauses the client of each Heartbeat for as many milliseconds as its group is called."""
 
-    def __init__(self, loop, **limits):
+    def __init__(self, loop):
         self.loop = loop
         self.seen = []
         self.server = SocketServer(
             loop.runtime, [Endpoint("127.0.0.1", 0, "X")], SERVED, self.handle,
-            NetworkLimits(**limits),
+            NetworkLimits(),
         )  # fmt: skip
         self.port = self.server.start()[0].port
         self.writer = RequestWriter()
@@ -83,11 +83,16 @@ def test_a_muted_client_sends_no_more_than_fits_the_pipeline(loop):
 
 
 def test_a_muted_client_is_not_idle(loop):
-    broker = Broker(loop, idle_ms_max=10)
-    peer = connect(loop, broker.port)
-    peer.send(broker.frames(400, 0))
-    assert heartbeat(peer).throttle_time_ms == 400
-    assert heartbeat(peer).throttle_time_ms == 0
+    broker = Broker(loop)
+    peer, idle = connect(loop, broker.port), connect(loop, broker.port)
+    peer.send(broker.frames(600_000))
+    idle.send(broker.frames(0))
+    heartbeat(peer)
+    heartbeat(idle)
+    broker.server.apply_limits(NetworkLimits(idle_ms_max=0))
+    broker.server._sweep()
+    idle.wait_for_close()
+    assert broker.server.connection_count == 1, "only the muted one stays"
 
 
 def test_what_a_client_sent_before_it_closed_its_side_is_served(loop):
