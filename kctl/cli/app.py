@@ -83,6 +83,12 @@ COMMANDS = (
         is_group=True,
     ),
     CommandRow(
+        "metrics",
+        "kctl.cli.metrics",
+        "Serve the metrics of any cluster to Prometheus.",
+        is_group=True,
+    ),
+    CommandRow(
         "broker",
         "kctl.cli.broker.commands",
         "Describe, demote, drain, stop, restart brokers.",

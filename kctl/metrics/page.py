@@ -1,9 +1,15 @@
-"""The page /metrics: samples as text, in the format that is asked for."""
+"""The pages of a metrics endpoint: samples in the format that is asked for, and its health."""
+
+import json
+from collections.abc import Sequence
 
 from kctl.metrics.family import Samples
 from kctl.metrics.http_server import Page
 from kctl.metrics.text import OPEN_METRICS, PROMETHEUS, render
 from kctl.work import Work
+
+_JSON = "application/json"
+UNAVAILABLE = 503
 
 
 def metrics_page(samples: Samples, accept: str) -> Work[Page]:
@@ -11,3 +17,11 @@ def metrics_page(samples: Samples, accept: str) -> Work[Page]:
     is_open_metrics = "application/openmetrics-text" in accept
     body = yield from render(samples, is_open_metrics=is_open_metrics)
     return Page(body, OPEN_METRICS if is_open_metrics else PROMETHEUS)
+
+
+def health_page(reasons: Sequence[str]) -> Page:
+    """Return the page of /readyz: 200 without reasons against it."""
+    if not reasons:
+        return Page([b'{"status": "ok"}\n'], _JSON)
+    text = json.dumps({"status": "not ready", "reasons": reasons})
+    return Page([f"{text}\n".encode()], _JSON, UNAVAILABLE)

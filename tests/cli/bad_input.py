@@ -95,6 +95,7 @@ VALID = {
     "throttle sweep": "-y",
     "cluster describe": "",
     "cluster health": "",
+    "metrics serve": "",
     "cluster quorum": "",
     "cluster features": "",
     "cluster upgrade-features": "metadata.version=1 -y",

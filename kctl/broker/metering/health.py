@@ -4,22 +4,17 @@
 restarted. /readyz answers 200 if clients should be sent here, else 503; a restart would not help.
 """
 
-import json
-from collections.abc import Sequence
-
 from kctl.broker.services import Services
 from kctl.metrics.http_server import Page, PageRequest
+from kctl.metrics.page import health_page
 from kctl.store.interface import SessionState
 from kctl.work import Work
-
-_JSON = "application/json"
-UNAVAILABLE = 503
 
 
 def healthz(_request: PageRequest) -> Work[Page]:
     """Answer: the loop turns."""
     yield from ()
-    return Page([b'{"status": "ok"}\n'], _JSON)
+    return health_page([])
 
 
 class Readiness:
@@ -55,11 +50,3 @@ class Readiness:
         """Answer whether clients should be sent here."""
         yield from ()
         return health_page(self.reasons())
-
-
-def health_page(reasons: Sequence[str]) -> Page:
-    """Return the page of /readyz."""
-    if not reasons:
-        return Page([b'{"status": "ok"}\n'], _JSON)
-    text = json.dumps({"status": "not ready", "reasons": reasons})
-    return Page([f"{text}\n".encode()], _JSON, UNAVAILABLE)

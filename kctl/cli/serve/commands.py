@@ -16,7 +16,12 @@ from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.development_tls import client_lines, development_tls
-from kctl.cli.serve.settings import advertised_instead, given_settings, warn_of_settings
+from kctl.cli.serve.settings import (
+    advertised_instead,
+    given_settings,
+    parse_address,
+    warn_of_settings,
+)
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -513,16 +518,6 @@ def _check_port(port: int) -> int:
     if not 0 <= port < 65536:
         raise UsageError(f"--port {port} is not a port")
     return port
-
-
-def parse_address(text: str, example: str = "--zookeeper-port 2181") -> "Endpoint":
-    """Parse `2181` or `0.0.0.0:2181`; raise UsageError with an `example`."""
-    from kctl.model import Endpoint
-
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"Not a port: {text}", hint=f"e.g. {example}")
-    return Endpoint(host or "127.0.0.1", int(port))
 
 
 def check_store_listener(listener: "Endpoint | None", given: Mapping[str, str]) -> None:

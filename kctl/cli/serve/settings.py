@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.output import Output
 from kctl.cli.text_files import read_text
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.configs.broker_config import BrokerConfig
+    from kctl.model import Endpoint
 
 # Hosts of a listener at all addresses of this machine; clients cannot connect to them by name.
 _WILDCARD_HOSTS = ("0.0.0.0", "[::]", "::")
@@ -31,6 +33,16 @@ def _without_wildcard(listener: str) -> str:
     name, _, address = listener.partition("://")
     host, _, port = address.rpartition(":")
     return f"{name}://:{port}" if host in _WILDCARD_HOSTS else listener
+
+
+def parse_address(text: str, example: str = "--zookeeper-port 2181") -> "Endpoint":
+    """Parse `2181` or `0.0.0.0:2181`; raise UsageError with an `example`."""
+    from kctl.model import Endpoint
+
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"Not a port: {text}", hint=f"e.g. {example}")
+    return Endpoint(host or "127.0.0.1", int(port))
 
 
 def warn_of_settings(settings: "BrokerConfig", properties_file: str | None, output: Output) -> None:
