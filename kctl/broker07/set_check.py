@@ -38,8 +38,11 @@ DECOMPRESSED_BYTES_MAX = DEFAULT_DECOMPRESSED_BYTES_MAX
 # Entries and bytes that are checked in one step: two milliseconds.
 ENTRIES_PER_STEP = 500
 BYTES_PER_STEP = 512 * 1024
-# What an entry costs beside its bytes, as bytes.
+# What an entry costs beside its bytes, as bytes; and the stream of a compressed one, some 50 us.
 _ENTRY_COST = BYTES_PER_STEP // ENTRIES_PER_STEP
+_STREAM_COST = 32 * _ENTRY_COST
+# What a chunk costs beside its bytes: a stream may have millions of empty ones.
+_CHUNK_COST = 2 * _ENTRY_COST
 
 
 class CheckedSet(NamedTuple):
@@ -55,57 +58,59 @@ class CheckedSet(NamedTuple):
 
 def checking(message_set: Buffer, payload_bytes_max: int) -> ClaimingWork[CheckedSet]:
     """Return what to store of `message_set`; CorruptDataError if it must be refused."""
-    messages = end = cost = 0
+    messages = end = 0
     is_damaged = has_compressed = False
+    steps = _Steps()
     # Nothing is kept of the entries: a set may have millions.
     for entry in shallow_entries(message_set):
         end, message = entry.end, entry.message
         size = len(message.payload)
         if size > payload_bytes_max:
             return CheckedSet(0, 0, size)
-        is_damaged = is_damaged or not message.is_valid or message.codec not in CODECS
+        is_valid = yield from _has_its_checksum(message)
+        is_damaged = is_damaged or not is_valid or message.codec not in CODECS
         if message.codec:
             has_compressed = True
         else:
             messages += 1
-        cost += _ENTRY_COST + size
-        if cost > BYTES_PER_STEP:
-            cost = 0
+        if steps.spend(_ENTRY_COST + size):
             yield None
     if is_damaged:
         raise CorruptDataError("a checksum is wrong, or a codec is none of Kafka 0.7's")
     if has_compressed:
-        messages += yield from _all_inside(message_set)
+        messages += yield from _all_inside(message_set, steps)
     return CheckedSet(end, messages, 0)
 
 
-def _all_inside(message_set: Buffer) -> ClaimingWork[int]:
+def _has_its_checksum(message: Message07) -> ClaimingWork[bool]:
+    """Return whether the payload has the message's checksum; a large one is read in steps."""
+    payload = memoryview(message.payload)
+    if len(payload) <= BYTES_PER_STEP:
+        return message.is_valid
+    crc = 0
+    for start in range(0, len(payload), BYTES_PER_STEP):
+        crc = continue_crc32(payload[start : start + BYTES_PER_STEP], crc)
+        yield None
+    return crc == message.crc
+
+
+def _all_inside(message_set: Buffer, steps: "_Steps") -> ClaimingWork[int]:
     """Check what is in the compressed messages of a set; return the number of plain messages."""
-    messages = number = 0
-    for number, entry in enumerate(shallow_entries(message_set), 1):
+    messages = 0
+    for entry in shallow_entries(message_set):
         if entry.message.codec:
-            messages += yield from _inside(entry.message, 1, _Budget(DECOMPRESSED_BYTES_MAX))
-        if number % ENTRIES_PER_STEP == 0:
+            budget = _Budget(DECOMPRESSED_BYTES_MAX, steps)
+            messages += yield from _inside(entry.message, 1, budget)
+        if steps.spend(_ENTRY_COST):
             yield None
     return messages
 
 
-class _Budget:
-    """What an outermost message may still decompress to, and the cost of the current step."""
+class _Steps:
+    """The cost of the current step of a set's check."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self._left = bytes_max
+    def __init__(self) -> None:
         self._cost = 0
-
-    def is_step_over(self, count: int) -> bool:
-        """Count a chunk of `count` bytes; return whether it is time for others. CorruptDataError
-        beyond the limit."""
-        self._left -= count
-        if self._left < 0:
-            raise CorruptDataError(
-                f"a message decompresses to more than {DECOMPRESSED_BYTES_MAX} bytes"
-            )
-        return self.spend(count)
 
     def spend(self, cost: int) -> bool:
         """Count work; return whether it is time for others."""
@@ -116,10 +121,30 @@ class _Budget:
         return True
 
 
+class _Budget:
+    """What an outermost message may still decompress to."""
+
+    def __init__(self, bytes_max: int, steps: _Steps) -> None:
+        self._left = bytes_max
+        self.spend = steps.spend
+
+    def is_step_over(self, count: int) -> bool:
+        """Count a chunk of `count` bytes; return whether it is time for others. CorruptDataError
+        beyond the limit."""
+        self._left -= count
+        if self._left < 0:
+            raise CorruptDataError(
+                f"a message decompresses to more than {DECOMPRESSED_BYTES_MAX} bytes"
+            )
+        return self.spend(count + _CHUNK_COST)
+
+
 def _inside(message: Message07, depth: int, budget: _Budget) -> ClaimingWork[int]:
     """Check what is in a compressed message; return the number of plain messages."""
     if depth > DEPTH_MAX:
         raise CorruptDataError(f"messages are nested more than {DEPTH_MAX} deep")
+    if budget.spend(_STREAM_COST):
+        yield None
     stream = _Stream(decompressed_chunks(message.codec, message.payload))
     messages = entries = 0
     while True:
@@ -176,11 +201,12 @@ class _Stream:
 
     def _payload(
         self, first: bytes, left: int, budget: _Budget, *, is_kept: bool
-    ) -> ClaimingWork[tuple[int, bytes] | None]:
+    ) -> ClaimingWork[tuple[int, Buffer] | None]:
         """Return checksum and, if it is kept, the payload that begins with `first`; None if the
         stream ends inside it."""
         crc = crc32(first)
-        pieces: list[Buffer] = [first]
+        # It grows in place: to join pieces of 60 MB takes 40 ms.
+        kept = bytearray(first if is_kept else b"")
         if is_kept and left > HELD_BYTES_MAX:
             yield EXCLUSIVE
         while left:
@@ -190,8 +216,8 @@ class _Stream:
             crc = continue_crc32(piece, crc)
             left -= len(piece)
             if is_kept:
-                pieces.append(piece)
-        return crc, b"".join(pieces) if is_kept else b""
+                kept += piece
+        return crc, kept
 
     def _take(self, count: int, budget: _Budget) -> ClaimingWork[bytes]:
         """Return the next `count` bytes, fewer at the end of the stream."""

@@ -164,3 +164,30 @@ def test_a_large_compressed_message_inside_is_claimed_before_it_is_held(monkeypa
     noise = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "big") for n in range(1_000))
     data = compressed_set(compressed_set(message_set([noise]), GZIP), GZIP)
     assert EXCLUSIVE in [step for step in checking(data, PAYLOADS_MAX) if step is not None]
+
+
+def steps(data, payload_bytes_max=PAYLOADS_MAX):
+    """In how many steps a set is checked; others wait for one of them."""
+    return sum(1 for _ in checking(data, payload_bytes_max))
+
+
+EMPTY_SNAPPY_BLOCKS = bytes.fromhex("82534e41505059000000000100000001") + b"\0\0\0\1\0" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("data", "least"),
+    [
+        # Streams without contents: nothing of their bytes counts, but each takes its time.
+        (encode_entry(gzip.compress(b"") * 10_000 + gzip.compress(THREE), GZIP), 30),
+        (encode_entry(EMPTY_SNAPPY_BLOCKS, SNAPPY), 30),
+        (compressed_set(encode_entry(EMPTY_SNAPPY_BLOCKS, SNAPPY), GZIP), 30),
+        # Compressed messages that are many and small.
+        (compressed_set(THREE, GZIP) * 1_000, 60),
+        (compressed_set(compressed_set(THREE, GZIP) * 1_000, GZIP), 60),
+        # A plain payload as large as a setting may allow.
+        (encode_entry(bytes(8 << 20)), 16),
+    ],
+    ids=["gzip", "snappy", "snappy in gzip", "many", "many in one", "large"],
+)
+def test_others_wait_for_a_small_part_of_a_check(data, least):
+    assert steps(data, 1 << 30) >= least
