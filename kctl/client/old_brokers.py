@@ -5,7 +5,7 @@ one closes the connection (0.8) or stays silent (0.9.0). Then a second connectio
 is, from the newest release to the oldest:
 
 1. It sends a request that came with the release and changes nothing. No answer: an older release.
-2. Behind the answer it sends ApiVersions, and the former request again. Answered: the broker is a
+2. After the answer it sends ApiVersions, and the former request again. Answered: the broker is a
    new one that was slow, or lost the first connection. Closed, or overtaken by the answer to the
    other request: it is an old one. Requests of one connection are answered in order, so neither a
    slow broker nor a lost packet can look like this. A broker that dies just then can, so an old
@@ -81,7 +81,7 @@ _LAST_VERSIONS = {
 }
 
 
-def _telling_request(release: OldRelease) -> "Message":
+def _request_that_came_with(release: OldRelease) -> "Message":
     """Return a request that came with `release`, in its version 0, and changes nothing.
 
     0.8.2 answers a Heartbeat without looking at it; FindCoordinator would create a topic there.
@@ -245,7 +245,7 @@ class ChannelOpener:
         for release in OldRelease:
             found = _Found.OLD
             for _ in range(PROBES):
-                found = await self._look(address, release, deadline_ms)
+                found = await self._probe_once(address, release, deadline_ms)
                 if found is not _Found.OLD:
                     break
             if found is _Found.OLD:
@@ -254,14 +254,16 @@ class ChannelOpener:
                 return None
         return None
 
-    async def _look(self, address: Address, release: OldRelease, deadline_ms: int) -> "_Found":
+    async def _probe_once(
+        self, address: Address, release: OldRelease, deadline_ms: int
+    ) -> "_Found":
         """Look once whether a broker is of `release`."""
         channel = self._make(address, release)
         self._opening[channel] = None
         try:
             await channel.connect(self._left_ms(deadline_ms))
             try:
-                is_old = await self._is(channel, release)
+                is_old = await self._answers_like(channel, release)
             except TimedOutError:
                 return _Found.UNKNOWN
             except UnreachableError:
@@ -275,10 +277,10 @@ class ChannelOpener:
             channel.close()
         return _Found.OLD if is_old else _Found.UNKNOWN
 
-    async def _is(self, channel: BrokerChannel, release: OldRelease) -> bool:
+    async def _answers_like(self, channel: BrokerChannel, release: OldRelease) -> bool:
         """Return whether the broker is of `release` or an older one that answers as it does; raise
         UnreachableError if it does not answer."""
-        message = _telling_request(release)
+        message = _request_that_came_with(release)
         await channel.probe(message)
         answer = channel.probe(ApiVersionsRequest())
         channel.probe(message)
