@@ -33,7 +33,7 @@ from kctl.records.control import ControlRecordType, control_record_type
 from kctl.records.memory_records import Batch, batches, first_batch_size
 from kctl.records.record import Record
 from kctl.records.record_batch import RecordBatch
-from kctl.runtime.future import sleep
+from kctl.runtime.future import sleep, wait_for_any
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
@@ -166,7 +166,7 @@ class PartitionReader:
             if self._unfinished():
                 await sleep(self._router.runtime.scheduler, _BACKOFF_MS)
             return
-        await self._wait_for_any()
+        await wait_for_any(self._router.runtime.scheduler, self._in_flight.values())
         for broker_id in [b for b, task in self._in_flight.items() if task.done]:
             response = self._in_flight.pop(broker_id).result()
             if response is None:
@@ -239,17 +239,6 @@ class PartitionReader:
             isolation_level=self._isolation_level,
             topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
         )
-
-    async def _wait_for_any(self) -> None:
-        woken = self._router.runtime.scheduler.future()
-
-        def wake(_task: object) -> None:
-            if not woken.done:
-                woken.set_result(None)
-
-        for task in self._in_flight.values():
-            task.add_done_callback(wake)
-        await woken
 
     async def _take(self, response: FetchResponse) -> None:
         needs_refresh = False

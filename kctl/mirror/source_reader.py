@@ -39,7 +39,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.records.memory_records import first_batch_size
-from kctl.runtime.future import sleep
+from kctl.runtime.future import sleep, wait_for_any
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
@@ -126,7 +126,7 @@ class SourceReader:
             if not found.stopped:
                 await sleep(self._router.runtime.scheduler, self._max_wait_ms)
             return found
-        await self._wait_for_any()
+        await wait_for_any(self._router.runtime.scheduler, self._in_flight.values())
         needs_refresh = False
         for broker_id in [b for b, task in self._in_flight.items() if task.done]:
             response = self._in_flight.pop(broker_id).result()
@@ -197,17 +197,6 @@ class SourceReader:
             isolation_level=READ_COMMITTED,
             topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
         )
-
-    async def _wait_for_any(self) -> None:
-        woken = self._router.runtime.scheduler.future()
-
-        def wake(_task: object) -> None:
-            if not woken.done:
-                woken.set_result(None)
-
-        for task in self._in_flight.values():
-            task.add_done_callback(wake)
-        await woken
 
     async def _take(self, response: FetchResponse, found: ReadBatches) -> bool:
         """Take what was fetched; return whether the metadata are outdated."""

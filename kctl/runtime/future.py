@@ -217,6 +217,14 @@ async def wait_at_most(
     return _result_or(future, on_timeout)
 
 
+async def wait_for_any(scheduler: _Waits, futures: Iterable[Future[Any]]) -> None:
+    """Wait until one of `futures`, of which there is at least one, has a result or an error."""
+    either: Future[None] = scheduler.future()
+    for future in futures:
+        future.add_done_callback(lambda _: _ring(either))
+    await either
+
+
 def _result_or(future: Future[T], otherwise: Exception) -> T:
     if future.done:
         return future.result()
