@@ -19,6 +19,21 @@ NameOption = Annotated[
     ),
 ]
 DEFAULT_NAME = "default"
+ExcludeOption = Annotated[
+    list[str] | None,
+    Option("--exclude", metavar="PATTERN", help="Names or globs of topics to leave out."),
+]
+RenameOption = Annotated[
+    str,
+    Option(
+        "--rename",
+        metavar="RULE",
+        help="identity, prefix (ALIAS.topic) or a template such as 'dc1.{topic}'.",
+    ),
+]
+SourceAliasOption = Annotated[
+    str | None, Option("--source-alias", metavar="ALIAS", help="The source's name in topics.")
+]
 
 
 @dataclass(frozen=True)
@@ -29,22 +44,9 @@ class TopicOptions:
         list[str] | None,
         Option("--topics", "-t", metavar="PATTERN", help="Names or globs; may be repeated."),
     ] = None
-    exclude: Annotated[
-        list[str] | None,
-        Option("--exclude", metavar="PATTERN", help="Names or globs of topics to leave out."),
-    ] = None
-    rename: Annotated[
-        str,
-        Option(
-            "--rename",
-            metavar="RULE",
-            help="identity, prefix (ALIAS.topic) or a template such as 'dc1.{topic}'.",
-        ),
-    ] = "identity"
-    source_alias: Annotated[
-        str | None,
-        Option("--source-alias", metavar="ALIAS", help="The source's name in topics."),
-    ] = None
+    exclude: ExcludeOption = None
+    rename: RenameOption = "identity"
+    source_alias: SourceAliasOption = None
     replication_factor: Annotated[
         int | None,
         Option(

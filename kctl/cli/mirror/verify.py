@@ -11,6 +11,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
 from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.topic_options import ExcludeOption, RenameOption, SourceAliasOption
 from kctl.cli.output import Output, Table
 from kctl.cli.tables.spark import SparkOptions, absolute
 from kctl.errors import UsageError
@@ -47,22 +48,9 @@ class VerifyOptions:
             help="Names or globs; may be repeated. [default: all but internal topics]",
         ),
     ] = None
-    exclude: Annotated[
-        list[str] | None,
-        Option("--exclude", metavar="PATTERN", help="Names or globs of topics to leave out."),
-    ] = None
-    rename: Annotated[
-        str,
-        Option(
-            "--rename",
-            metavar="RULE",
-            help="identity, prefix (ALIAS.topic) or a template such as 'dc1.{topic}'.",
-        ),
-    ] = "identity"
-    source_alias: Annotated[
-        str | None,
-        Option("--source-alias", metavar="ALIAS", help="The source's name in topics."),
-    ] = None
+    exclude: ExcludeOption = None
+    rename: RenameOption = "identity"
+    source_alias: SourceAliasOption = None
     name: Annotated[
         str | None,
         Option(
