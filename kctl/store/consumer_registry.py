@@ -11,7 +11,7 @@ Kafka 1.1: kafka.utils.ZkUtils, kafka.consumer.ZookeeperConsumerConnector.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -243,10 +243,13 @@ class ConsumerRegistry(ZnodeClient):
     async def release(
         self, group_id: str, consumer_id: str, partitions: Iterable[ConsumedPartition]
     ) -> None:
-        """Give up partitions that this consumer owns; those that it no longer owns are left."""
+        """Give up partitions that this consumer owns; those that it no longer owns are left.
+
+        LostClaimError if its session has ended.
+        """
         fence = Check(consumer_id_path(group_id, consumer_id), 0)
-        deletes = [Delete(owner_path(group_id, *it)) for it in partitions]
-        outcomes = await self.call_all(self._multi_call([fence, it]) for it in deletes)
+        paths = [owner_path(group_id, *it) for it in partitions]
+        outcomes = await self.call_all(self._release_call(fence, path) for path in paths)
         for outcome in outcomes:
             if isinstance(outcome, MultiError) and outcome.index == 0:
                 raise LostClaimError(fence.path)
@@ -254,6 +257,30 @@ class ConsumerRegistry(ZnodeClient):
                 continue
             if isinstance(outcome, StoreError):
                 raise outcome
+
+    def _release_call(self, fence: Check, path: str) -> Callable[[], Awaitable[object]]:
+        """Return a call that deletes the owner znode at `path`, which is this session's.
+
+        A znode has no version that says who made it. So a call whose answer was lost, and which is
+        made again, looks first: the partition may have been given up, and be another's by now.
+        """
+        is_first = True
+
+        def call() -> Awaitable[object]:
+            nonlocal is_first
+            if not is_first:
+                return self._release_again(fence, path)
+            is_first = False
+            return self.store.multi([fence, Delete(path)])
+
+        return call
+
+    async def _release_again(self, fence: Check, path: str) -> None:
+        # What was sent before the connection was lost is carried out before this, or never.
+        await self.store.sync(path)
+        stat = await self.store.exists(path)
+        if stat is not None and stat.ephemeral_owner == self.store.session_id:
+            await self.store.multi([fence, Delete(path)])
 
     # --- offsets
 

@@ -41,7 +41,9 @@ from kctl.store.interface import (
 from kctl.work import Work, finished
 
 T = TypeVar("T")
-Call = Callable[[], Future[T]]
+# Makes a call; one that returns a Future is in flight from then on. It is made again after a lost
+# connection.
+Call = Callable[[], Awaitable[T]]
 
 # Calls of one caller in flight at once; more are sent when these have finished.
 MAX_IN_FLIGHT_CALLS = 128
@@ -298,7 +300,7 @@ class ZnodeClient:
         then counts as theirs. SessionExpiredError and StoppingError are raised for the whole.
         """
         results: list[T | StoreError] = []
-        in_flight: deque[tuple[Call[T], Future[T]]] = deque()
+        in_flight: deque[tuple[Call[T], Awaitable[T]]] = deque()
         for number, call in enumerate(calls):
             if number and number % CALLS_PER_TURN == 0:
                 await self.store.turn()
@@ -318,7 +320,7 @@ class ZnodeClient:
                 await self.store.turn()
             yield item
 
-    async def _outcome(self, call: Call[T], future: Future[T]) -> T | StoreError:
+    async def _outcome(self, call: Call[T], future: Awaitable[T]) -> T | StoreError:
         """Return the result of a call in flight, which is repeated after a lost connection."""
         try:
             return await future

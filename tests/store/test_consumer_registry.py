@@ -1,9 +1,12 @@
 """What a consumer reads and writes as znodes, and the watches that it leaves."""
 
+import pytest
+
 from kctl.store.consumer_registry import ConsumerRegistry
 from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition, Layout
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
+from kctl.store.errors import ConnectionLossError
 from tests.support.virtual_runtime import virtual_runtime
 
 
@@ -71,3 +74,34 @@ def test_a_first_commit_of_many_partitions_takes_two_transactions():
     runtime.scheduler.settle()
     assert {it: offset for it, (offset, _) in task.result().items()} == dict.fromkeys(partitions, 5)
     assert len(transactions) == 2
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_a_release_that_is_repeated_leaves_a_partition_that_is_anothers_by_now(is_carried_out):
+    runtime = virtual_runtime()
+    database = ZnodeDatabase.in_memory(runtime)
+    store, other = EmbeddedStore(runtime, database), EmbeddedStore(runtime, database)
+    registry = ConsumerRegistry(store)
+    partition = ConsumedPartition("t", 0)
+    multi = store.multi
+
+    def answer_is_lost(operations):
+        store.multi = multi
+        if is_carried_out:
+            multi(operations)
+            other.create("/consumers/g/owners/t/0", b"d-0", ephemeral=True)
+        lost = runtime.scheduler.future()
+        lost.set_error(ConnectionLossError("/"))
+        return lost
+
+    async def story():
+        await registry.prepare("g")
+        await registry.register("g", "c", b"{}")
+        await registry.claim("g", "c", {partition: 0})
+        store.multi = answer_is_lost
+        await registry.release("g", "c", [partition])
+        return await registry.owners("g", [partition], lambda _: None)
+
+    task = runtime.scheduler.spawn(story())
+    runtime.scheduler.settle()
+    assert {it.thread_id for it in task.result().values()} == ({"d-0"} if is_carried_out else set())
