@@ -73,6 +73,8 @@ VALID = {
     "group list": "",
     "mirror run": "--source s:1 --target t:1 --topics t --once",
     "mirror plan": "--source s:1 --target t:1 --topics t",
+    "mirror status": "--source s:1 --target t:1",
+    "mirror translate": "g --source s:1 --target t:1",
     "mirror verify": "--source s:1 --target t:1 --topics t",
     "group delete": "g -y",
     "group migrate": "g --to kafka --zookeeper localhost:2181 -y",

@@ -111,6 +111,8 @@ WITHOUT_A_TABLE = {
     "group export-offsets": "prints CSV",
     "mirror run": "needs two clusters",
     "mirror plan": "needs two clusters",
+    "mirror status": "needs two clusters",
+    "mirror translate": "needs two clusters",
     "mirror verify": "needs two clusters, or two directories and pyarrow",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
     "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",

@@ -1,0 +1,63 @@
+"""kctl mirror status: how far a mirror is behind its source."""
+
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.failures import DONE, FAILED
+from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption
+from kctl.cli.output import OutputFormat
+from kctl.cli.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from kctl.mirror.status import PartitionStatus
+
+COLUMNS = (
+    "topic", "partition", "target", "position", "end", "lag_records", "lag_bytes", "lag_time",
+    "state",
+)  # fmt: skip
+
+
+def status(ends: EndOptions, name: NameOption = DEFAULT_NAME) -> int:
+    """Show how far a mirror is behind its source: in records, in bytes, and the age of the oldest
+    record that it has not copied. Exit with 1 if the source lost records before they were copied,
+    or a partition cannot be reached.
+
+    The lag in records counts offsets, and the lag in bytes is estimated from the average size of
+    the partition's records.
+
+    \b
+    Examples:
+      kctl mirror status --source dc1:9092 --target dc2:9092
+      kctl mirror status --source dc1:9092 --target dc2:9092 --name dc1-to-dc2 -o json
+    """
+    from kctl.mirror.formats import check_name
+    from kctl.mirror.status import MirrorState, mirror_status
+
+    check_name(name)
+    session = ends.session()
+    now_ms = session.now_ms()
+    found = ends.run(session, lambda source, target: mirror_status(source, target, name, now_ms))
+    is_table = session.output.format is OutputFormat.TABLE
+    rows = [_document(each, is_table=is_table) for each in found]
+    session.output.show(rows, COLUMNS, name="topic")
+    is_bad = any(each.state in (MirrorState.LOST, MirrorState.UNREACHABLE) for each in found)
+    return FAILED if is_bad else DONE
+
+
+def _document(each: "PartitionStatus", *, is_table: bool) -> dict[str, Any]:
+    text = f"{each.state}: {each.detail}" if each.detail else str(each.state)
+    lag_bytes: object = each.lag_bytes
+    if is_table and each.lag_bytes is not None:
+        lag_bytes = format_bytes(each.lag_bytes)
+    return {
+        "topic": each.source.topic,
+        "partition": each.source.partition,
+        "target": each.target.topic,
+        "position": each.position,
+        "end": each.end,
+        "lag_records": each.lag_records,
+        "lag_bytes": lag_bytes,
+        "lag_ms": each.lag_ms,
+        "lag_time": None if each.lag_ms is None else format_duration(each.lag_ms),
+        "state": text,
+    }

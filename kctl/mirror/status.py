@@ -1,0 +1,154 @@
+"""The lag of a mirror: what the source has and the mirror has not copied yet, per partition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kctl.client.consumer import PartitionReader
+from kctl.errors import KctlError, NotFoundError
+from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.map_topic import read_positions
+from kctl.model import TopicPartition
+from kctl.protocol.constants import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+# Fetches that look for the oldest record that is not copied; beyond that its age is unknown.
+_POLLS_MAX = 50
+
+
+class MirrorState(StrEnum):
+    """How a mirrored partition stands."""
+
+    CAUGHT_UP = "caught up"
+    BEHIND = "behind"
+    # The source deleted offsets before they were copied, or its log ends before the position.
+    LOST = "lost"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """A mirrored partition; None stands for what is unknown."""
+
+    source: TopicPartition
+    target: TopicPartition
+    # The next offset to copy, and the source's committed end.
+    position: int
+    end: int | None = None
+    state: MirrorState = MirrorState.UNREACHABLE
+    # Offsets between both; no more records than that are missing.
+    lag_records: int | None = None
+    lag_bytes: int | None = None
+    # The age of the oldest record that is not copied.
+    lag_ms: int | None = None
+    detail: str = ""
+
+
+async def mirror_status(
+    source: "AdminClient", target: "AdminClient", name: str, now_ms: int
+) -> list[PartitionStatus]:
+    """Return the status of each partition that mirror `name` has a position for.
+
+    NotFoundError if the target has no position of such a mirror.
+    """
+    positions = await read_positions(target.router, name)
+    if not positions:
+        raise NotFoundError(
+            f"The target has no position of a mirror {name}", hint="kctl mirror run makes one"
+        )
+    partitions = [position.source for position in positions.values()]
+    starts = await source.offsets.earliest(partitions)
+    ends = await source.offsets.latest(partitions, isolation_level=READ_COMMITTED)
+    behind = {
+        position.source: (position.offset, ends[position.source].offset)
+        for position in positions.values()
+        if ends[position.source].error is None
+        and starts[position.source].error is None
+        and starts[position.source].offset <= position.offset < ends[position.source].offset
+    }
+    oldest = await _oldest_timestamps(source, behind)
+    sizes = await _bytes_per_offset(source, {it: starts[it].offset for it in behind}, behind)
+    found = []
+    for there, position in sorted(positions.items()):
+        it = position.source
+        error = ends[it].error or starts[it].error
+        if error is not None:
+            found.append(PartitionStatus(it, there, position.offset, detail=str(error)))
+            continue
+        found.append(
+            _status(position, there, starts[it].offset, ends[it].offset, sizes.get(it),
+                    None if it not in oldest else max(0, now_ms - oldest[it]))
+        )  # fmt: skip
+    return found
+
+
+def _status(
+    position: MirrorPosition,
+    target: TopicPartition,
+    start: int,
+    end: int,
+    bytes_each: float | None,
+    lag_ms: int | None,
+) -> PartitionStatus:
+    at = position.offset
+    lag = max(0, end - at)
+    if at < start:
+        state, detail = MirrorState.LOST, f"offsets {at} to {start - 1} were deleted"
+    elif at > end:
+        state, detail = MirrorState.LOST, f"the source ends at {end}, before the position"
+    else:
+        state, detail = MirrorState.BEHIND if lag else MirrorState.CAUGHT_UP, ""
+    lag_bytes = None if bytes_each is None else round(lag * bytes_each)
+    return PartitionStatus(
+        position.source, target, at, end, state, lag, lag_bytes if lag else 0,
+        lag_ms if lag else 0, detail,
+    )  # fmt: skip
+
+
+async def _oldest_timestamps(
+    admin: "AdminClient", behind: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    """Return the timestamp of the first committed record of each range of offsets, where found."""
+    found: dict[TopicPartition, int] = {}
+    if not behind:
+        return found
+    reader = PartitionReader(
+        admin.router,
+        {it: first for it, (first, _) in behind.items()},
+        {it: end for it, (_, end) in behind.items()},
+        isolation_level=READ_COMMITTED,
+    )
+    try:
+        for _ in range(_POLLS_MAX):
+            if reader.is_done or len(found) == len(behind):
+                break
+            for fetched in await reader.poll():
+                partition = TopicPartition(fetched.topic, fetched.partition)
+                found.setdefault(partition, fetched.record.timestamp)
+    finally:
+        reader.close()
+    return {it: timestamp for it, timestamp in found.items() if timestamp >= 0}
+
+
+async def _bytes_per_offset(
+    admin: "AdminClient",
+    starts: Mapping[TopicPartition, int],
+    behind: Mapping[TopicPartition, tuple[int, int]],
+) -> dict[TopicPartition, float]:
+    """Return the average bytes of log per offset; empty if the brokers do not report sizes."""
+    if not behind:
+        return {}
+    try:
+        described = await admin.log_dirs.describe(topics={it.topic for it in behind})
+    except KctlError:
+        return {}
+    sizes: dict[TopicPartition, int] = {}
+    for directory in described:
+        for replica in directory.replicas:
+            sizes[replica.partition] = max(sizes.get(replica.partition, 0), replica.size_bytes)
+    return {
+        it: sizes[it] / max(1, end - starts[it]) for it, (_, end) in behind.items() if it in sizes
+    }

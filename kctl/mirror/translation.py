@@ -1,0 +1,96 @@
+"""Translates offsets between source and target by a mirror's map: exactly, or not at all.
+
+An offset is that of a consumer: the next record to read. It translates to the other side's offset
+of the first copied record at or after it. Beyond what the mirror has copied nothing is known yet,
+and nothing is guessed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.map_topic import read_map, read_positions
+from kctl.mirror.offset_map import OffsetMap
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """An offset of one side and its translation, or why there is none."""
+
+    partition: TopicPartition
+    offset: int
+    # The partition on the other side; None if the mirror does not copy this one.
+    to_partition: TopicPartition | None = None
+    to_offset: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """The map and the positions of a mirror, by partition of the source."""
+
+    maps: Mapping[TopicPartition, OffsetMap]
+    positions: Mapping[TopicPartition, MirrorPosition]
+
+    def to_target(self, partition: TopicPartition, offset: int) -> Translation:
+        """Translate an offset of the source."""
+        offsets = self.maps.get(partition)
+        if offsets is None or not offsets.runs:
+            return Translation(partition, offset, reason="the mirror has copied nothing of it")
+        target = offsets.runs[-1].target
+        done = self.done(partition)
+        if offset > done:
+            reason = f"the mirror has copied up to offset {done}"
+            return Translation(partition, offset, target, reason=reason)
+        return Translation(partition, offset, target, offsets.to_target(offset))
+
+    def to_source(self, partition: TopicPartition, offset: int) -> Translation:
+        """Translate an offset of the target."""
+        for source, offsets in self.maps.items():
+            if not offsets.runs or offsets.runs[-1].target != partition:
+                continue
+            end = max(run.target_end for run in offsets.runs)
+            if offset > end:
+                reason = f"the mirror has written up to offset {end}"
+                return Translation(partition, offset, source, reason=reason)
+            # At the end the mirror's position is past what it left out, such as aborted records.
+            at = self.done(source) if offset == end else offsets.to_source(offset)
+            return Translation(partition, offset, source, at)
+        return Translation(partition, offset, reason="the mirror has written nothing to it")
+
+    def done(self, partition: TopicPartition) -> int:
+        """Return the source offset up to which the mirror has copied."""
+        position = self.positions.get(partition)
+        end = self.maps[partition].source_end or 0
+        return end if position is None else max(position.offset, end)
+
+
+async def read_translator(target: "AdminClient", name: str) -> Translator:
+    """Read what mirror `name` keeps in the target; NotFoundError if there is no such mirror."""
+    # The positions first: a map that is read after them covers them.
+    positions = await read_positions(target.router, name)
+    by_source = {position.source: position for position in positions.values()}
+    return Translator(await read_map(target.router, name), by_source)
+
+
+async def translate_group(
+    translator: Translator, admin: "AdminClient", group: str, *, to_source: bool = False
+) -> list[Translation]:
+    """Return the translations of all offsets that a group has committed in the cluster of `admin`.
+
+    With `to_source` it is the target. KctlError if the group does not exist or has committed none.
+    """
+    from kctl.admin.committed_offsets import committed_offsets
+
+    committed = await committed_offsets(admin, group)
+    translate = translator.to_source if to_source else translator.to_target
+    return [
+        translate(partition, found.offset)
+        for partition, found in sorted(committed.items())
+        if found.offset >= 0
+    ]

@@ -1,0 +1,114 @@
+"""kctl mirror translate and status, against brokers with what a mirror keeps."""
+
+import json
+
+import pytest
+
+from kctl.cli.app import run as kctl
+from kctl.mirror.formats import MappedRun, MirrorPosition
+from kctl.mirror.offset_map import OffsetMap
+from kctl.mirror.translation import Translator
+from tests.mirror.mirrored_pair import NAME, ORDERS, mirrored_pair, with_admin
+from tests.mirror.proof_support import records_of
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_thousand_offsets_are_translated_exactly(seed, rng_of):
+    """A source with gaps, a target with gaps of its own: compare with every record's place."""
+    rng = rng_of(seed)
+    places, runs = {}, []
+    source, target = rng.randrange(50), rng.randrange(50)
+    while source < 1_000:
+        count = rng.choice((1, 2, 7, 40))
+        runs.append(MappedRun(ORDERS, "orders", source, target, count))
+        places |= {source + n: target + n for n in range(count)}
+        source += count + rng.choice((0, 1, 9))
+        target += count + rng.choice((0, 1, 2))
+    translator = Translator(
+        {ORDERS: OffsetMap(runs)}, {ORDERS: MirrorPosition(source + 3, None, ORDERS)}
+    )
+    copied = sorted(places)
+    for offset in range(source + 4):
+        following = [at for at in copied if at >= offset]
+        expected = places[following[0]] if following else places[copied[-1]] + 1
+        assert translator.to_target(ORDERS, offset).to_offset == expected
+    for at, there in places.items():
+        assert translator.to_source(ORDERS, there).to_offset == at
+    end = places[copied[-1]] + 1
+    assert translator.to_source(ORDERS, end).to_offset == source + 3
+    assert translator.to_target(ORDERS, source + 4).to_offset is None
+    assert translator.to_source(ORDERS, end + 1).to_offset is None
+
+
+@pytest.fixture
+def rng_of():
+    from random import Random  # noqa: TID251 - seeded
+
+    return Random
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Records 0 to 49 and 60 to 89 of 100 were copied."""
+    with mirrored_pair(records_of(100), [(0, 0, 50), (60, 50, 30)], 90) as (source, target):
+        with_admin(source, lambda admin: admin.offsets.commit("billing", {ORDERS: 55}))
+        with_admin(source, lambda admin: admin.offsets.commit("fast", {ORDERS: 95}))
+        with_admin(target, lambda admin: admin.offsets.commit("billing", {ORDERS: 80}))
+        yield source.bootstrap_servers, target.bootstrap_servers
+
+
+@pytest.fixture
+def mirror(pair, capfdbinary):
+    def run(command, *words, source=True):
+        ends = ["--source", pair[0]] if source else []
+        ends += ["--target", pair[1], "--name", NAME, "-o", "json"]
+        status = kctl(["mirror", command, *words, *ends])
+        captured = capfdbinary.readouterr()
+        return status, json.loads(captured.out or b"[]"), captured.err.decode()
+
+    return run
+
+
+def test_the_offsets_of_a_group_are_translated(mirror):
+    status, found, _ = mirror("translate", "billing")
+    assert status == 0
+    assert [(it["offset"], it["to_offset"], it["result"]) for it in found] == [(55, 50, "exact")]
+
+
+def test_an_offset_that_is_not_copied_yet_is_not_guessed(mirror):
+    status, found, _ = mirror("translate", "fast")
+    assert status == 1
+    assert [(it["to_offset"], it["result"]) for it in found] == [
+        (None, "the mirror has copied up to offset 90")
+    ]
+
+
+def test_offsets_are_translated_in_both_directions_without_the_source(mirror):
+    status, found, _ = mirror(
+        "translate", "--offset", "orders:0:10", "--offset", "orders:0:61", source=False
+    )
+    assert (status, [it["to_offset"] for it in found]) == (0, [10, 51])
+    status, found, _ = mirror("translate", "--to-source", "--offset", "orders:0:51", source=False)
+    assert (status, [it["to_offset"] for it in found]) == (0, [61])
+    status, found, _ = mirror("translate", "--to-source", "billing", source=False)
+    assert (status, [it["to_offset"] for it in found]) == (0, [90])
+    status, found, _ = mirror("translate", "--offset", "orders:7:0", source=False)
+    assert (status, found[0]["result"]) == (1, "the mirror has copied nothing of it")
+
+
+def test_what_translate_does_not_take(mirror):
+    assert mirror("translate")[0] == 2
+    assert mirror("translate", "billing", "--offset", "orders:0:1")[0] == 2
+    assert mirror("translate", "--offset", "orders:1")[0] == 2
+    assert mirror("translate", "unknown")[0] == 1
+
+
+def test_the_lag_is_shown_in_records_bytes_and_time(mirror):
+    status, found, _ = mirror("status")
+    assert status == 0
+    (row,) = found
+    assert (row["position"], row["end"], row["lag_records"]) == (90, 100, 10)
+    assert row["state"] == "behind"
+    assert row["lag_bytes"] > 0
+    # The oldest record that is not copied is years old.
+    assert row["lag_ms"] > 365 * 24 * 3600 * 1000
