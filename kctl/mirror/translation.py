@@ -5,7 +5,7 @@ of the first copied record at or after it. Beyond what the mirror has copied not
 and nothing is guessed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,28 @@ async def read_translator(target: "AdminClient", name: str) -> Translator:
     positions = await read_positions(target.router, name)
     by_source = {position.source: position for position in positions.values()}
     return Translator(await read_map(target.router, name), by_source)
+
+
+async def translate_offsets(
+    target: "AdminClient",
+    name: str,
+    offsets: Sequence[tuple[TopicPartition, int]],
+    *,
+    to_source: bool = False,
+) -> list[Translation]:
+    """Return the translations of offsets by the map of mirror `name` in `target`."""
+    translator = await read_translator(target, name)
+    translate = translator.to_source if to_source else translator.to_target
+    return [translate(partition, offset) for partition, offset in offsets]
+
+
+async def translate_group_of(
+    origin: "AdminClient", target: "AdminClient", name: str, group: str, *, to_source: bool = False
+) -> list[Translation]:
+    """Return the translations of the offsets that a group has committed in the cluster `origin`,
+    by the map of mirror `name` in `target`; see `translate_group`."""
+    translator = await read_translator(target, name)
+    return await translate_group(translator, origin, group, to_source=to_source)
 
 
 async def translate_group(

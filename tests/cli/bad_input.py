@@ -74,6 +74,7 @@ VALID = {
     "mirror run": "--source s:1 --target t:1 --topics t --once",
     "mirror plan": "--source s:1 --target t:1 --topics t",
     "mirror status": "--source s:1 --target t:1",
+    "mirror switch": "g --source s:1 --target t:1 -y",
     "mirror translate": "g --source s:1 --target t:1",
     "mirror verify": "--source s:1 --target t:1 --topics t",
     "group delete": "g -y",

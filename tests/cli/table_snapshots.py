@@ -112,6 +112,7 @@ WITHOUT_A_TABLE = {
     "mirror run": "needs two clusters",
     "mirror plan": "needs two clusters",
     "mirror status": "needs two clusters",
+    "mirror switch": "needs two clusters",
     "mirror translate": "needs two clusters",
     "mirror verify": "needs two clusters, or two directories and pyarrow",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",

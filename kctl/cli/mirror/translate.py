@@ -12,7 +12,6 @@ from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
     from kctl.mirror.translation import Translation
 
 COLUMNS = ("topic", "partition", "offset", "to_topic", "to_offset", "result")
@@ -45,7 +44,7 @@ def translate(
       kctl mirror translate --to-source --offset orders:0:1200 --target dc2:9092 -o json
     """
     from kctl.mirror.formats import check_name
-    from kctl.mirror.translation import read_translator, translate_group
+    from kctl.mirror.translation import translate_group_of, translate_offsets
 
     if (group is None) == (not offset):
         raise UsageError("Name a group, or offsets with --offset")
@@ -53,19 +52,18 @@ def translate(
     session = ends.session()
     wanted = [_offset(text) for text in offset or ()]
 
-    async def of_offsets(target: "AdminClient") -> "list[Translation]":
-        translator = await read_translator(target, name)
-        turn = translator.to_source if to_source else translator.to_target
-        found = [turn(partition, number) for partition, number in wanted]
-        if group is not None:
-            found += await translate_group(translator, target, group, to_source=to_source)
-        return found
-
-    async def of_group(source: "AdminClient", target: "AdminClient") -> "list[Translation]":
-        translator = await read_translator(target, name)
-        return await translate_group(translator, source, str(group))
-
-    found = session.run(of_offsets) if group is None or to_source else ends.run(session, of_group)
+    if group is None:
+        found = session.run(
+            lambda target: translate_offsets(target, name, wanted, to_source=to_source)
+        )
+    elif to_source:
+        found = session.run(
+            lambda target: translate_group_of(target, target, name, group, to_source=True)
+        )
+    else:
+        found = ends.run(
+            session, lambda source, target: translate_group_of(source, target, name, group)
+        )
     session.output.show([_document(each) for each in found], COLUMNS, name="to_offset")
     return FAILED if any(each.to_offset is None for each in found) else DONE
 

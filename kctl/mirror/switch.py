@@ -1,0 +1,137 @@
+"""Moves groups from one side of a mirror to the other: their offsets, translated exactly.
+
+A switch is planned as a whole and refused as a whole: if the group has members, if the mirror is
+behind its source in a partition that the group reads, or if an offset has no exact translation.
+Partitions that the mirror does not copy are left alone. The way back translates the offsets that
+the group has committed in the target since; it is refused if the group read records there that
+the source does not have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl.admin.committed_offsets import refuse_members
+from kctl.admin.selection import select_groups
+from kctl.errors import KctlError, NotFoundError
+from kctl.mirror.status import MirrorState, PartitionStatus, mirror_status
+from kctl.mirror.translation import Translation, read_translator, translate_group
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+_METADATA = "kctl-mirror switch"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStep:
+    """The offset of a group in one partition, and what it becomes on the other side."""
+
+    group: str
+    translation: Translation
+    # What the group has committed on the other side, or None.
+    current_offset: int | None = None
+    # Why the switch is refused; empty if this step is possible.
+    obstacle: str = ""
+
+    @property
+    def is_mirrored(self) -> bool:
+        """Return whether the mirror copies the partition."""
+        return self.translation.to_partition is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether this step commits something."""
+        return self.is_mirrored and not self.obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """All steps of a switch."""
+
+    steps: Sequence[SwitchStep]
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether a step has an obstacle, so that nothing is done."""
+        return any(step.obstacle for step in self.steps)
+
+
+async def plan_switch(
+    origin: "AdminClient",
+    destination: "AdminClient",
+    name: str,
+    groups: Sequence[str],
+    now_ms: int,
+    *,
+    back: bool = False,
+) -> SwitchPlan:
+    """Return the steps that move groups (names and globs) along mirror `name`, or `back`: then the
+    origin is the mirror's target.
+
+    KctlError if a group has members on either side; NotFoundError if there is no such group or
+    mirror, or the mirror copies nothing that the groups read.
+    """
+    source, target = (destination, origin) if back else (origin, destination)
+    names = await select_groups(origin, groups, must_be_complete=True)
+    for side in (origin, destination):
+        await refuse_members(side, names)
+    translator = await read_translator(target, name)
+    lags: dict[TopicPartition, PartitionStatus] = {}
+    if not back:
+        found = await mirror_status(source, target, name, now_ms)
+        lags = {status.source: status for status in found}
+    steps: list[SwitchStep] = []
+    for group in names:
+        there = await destination.offsets.committed(group)
+        for each in await translate_group(translator, origin, group, to_source=back):
+            held = None if each.to_partition is None else there.get(each.to_partition)
+            current = None if held is None or held.offset < 0 else held.offset
+            steps.append(SwitchStep(group, each, current, _obstacle(each, lags)))
+    if not any(step.is_mirrored for step in steps):
+        raise NotFoundError(f"Mirror {name} copies nothing that {', '.join(names)} reads")
+    return SwitchPlan(steps)
+
+
+def _obstacle(each: Translation, lags: Mapping[TopicPartition, PartitionStatus]) -> str:
+    if each.to_partition is None:
+        return ""
+    if each.to_offset is None:
+        return each.reason
+    lag = lags.get(each.partition)
+    if lag is None or lag.state is MirrorState.CAUGHT_UP:
+        return ""
+    if lag.state is MirrorState.BEHIND:
+        return f"the mirror is {lag.lag_records} records behind"
+    return lag.detail
+
+
+async def execute_switch(
+    destination: "AdminClient", plan: SwitchPlan
+) -> dict[tuple[str, TopicPartition], KctlError | None]:
+    """Commit the offsets of a plan and read them back; return the error of each step, or None, by
+    group and partition of the destination. A refused plan changes nothing."""
+    if plan.is_refused:
+        return {}
+    results: dict[tuple[str, TopicPartition], KctlError | None] = {}
+    for group in dict.fromkeys(step.group for step in plan.steps):
+        wanted = {
+            step.translation.to_partition: step.translation.to_offset
+            for step in plan.steps
+            if step.group == group and step.is_done
+        }
+        offsets = {it: at for it, at in wanted.items() if it is not None and at is not None}
+        if not offsets:
+            continue
+        committed = await destination.offsets.commit(
+            group, offsets, dict.fromkeys(offsets, _METADATA)
+        )
+        held = await destination.offsets.committed(group, offsets)
+        for result in committed:
+            error = result.error
+            at = held[result.partition].offset if result.partition in held else None
+            if error is None and at != offsets[result.partition]:
+                error = KctlError(f"committed, but the group's offset is now {at}")
+            results[group, result.partition] = error
+    return results

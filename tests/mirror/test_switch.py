@@ -1,0 +1,137 @@
+"""kctl mirror switch: groups of real clients move to the target and back, and read on exactly."""
+
+import json
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Position
+
+from kctl.cli.app import run as kctl
+from tests.mirror.test_run import write_mixed
+
+
+@pytest.fixture
+def switch(clusters, capfdbinary):
+    def run(*words, expected=0):
+        ends = ["--source", clusters.source.bootstrap_servers]
+        ends += ["--target", clusters.target.bootstrap_servers, "--name", "m", "-o", "json"]
+        status = kctl(["mirror", "switch", *words, *ends])
+        captured = capfdbinary.readouterr()
+        assert status == expected, captured.err.decode()
+        return json.loads(captured.out or b"[]"), captured.err.decode()
+
+    return run
+
+
+def consume(broker, group, topic, count):
+    """Read `count` records as a member of a group, commit, and return them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers, "group.id": group,
+            "auto.offset.reset": "error", "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    consumer.subscribe([topic])
+    found = []
+    while len(found) < count:
+        message = consumer.poll(60)
+        assert message is not None
+        assert message.error() is None, message.error()
+        found.append(message.value())
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def begin(broker, group, topic, offset=0):
+    """Commit an offset for a group without members."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[Position(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def mirrored(clusters, topic):
+    clusters.source.create_topic(topic)
+    write_mixed(clusters, topic)
+    assert not clusters.mirror(topic).has_failed
+    return [it.value for it in clusters.source.records(topic, 0)]
+
+
+def test_a_group_reads_on_in_the_target_and_then_again_in_the_source(clusters, switch):
+    values = mirrored(clusters, "switched")
+    begin(clusters.source, "billing", "switched")
+    first = consume(clusters.source, "billing", "switched", 22)
+    found, _ = switch("billing", "--dry-run")
+    assert [it["status"] for it in found] == ["would move"]
+    found, _ = switch("billing", "--yes")
+    assert [it["status"] for it in found] == ["moved"]
+    second = consume(clusters.target, "billing", "switched", 4)
+    found, _ = switch("billing", "--back", "--yes")
+    assert [it["status"] for it in found] == ["moved"]
+    third = consume(clusters.source, "billing", "switched", len(values) - 26)
+    assert first + second + third == values
+    # All is read: the group moves to the end, and reads what comes next.
+    switch("billing", "--yes")
+    clusters.produce("switched", [b"next"])
+    assert not clusters.mirror("switched").has_failed
+    assert consume(clusters.target, "billing", "switched", 1) == [b"next"]
+
+
+def test_every_offset_of_a_group_switches_to_the_same_record(clusters, switch):
+    values = mirrored(clusters, "every")
+    records = clusters.source.records("every", 0)
+    for at in range(0, len(records), 6):
+        begin(clusters.source, "steps", "every", records[at].offset)
+        switch("steps", "--yes")
+        assert consume(clusters.target, "steps", "every", 1) == [values[at]]
+
+
+def test_nothing_is_done_while_the_mirror_is_behind(clusters, switch):
+    mirrored(clusters, "behind")
+    begin(clusters.source, "late", "behind", 3)
+    clusters.produce("behind", [b"new", b"newer"])
+    found, err = switch("late", "--yes", expected=1)
+    assert [it["status"] for it in found] == ["refused: the mirror is 2 records behind"]
+    assert "nothing was changed" in err
+    assert not clusters.mirror("behind").has_failed
+    found, _ = switch("late", "--yes")
+    assert [it["status"] for it in found] == ["moved"]
+
+
+def test_a_group_with_members_is_refused(clusters, switch):
+    mirrored(clusters, "busy")
+    begin(clusters.source, "readers", "busy")
+    consumer = Consumer(
+        {"bootstrap.servers": clusters.source.bootstrap_servers, "group.id": "readers"}
+    )
+    consumer.subscribe(["busy"])
+    while consumer.poll(60) is None:
+        pass
+    _, err = switch("readers", "--yes", expected=1)
+    assert "stop its consumers first" in err
+    consumer.close()
+
+
+def test_what_is_not_mirrored_is_left_alone(clusters, switch):
+    mirrored(clusters, "copied")
+    clusters.source.create_topic("private")
+    begin(clusters.source, "both", "copied", 2)
+    begin(clusters.source, "both", "private")
+    found, _ = switch("both", "--yes")
+    assert {it["topic"]: it["status"] for it in found} == {
+        "copied": "moved",
+        "private": "left alone: not mirrored",
+    }
+    begin(clusters.source, "other", "private")
+    _, err = switch("other", "--yes", expected=1)
+    assert "Mirror m copies nothing that other reads" in err
+
+
+def test_the_way_back_is_refused_for_records_that_the_source_does_not_have(clusters, switch):
+    mirrored(clusters, "written")
+    begin(clusters.source, "writer", "written", 3)
+    switch("writer", "--yes")
+    end = clusters.target.produce("written", b"only here", partition=0).offset
+    begin(clusters.target, "writer", "written", end + 1)
+    found, _ = switch("writer", "--back", "--yes", expected=1)
+    assert "refused: the mirror has written up to offset" in found[0]["status"]
