@@ -78,7 +78,8 @@ def test_the_image_runs_as_another_user_and_is_asked_for_its_health():
     instructions = [line.split(None, 1) for line in lines if re.match(r"[A-Z]+ ", line)]
     assert ["USER", "kctl"] in instructions
     commands = {name: text for name, text in instructions if name in ("CMD", "HEALTHCHECK")}
-    assert '"kctl", "topic", "list"' in commands["HEALTHCHECK"]
+    assert "http://127.0.0.1:9404/healthz" in commands["HEALTHCHECK"]
+    assert "--metrics-port 0.0.0.0:9404" in commands["CMD"]
     assert "exec kctl serve --data-dir /data" in commands["CMD"]
     from_lines = [text for name, text in instructions if name == "FROM"]
     assert len(from_lines) == 2
@@ -94,6 +95,7 @@ def test_the_command_of_the_image_serves(tmp_path):
     words = json.loads(command)[2]
     assert "0.0.0.0:9092" in words
     words = words.replace("0.0.0.0:9092", "0.0.0.0:0").replace("/data", "data")
+    words = words.replace("0.0.0.0:9404", "0")
     with Shell() as shell:
         shell.set("KCTL_ADVERTISED", "localhost:9092")
         broker = shell.start(f"{words} --ready-file ready")

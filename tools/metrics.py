@@ -1,9 +1,15 @@
-"""Makes what follows from the catalogue of metrics: the tables of docs/metrics.md.
+"""Makes what follows from the catalogue of metrics: the tables of docs/metrics.md, a dashboard for
+Grafana and alert rules for Prometheus.
 
-python -m tools.metrics
+    python -m tools.metrics
 """
 
+import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from kctl.metrics.broker_families import BROKER
 from kctl.metrics.cluster_families import CLUSTER
@@ -11,6 +17,9 @@ from kctl.metrics.family import Family, Kind
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
+DASHBOARD = ROOT / "contrib" / "grafana" / "kctl.json"
+ALERTS = ROOT / "contrib" / "prometheus" / "alerts.yaml"
 TABLES = {"broker": BROKER, "cluster": CLUSTER}
 
 
@@ -49,9 +58,303 @@ def table(families: tuple[Family, ...]) -> str:
     return "\n".join(rows) + "\n"
 
 
+@dataclass(frozen=True)
+class Panel:
+    """One panel: (legend, expression) pairs."""
+
+    title: str
+    unit: str
+    lines: tuple[tuple[str, str], ...]
+
+
+TOPICS = "kafka_server_brokertopicmetrics_"
+REPLICAS = "kafka_server_replicamanager_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
+REQUESTS = "kafka_network_requestmetrics_"
+
+
+def _quantile(share: str, label: str, buckets: str) -> str:
+    return f"histogram_quantile({share}, sum by (le, {label}) (rate({buckets}[5m])))"
+
+
+PANELS = (
+    Panel(
+        "Availability",
+        "short",
+        (
+            ("active controllers", f"sum({CONTROLLER}activecontrollercount)"),
+            ("partitions without a leader", f"sum({CONTROLLER}offlinepartitionscount)"),
+            ("below min.insync.replicas", f"sum({REPLICAS}underminisrpartitioncount)"),
+        ),
+    ),
+    Panel(
+        "In-sync replicas",
+        "short",
+        (
+            ("under-replicated", f"sum({REPLICAS}underreplicatedpartitions)"),
+            ("shrinks a second", f"sum(rate({REPLICAS}isrshrinks_total[5m]))"),
+            ("expands a second", f"sum(rate({REPLICAS}isrexpands_total[5m]))"),
+        ),
+    ),
+    Panel(
+        "Throughput",
+        "Bps",
+        (
+            ("in", f'sum(rate({TOPICS}bytesin_total{{topic!=""}}[5m]))'),
+            ("out", f'sum(rate({TOPICS}bytesout_total{{topic!=""}}[5m]))'),
+            ("replicated", f'sum(rate({TOPICS}replicationbytesin_total{{topic!=""}}[5m]))'),
+        ),
+    ),
+    Panel(
+        "Records and requests",
+        "ops",
+        (
+            ("records", f'sum(rate({TOPICS}messagesin_total{{topic!=""}}[5m]))'),
+            (
+                "{{request}}",
+                "sum by (request) (rate(kafka_network_requestmetrics_requests_total[5m]))",
+            ),
+        ),
+    ),
+    Panel(
+        "Latency by API",
+        "s",
+        tuple(
+            (
+                f"{{{{api}}}} p{share}",
+                _quantile(f"0.{share}", "api", "kctl_request_seconds_bucket"),
+            )
+            for share in (50, 99)
+        ),
+    ),
+    Panel(
+        "Event loop",
+        "percentunit",
+        (
+            ("busy {{instance}}", "kctl_loop_busy_ratio"),
+            ("turns over 20 ms a second", "rate(kctl_loop_long_turns_total[5m])"),
+        ),
+    ),
+    Panel(
+        "fsync p99",
+        "s",
+        (
+            (
+                "{{instance}}",
+                _quantile("0.99", "instance", "kctl_fsync_seconds_bucket"),
+            ),
+        ),
+    ),
+    Panel(
+        "Lag of groups",
+        "short",
+        (("{{consumergroup}}", "sum by (consumergroup) (kafka_consumergroup_lag > 0)"),),
+    ),
+    Panel(
+        "Connections",
+        "short",
+        (
+            ("open", "sum(kafka_server_socket_server_metrics_connection_count)"),
+            (
+                "failed logins a second",
+                "sum(rate(kafka_server_socket_server_metrics_failed_authentication_total[5m]))",
+            ),
+            ("bad requests a second", "sum(rate(kctl_bad_requests_total[5m]))"),
+        ),
+    ),
+    Panel("Logs", "bytes", (("{{topic}}", "sum by (topic) (kafka_log_log_size)"),)),
+    Panel(
+        "Errors",
+        "ops",
+        (
+            (
+                "{{request}} {{error}}",
+                f'sum by (request, error) (rate({REQUESTS}errors_total{{error!="NONE"}}[5m]))',
+            ),
+        ),
+    ),
+    Panel(
+        "Memory and files",
+        "bytes",
+        (
+            ("memory {{instance}}", "process_resident_memory_bytes"),
+            ("requests {{instance}}", "kctl_request_memory_bytes"),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One rule."""
+
+    name: str
+    expression: str
+    for_minutes: int
+    severity: str
+    summary: str
+
+
+ALERT_RULES = (
+    Alert("KafkaDown", 'up{job="kctl"} == 0', 2, "critical", "A broker does not answer scrapes."),
+    Alert(
+        "KafkaNoController",
+        f"sum({CONTROLLER}activecontrollercount) != 1",
+        2,
+        "critical",
+        "The cluster has no controller, or more than one.",
+    ),
+    Alert(
+        "KafkaPartitionsOffline",
+        f"sum({CONTROLLER}offlinepartitionscount) > 0",
+        1,
+        "critical",
+        "Partitions have no leader: they can be neither written nor read.",
+    ),
+    Alert(
+        "KafkaUnderMinIsr",
+        f"sum({REPLICAS}underminisrpartitioncount) > 0",
+        2,
+        "critical",
+        "Partitions refuse writes with acks=all: too few replicas are in sync.",
+    ),
+    Alert(
+        "KafkaUnderReplicated",
+        f"sum({REPLICAS}underreplicatedpartitions) > 0",
+        10,
+        "warning",
+        "Replicas are not in sync.",
+    ),
+    Alert(
+        "KafkaLogDirectoryOffline",
+        "sum by (instance) (kafka_log_logmanager_offlinelogdirectorycount) > 0",
+        0,
+        "critical",
+        "A log directory has failed.",
+    ),
+    Alert(
+        "KafkaUncleanElection",
+        "increase(kafka_controller_controllerstats_uncleanleaderelections_total[15m]) > 0",
+        0,
+        "critical",
+        "A leader was elected from outside the ISR: records may be lost.",
+    ),
+    Alert(
+        "KafkaLoopBusy",
+        "kctl_loop_busy_ratio > 0.9",
+        10,
+        "warning",
+        "A broker has no reserve: its event loop works all the time.",
+    ),
+    Alert(
+        "KafkaFailedLogins",
+        "sum by (instance)"
+        " (rate(kafka_server_socket_server_metrics_failed_authentication_total[5m])) > 1",
+        10,
+        "warning",
+        "Clients fail to log in.",
+    ),
+    Alert(
+        "KafkaHandlerErrors",
+        "increase(kctl_handler_errors_total[15m]) > 0",
+        0,
+        "warning",
+        "A request failed unexpectedly: a bug of kctl.",
+    ),
+    Alert(
+        "KafkaFilesExhausted",
+        "process_open_fds / process_max_fds > 0.85",
+        10,
+        "warning",
+        "A broker comes near its limit of open files.",
+    ),
+    Alert(
+        "KafkaLagGrows",
+        "sum by (consumergroup, topic) (kafka_consumergroup_lag > 0) > 1000 and"
+        " sum by (consumergroup, topic) (deriv(kafka_consumergroup_lag[30m])) > 0",
+        30,
+        "warning",
+        "A group falls behind.",
+    ),
+    Alert(
+        "KafkaMetricsOld",
+        "kctl_collector_age_seconds > 300",
+        5,
+        "warning",
+        "kctl metrics serve cannot read the cluster.",
+    ),
+)
+
+
+def dashboard() -> str:
+    """Return the dashboard, as Grafana imports it."""
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    panels = [
+        {
+            "id": number + 1,
+            "type": "timeseries",
+            "title": panel.title,
+            "datasource": source,
+            "gridPos": {"h": 8, "w": 8, "x": 8 * (number % 3), "y": 8 * (number // 3)},
+            "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+            "targets": [
+                {"refId": chr(ord("A") + each), "legendFormat": legend, "expr": expression}
+                for each, (legend, expression) in enumerate(panel.lines)
+            ],
+        }
+        for number, panel in enumerate(PANELS)
+    ]
+    choice = {"name": "datasource", "type": "datasource", "query": "prometheus"}
+    document = {
+        "uid": "kctl",
+        "title": "kctl",
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": [choice]},
+        "panels": panels,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def alerts() -> str:
+    """Return the rules, as Prometheus loads them."""
+    rules = [
+        {
+            "alert": it.name,
+            "expr": it.expression,
+            "for": f"{it.for_minutes}m",
+            "labels": {"severity": it.severity},
+            "annotations": {
+                "summary": it.summary,
+                "runbook": f"docs/operations.md#{it.name.lower()}",
+            },
+        }
+        for it in ALERT_RULES
+    ]
+    head = "# Made by python -m tools.metrics from the catalogue of metrics.\n"
+    document = {"groups": [{"name": "kctl", "rules": rules}]}
+    return head + str(yaml.safe_dump(document, sort_keys=False, width=1_000))
+
+
+def metrics_in(expression: str) -> set[str]:
+    """Return the names of metrics in an expression of PromQL."""
+    without_text = re.sub(r'"[^"]*"', "", expression)
+    return set(re.findall(r"\b(?:kafka|kctl|process)_[a-z0-9_]+", without_text))
+
+
+def expressions() -> list[str]:
+    """Return every expression of the dashboard and of the alerts."""
+    drawn = [expression for panel in PANELS for _, expression in panel.lines]
+    return [*drawn, *(it.expression for it in ALERT_RULES)]
+
+
 def main() -> None:
     """Write all files."""
     PAGE.write_text(current(PAGE.read_text()))
+    for path, text in ((DASHBOARD, dashboard()), (ALERTS, alerts())):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -60,11 +60,15 @@ class MeasuredReplicaManager(ReplicaManager):
         """Append, and count it if it was appended."""
         info = ReplicaManager.append_plain(self, key, records, required_acks, origin=origin)
         if info is not None:
-            counters = self._topics.get(key[0]) or self._meter.topic(key[0])
+            try:
+                counters = self._topics[key[0]]
+            except KeyError:
+                counters = self._meter.topic(key[0])
             counters.produce_requests += 1
             counters.bytes_in += len(records)
-            if info.first_offset >= 0:
-                counters.messages_in += info.last_offset - info.first_offset + 1
+            first = info.first_offset
+            if first >= 0:
+                counters.messages_in += info.last_offset - first + 1
         return info
 
     def _append(
