@@ -45,6 +45,8 @@ class Registration:
         self._missing: dict[str | None, None] = {None: None}
         self._is_stopped = False
         self._has_said_taken = False
+        # The last error that was logged; empty once something has been registered after it.
+        self._logged = ""
         self._wake: Future[None] | None = None
         # Done when the broker and its topics are registered for the first time.
         self.ready: Future[None] = runtime.scheduler.future()
@@ -90,23 +92,30 @@ class Registration:
                 await self._begin_session()
                 continue
             except KctlError as error:
-                self._runtime.trace.warning(f"cannot register in ZooKeeper: {error}")
+                self._warn(f"cannot register in ZooKeeper: {error}")
                 await sleep(self._runtime.scheduler, RETRY_MS)
                 continue
+            self._logged = ""
             if not self.ready.done:
                 self.ready.set_result(None)
             if not self._missing:
                 self._wake = self._runtime.scheduler.future()
                 await self._wake
 
+    def _warn(self, line: str) -> None:
+        if line != self._logged:
+            self._logged = line
+            self._runtime.trace.warning(line)
+
     async def _begin_session(self) -> None:
-        self._runtime.trace.warning("the session with ZooKeeper is over; registers again")
         self._forget()
         try:
             await self._store.new_session()
         except StoreError as error:
-            self._runtime.trace.warning(f"no new session with ZooKeeper: {error}")
+            self._warn(f"the session with ZooKeeper is over, and no other begins: {error}")
             await sleep(self._runtime.scheduler, RETRY_MS)
+        else:
+            self._warn("the session with ZooKeeper was over; registers again")
 
     async def _register_missing(self) -> None:
         broker_id = self._config.broker_id

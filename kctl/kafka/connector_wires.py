@@ -71,7 +71,7 @@ class ConnectorWire(Protocol):
         ...
 
     def fetcher(self, on_reset: OnReset) -> Fetcher:
-        """Return what fetches; it does not run yet. It calls `on_reset` for an offset that the
+        """Return the fetcher, which does not run yet. It calls `on_reset` for an offset that the
         consumers of these brokers commit before anything is consumed."""
         ...
 

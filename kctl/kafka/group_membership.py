@@ -107,7 +107,7 @@ class _EvictedError(KctlError):
 
 
 class GroupMembership:
-    """Owns a member's session; `run` is its life until `close`."""
+    """A member of the group from `start` to `close`, through all its sessions."""
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ import pytest
 
 from kctl.broker07.config import Broker07Config
 from kctl.broker07.registration import Registration
+from kctl.errors import KctlError
 from kctl.model import Endpoint
 from kctl.runtime.future import Future
 from kctl.store.database import ZnodeDatabase
@@ -108,6 +109,34 @@ def test_a_broker_that_waits_for_its_id_can_be_stopped():
     new.stop()
     ensemble.runtime.scheduler.advance(2_000)
     assert ensemble.runtime.scheduler.timer_count == 0
+
+
+def test_what_zookeeper_refuses_is_logged_once_until_it_is_accepted(monkeypatch):
+    ensemble = Ensemble()
+    broker, _ = ensemble.broker(0)
+    refused = {"is": True}
+    make_path = broker._client.make_path
+
+    async def refuse(path):
+        if refused["is"]:
+            raise KctlError(f"{path} is refused")
+        await make_path(path)
+
+    monkeypatch.setattr(broker._client, "make_path", refuse)
+
+    def lines():
+        return [it for it in ensemble.runtime.trace.warnings if "is refused" in it]
+
+    broker.add_topic("t")
+    ensemble.runtime.scheduler.advance(10_000)
+    assert len(lines()) == 1
+    refused["is"] = False
+    ensemble.runtime.scheduler.advance(1_000)
+    assert "/brokers/topics/t/0" in ensemble.brokers()
+    refused["is"] = True
+    broker.add_topic("u")
+    ensemble.runtime.scheduler.advance(10_000)
+    assert len(lines()) == 2
 
 
 @pytest.mark.parametrize("topics", [[], ["t", "u"]])
