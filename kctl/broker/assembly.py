@@ -26,6 +26,7 @@ from kctl.broker.coordinator.transaction_coordinator_service import TransactionC
 from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager
+from kctl.broker.loggers import CONTROLLER, GROUPS, REPLICAS, TRANSACTIONS
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
 from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
@@ -46,6 +47,7 @@ from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future
+from kctl.runtime.log_levels import Loggers
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import CLIENT_CONFIGS, USER_CONFIGS
@@ -75,6 +77,7 @@ class Foundation:
     log_manager: LogManager
     # None: access is not controlled.
     acl_cache: "AclCache | None"
+    loggers: Loggers
     make_replica_manager: Callable[..., ReplicaManager] = ReplicaManager
 
 
@@ -93,14 +96,16 @@ def assemble(
     runtime, config, cluster_store = opened.runtime, opened.config, opened.cluster_store
     metadata_cache = MetadataCache(opened.broker_id)
     topic_creator = TopicCreator(cluster_store, metadata_cache, config, runtime)
+    loggers = opened.loggers
     replica_manager = opened.make_replica_manager(
-        runtime, config, opened.broker_id, opened.log_manager,
+        loggers.runtime(runtime, REPLICAS), config, opened.broker_id, opened.log_manager,
         leader_quota=leader_quota(config, opened.broker_id, opened.dynamic_configs),
         select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),
     )  # fmt: skip
     controller = Controller(
-        runtime, cluster_store, opened.broker_id, broker_info, config, deliver, opened.cluster_id
-    )
+        loggers.runtime(runtime, CONTROLLER), cluster_store, opened.broker_id, broker_info, config,
+        deliver, opened.cluster_id,
+    )  # fmt: skip
     producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, opened.broker_id)
     slots = config.max_incremental_fetch_session_cache_slots
     services = Services(
@@ -115,7 +120,8 @@ def assemble(
         controller=controller,
         group_coordinator=_group_coordinator(opened, replica_manager, metadata_cache),
         transaction_coordinator=TransactionCoordinatorService(
-            runtime, config, ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
+            loggers.runtime(runtime, TRANSACTIONS), config,
+            ReplicatedPartitionWriter(replica_manager, config.request_timeout_ms),
             metadata_cache, producer_ids, lambda leader_id: _link_to(leader_id, services, deliver),
             cluster_store.topic_stays,
             lambda tp: _leads(services, tp),
@@ -135,6 +141,7 @@ def assemble(
         ),
         acl_cache=opened.acl_cache,
         client_quotas=_client_quotas(opened),
+        loggers=opened.loggers,
         served=served,
     )  # fmt: skip
     services.leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
@@ -175,7 +182,7 @@ def _group_coordinator(
 ) -> GroupCoordinatorService:
     config = opened.config
     return GroupCoordinatorService(
-        opened.runtime,
+        opened.loggers.runtime(opened.runtime, GROUPS),
         config,
         ReplicatedPartitionWriter(replica_manager, config.offsets_commit_timeout_ms),
         lambda: (

@@ -28,9 +28,11 @@ from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
+from kctl.broker.loggers import AUTHORIZER, LOGS, NETWORK, broker_levels
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.request_log import RequestLog
 from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
@@ -39,6 +41,7 @@ from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, wait_at_most
+from kctl.runtime.log_levels import Loggers, TraceSink
 from kctl.runtime.polling import poll_until
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.undo import UndoStack
@@ -79,12 +82,15 @@ class Broker:
         served: Mapping[ApiKey, tuple[int, int]] | None = None,
         interceptor: Interceptor | None = None,
         metering: "Metering | None" = None,
+        loggers: Loggers | None = None,
+        slow_request_ms: int | None = None,
     ) -> None:
         """Create a broker.
 
         `store_directory` holds the embedded store; None: the store at `zookeeper.connect`. At
         `store_listener` other processes can use the embedded store like a ZooKeeper. `metering`
-        measures the broker and serves what it measures.
+        measures the broker and serves what it measures. `loggers` are where it logs (default: the
+        trace of `runtime`), also requests that take its loop for `slow_request_ms`.
 
         For tests: `store` replaces the store (the broker closes this session); `served` limits the
         APIs to a first and last version each; `interceptor` takes every request of a connection,
@@ -94,6 +100,8 @@ class Broker:
         self._served = served or {key: (key.min_version, key.max_version) for key in HANDLERS}
         self._interceptor = interceptor
         self.metering = metering
+        self.loggers = loggers or Loggers(TraceSink(runtime.trace), broker_levels())
+        self._slow_request_ms = slow_request_ms
         self.config = config
         self.services: Services | None = None
         # None: access is not controlled.
@@ -109,7 +117,7 @@ class Broker:
         self._store = store
         self._cluster_store: ClusterStore | None = None
         self.server: SocketServer | None = None
-        self._listeners = BrokerListeners(runtime, config)
+        self._listeners = BrokerListeners(self.loggers.runtime(runtime, NETWORK), config)
         # Its connections to other brokers; set by `start`.
         self.member: ClusterMember | None = None
         # The steps of the shutdown, in reverse order.
@@ -143,7 +151,8 @@ class Broker:
         await passwords.encode_again(cluster_store)
         dynamic_configs = DynamicConfigs(self.runtime, cluster_store, passwords)
         await dynamic_configs.start()
-        self._access = await access_control(self.runtime, cluster_store, self.config)
+        access_runtime = self.loggers.runtime(self.runtime, AUTHORIZER)
+        self._access = await access_control(access_runtime, cluster_store, self.config)
         live_configs = LiveConfigs(self.config, broker_id, dynamic_configs, self.runtime.trace)
         log_manager = self._open_logs(broker_id, cluster_id, live_configs)
         if is_new:
@@ -152,7 +161,7 @@ class Broker:
         opened = Foundation(
             self.runtime, self.config, broker_id, cluster_id, cluster_store,
             dynamic_configs, live_configs, self._listeners, log_manager,
-            None if self._access is None else self._access.acl_cache,
+            None if self._access is None else self._access.acl_cache, self.loggers,
             ReplicaManager if metering is None else metering.make_replica_manager,
         )  # fmt: skip
         services = assemble(opened, self._served, self._broker_info, self._deliver)
@@ -234,7 +243,7 @@ class Broker:
     def _open_logs(self, broker_id: int, cluster_id: str, live_configs: LiveConfigs) -> LogManager:
         config = self.config
         manager = LogManager(
-            self.runtime,
+            self.loggers.runtime(self.runtime, LOGS),
             config.log_dir_list,
             LogConfig.from_values(live_configs.broker.topic_defaults()),
             broker_id=broker_id,
@@ -275,6 +284,8 @@ class Broker:
 
         if metering is not None:
             metering.attach(services, self.server)
+        now_ms = self.runtime.clock.monotonic_ms
+        RequestLog(self.loggers, now_ms, self._slow_request_ms).attach(self.server)
 
     @property
     def endpoints(self) -> list[Endpoint]:

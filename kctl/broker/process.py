@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kctl.broker.broker import Broker
+from kctl.broker.loggers import LogSettings, broker_levels
 from kctl.configs.broker_config import BrokerConfig
 from kctl.model import Endpoint
+from kctl.runtime.log_levels import Loggers
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.serving import Serving
 from kctl.runtime.real.signals import on_hang_up
+from kctl.runtime.real.trace import LineTrace, LogFile
 
 if TYPE_CHECKING:
     from kctl.broker.metering.metering import Metering
@@ -26,6 +29,7 @@ def run_broker(
     on_ready: Callable[[Broker], object],
     attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
     metrics: Endpoint | None = None,
+    log: LogSettings | None = None,
 ) -> None:
     """Start a broker, create missing `seed_topics` (name, partitions), store the passwords of
     `users` for SCRAM and add `acls`, call `on_ready`, and serve until a signal; then shut down
@@ -34,9 +38,14 @@ def run_broker(
     `attach` takes, before anything starts, the runtime, a function that stops the broker, and the
     broker. `store_directory` holds the embedded metadata store, which `store_listener` also serves;
     None: a real one at `zookeeper.connect`. With `metrics` the broker is measured and answers HTTP
-    there. Raise KctlError if the broker cannot start; nothing is left running then.
+    there. `log` is what it logs and where: a file is opened again on SIGHUP. Raise KctlError if the
+    broker cannot start; nothing is left running then.
     """
-    runtime = make_runtime()
+    settings = log or LogSettings()
+    file = None if settings.path is None else LogFile(settings.path, settings.size_max)
+    sink = LineTrace(file, as_json=settings.as_json)
+    loggers = Loggers(sink, broker_levels(settings.levels))
+    runtime = make_runtime(loggers.trace(events=sink))
     metering = None if metrics is None else _metering(runtime, metrics)
     broker = Broker(
         runtime if metering is None else metering.runtime,
@@ -44,9 +53,11 @@ def run_broker(
         store_directory,
         store_listener=store_listener,
         metering=metering,
+        loggers=loggers,
+        slow_request_ms=settings.slow_request_ms,
     )
     serving = Serving(runtime, broker)
-    _reload_on_hang_up(runtime, config, broker)
+    _reload_on_hang_up(runtime, config, broker, file)
 
     if attach is not None:
         attach(runtime, serving.stop, broker)
@@ -59,7 +70,11 @@ def run_broker(
         if broker.services is not None and broker.services.acl_cache is not None:
             await broker.services.acl_cache.add(acls)
 
-    serving.run(start, lambda: on_ready(broker))
+    try:
+        serving.run(start, lambda: on_ready(broker))
+    finally:
+        if file is not None:
+            file.close()
 
 
 def _metering(runtime: RealRuntime, endpoint: Endpoint) -> "Metering":
@@ -71,12 +86,17 @@ def _metering(runtime: RealRuntime, endpoint: Endpoint) -> "Metering":
     return Metering(runtime, endpoint, precise_seconds, process_facts)
 
 
-def _reload_on_hang_up(runtime: RealRuntime, config: BrokerConfig, broker: Broker) -> None:
-    """Read the key and trust stores of a broker again on SIGHUP, once it listens."""
+def _reload_on_hang_up(
+    runtime: RealRuntime, config: BrokerConfig, broker: Broker, log_file: LogFile | None
+) -> None:
+    """Open the log file again on SIGHUP, and read the key and trust stores again once the broker
+    listens."""
 
     def reload() -> None:
-        if broker.server is not None:
+        if log_file is not None:
+            log_file.reopen()
+        if broker.server is not None and config.tls_listeners:
             broker.server.reload_tls()
 
-    if config.tls_listeners:
+    if config.tls_listeners or log_file is not None:
         on_hang_up(runtime.scheduler, reload)

@@ -21,6 +21,7 @@ from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.configs.broker_config import BrokerConfig
 from kctl.protocol.api_keys import ApiKey
+from kctl.runtime.log_levels import Loggers
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 
@@ -70,5 +71,7 @@ class Services:
     # None: access is not controlled.
     acl_cache: "AclCache | None"
     client_quotas: ClientQuotas
+    # Its logs, by name, and their levels.
+    loggers: Loggers
     # The content of ApiVersions: API -> (first, last) version.
     served: Mapping[ApiKey, tuple[int, int]]

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from kctl.broker.broker import Broker
+from kctl.broker.loggers import LogSettings
 from kctl.broker.process import run_broker
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
@@ -93,6 +94,7 @@ def serve_broker(
     make_config: Callable[[], BrokerConfig],
     seed_topics: tuple[tuple[str, int], ...],
     metrics: Endpoint | None = None,
+    log: LogSettings | None = None,
 ) -> int:
     """Run a broker until asked to stop; return the exit status."""
 
@@ -123,6 +125,7 @@ def serve_broker(
             on_ready=on_ready,
             attach=attach,
             metrics=metrics,
+            log=log,
         ),
     )
 

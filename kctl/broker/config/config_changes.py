@@ -72,7 +72,7 @@ def incremented(
     the result is validated, by the caller. Raise ApiError for changes that no override can satisfy.
     """
     changes = list(changes)
-    _check_changes(changes)
+    check_changes(changes)
     result = dict(overrides)
     for name, operation, value in changes:
         if operation == AlterOperation.DELETE:
@@ -92,7 +92,7 @@ def incremented(
     return result
 
 
-def _check_changes(changes: Sequence[ConfigChange]) -> None:
+def check_changes(changes: Sequence[ConfigChange]) -> None:
     """Raise ApiError (INVALID_REQUEST) for a config named twice, or without a required value."""
     repeated = [n for n, count in Counter(change.name for change in changes).items() if count > 1]
     if repeated:

@@ -2,8 +2,8 @@
 
 Behaviour:
 
-- Topics and brokers (own id, or "" for the defaults of all); broker loggers are INVALID_REQUEST,
-  as kctl's log levels are not per logger.
+- Topics, brokers (own id, or "" for the defaults of all) and the levels of this broker's loggers,
+  which IncrementalAlterConfigs changes until the broker stops (KIP-412).
 - The overrides of a topic are read from the store for each request, to describe and to change
   them: this broker's copy may be older than a change that another broker has acknowledged.
 - A change is written to the store and retried after a concurrent change; the store announces it,
@@ -41,6 +41,7 @@ from kctl.broker.config.config_entries import (
     valid_overrides,
 )
 from kctl.broker.config.stored_passwords import check_password_count
+from kctl.broker.loggers import altered
 from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
@@ -87,6 +88,10 @@ async def _describe_all(services: Services, request: Request) -> None:
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
+            if resource.resource_type == BROKER_LOGGER_RESOURCE:
+                result.configs = _describe_loggers(services, resource)
+                results.append(result)
+                continue
             if store_error is not None and resource.resource_type == TOPIC_RESOURCE:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(store_error))
             entries = _entries(
@@ -105,6 +110,23 @@ async def _describe_all(services: Services, request: Request) -> None:
             result.error_code, result.error_message = error.code, error.reason
         results.append(result)
     request.reply(describe_configs.DescribeConfigsResponse(results=results))
+
+
+def _describe_loggers(
+    services: Services, resource: describe_configs.DescribeConfigsResource
+) -> list[describe_configs.DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    _check_broker_id(services, name, f"{services.broker_id}")
+    wanted = resource.configuration_keys
+    return [
+        describe_configs.DescribeConfigsResourceResult(
+            name=logger, value=level.name, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+        )
+        for logger, level in services.loggers.levels.shown().items()
+        if not wanted or logger in wanted
+    ]
 
 
 def _entries(
@@ -223,8 +245,15 @@ async def _alter_one(
         ConfigChange(c.name, c.config_operation if is_incremental else AlterOperation.SET, c.value)
         for c in resource.configs
     ]
-    await _check_resource(services, kind, name)
     try:
+        if kind == BROKER_LOGGER_RESOURCE and is_incremental:
+            if name:
+                _check_broker_id(services, name, f"{services.broker_id},")
+            levels = altered(services.loggers.levels, changes)
+            if not validate_only:
+                services.loggers.levels.change(levels)
+            return
+        await _check_resource(services, kind, name)
         if kind == TOPIC_RESOURCE:
             await _alter_topic(services, name, changes, is_incremental, validate_only)
         else:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kctl.broker.loggers import LogSettings
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
+from kctl.cli.serve.log_options import of_broker
 from kctl.cli.serve.settings import given_settings, warn_of_settings
 from kctl.errors import UsageError
 from kctl.local_cluster.control import STATE_FILE, ControlAddress, ControlServer
@@ -45,6 +47,7 @@ class ClusterOptions:
     ready_file: str | None
     is_durable: bool
     metrics: Endpoint | None = None
+    log: LogSettings | None = None
 
 
 def serve_cluster(
@@ -87,6 +90,7 @@ def serve_cluster(
             lambda: configure(broker, port, zookeeper),
             plan.seed_topics,
             _metrics_of(broker.broker_id, options.metrics),
+            None if options.log is None else of_broker(options.log, broker.broker_id),
         )
 
     for module in _SHARED_MODULES:

@@ -16,6 +16,7 @@ from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.development_tls import client_lines, development_tls
+from kctl.cli.serve.log_options import LogOptions
 from kctl.cli.serve.settings import (
     advertised_instead,
     given_settings,
@@ -26,6 +27,7 @@ from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.broker.broker import Broker
+    from kctl.broker.loggers import LogSettings
     from kctl.configs.broker_config import BrokerConfig
     from kctl.model import Endpoint
     from kctl.protocol.acl import AclBinding
@@ -191,6 +193,7 @@ def serve(
     kafka_07: Kafka07Option = False,
     no_zookeeper: NoZookeeperOption = False,
     metrics_port: MetricsPortOption = None,
+    log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
 
@@ -212,7 +215,7 @@ def serve(
       kctl serve --user alice:secret --user bob:secret2
       kctl serve --user alice:secret --acl "alice: Read,Write topic:*" -c super.users=User:admin
       kctl serve --tls --user alice:secret
-      kctl serve --metrics-port 9404
+      kctl serve --metrics-port 9404 --log-format json --slow-requests 100ms
       kctl serve --kafka-0.7 --data-dir old/ --zookeeper-port 2181
       kctl serve --kafka-0.7 --config server.properties
     """
@@ -223,25 +226,31 @@ def serve(
             others={
                 "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks,
                 "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
-                "--metrics-port": metrics_port,
+                "--metrics-port": metrics_port, **log.given(),
             },
         )  # fmt: skip
     flags = _flags(setting or [], zookeeper, is_durable=durable)
     seeds = list(map(_parse_seed, seed_topic or []))
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
-    metrics = None if metrics_port is None else parse_address(metrics_port, "--metrics-port 9404")
+    seen = _seen(metrics_port, log)
     if brokers is not None:
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
-        where = (data_dir, port, store_listener, ready_file, metrics)
+        where = (data_dir, port, store_listener, ready_file, *seen)
         return _serve_cluster(brokers, racks, where, seeds, flags, config, is_durable=durable)
     _check_alone(racks, is_without_zookeeper=no_zookeeper)
     output = Output()
     users, acls = dict(map(_parse_user, user or [])), _parse_acls(acl or [], flags)
-    certificates = development_tls(data_dir) if tls else None
-    _set_listeners(flags, port, listener or [], users, certificates)
+    _set_listeners(flags, port, listener or [], users, development_tls(data_dir) if tls else None)
     check_store_listener(store_listener, given_settings(flags, config))
     broker_config, stores = _single(flags, config, data_dir, listener or [], store_listener, output)
-    return _run(broker_config, stores, seeds, ready_file, output, users, acls, metrics, is_tls=tls)
+    return _run(broker_config, stores, seeds, ready_file, output, users, acls, seen, is_tls=tls)
+
+
+def _seen(metrics_port: str | None, log: LogOptions) -> "tuple[Endpoint | None, LogSettings]":
+    """Return where a broker serves its metrics, and what it logs."""
+    example = "--metrics-port 9404"
+    metrics = None if metrics_port is None else parse_address(metrics_port, example)
+    return metrics, log.settings()
 
 
 def _single(
@@ -262,7 +271,7 @@ def _single(
 def _serve_cluster(
     brokers: int,
     racks: str | None,
-    where: "tuple[str, int | None, Endpoint | None, str | None, Endpoint | None]",
+    where: "tuple[str, int | None, Endpoint | None, str | None, Endpoint | None, LogSettings]",
     seeds: list[tuple[str, int]],
     flags: Mapping[str, str],
     properties_file: str | None,
@@ -271,7 +280,7 @@ def _serve_cluster(
 ) -> int:
     from kctl.cli.serve.cluster import ClusterOptions, serve_cluster
 
-    data_dir, port, store_listener, ready_file, metrics = where
+    data_dir, port, store_listener, ready_file, metrics, log = where
     check_store_listener(store_listener, given_settings(flags, properties_file))
     options = ClusterOptions(
         brokers=brokers,
@@ -283,6 +292,7 @@ def _serve_cluster(
         ready_file=ready_file,
         is_durable=is_durable,
         metrics=metrics,
+        log=log,
     )
     return serve_cluster(options, flags, properties_file, Output())
 
@@ -395,7 +405,7 @@ def _run(
     output: Output,
     users: Mapping[str, str],
     acls: "Sequence[AclBinding]",
-    metrics: "Endpoint | None",
+    seen: "tuple[Endpoint | None, LogSettings]",
     *,
     is_tls: bool,
 ) -> int:
@@ -434,7 +444,8 @@ def _run(
             seed_topics=seeds,
             users=users,
             acls=acls,
-            metrics=metrics,
+            metrics=seen[0],
+            log=seen[1],
             on_ready=lambda broker: on_ready(broker, announce),
         )
     return DONE

@@ -1,11 +1,15 @@
-"""LineTrace writes a line per message to a stream, with the time and the severity; LoggerTrace logs
-to a logger of Python.
+"""LineTrace writes a line per message to a stream, as text or JSON, with the time, the severity and
+the logger; LoggerTrace logs to a logger of Python.
 
 Messages have text of clients in them: line breaks and control characters are escaped, and lines of
 detail are indented, so that no client can write a line of its own into the log (CWE-117).
 """
 
+import os
+import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 from kctl.runtime.terminal_text import for_log_line
@@ -17,30 +21,46 @@ class LineTrace:
     """Writes whole lines; a stream that can no longer be written to is abandoned silently, because
     a log must never stop what it reports on."""
 
-    def __init__(self, stream: IO[str], *, with_events: bool = False) -> None:
-        self._stream: IO[str] | None = stream
+    def __init__(
+        self,
+        stream: "IO[str] | LogFile | None" = None,
+        *,
+        with_events: bool = False,
+        as_json: bool = False,
+    ) -> None:
+        """Write to `stream`, or to standard error."""
+        self._stream: IO[str] | LogFile | None = stream or sys.stderr
         self._with_events = with_events
+        self._line = _json_line if as_json else _text_line
 
     def event(self, name: str, /, **fields: object) -> None:
         """Write a structured event, if events are enabled."""
         if self._with_events:
             text = " ".join(f"{key}={value}" for key, value in fields.items())
-            self._write("EVENT", f"{name} {text}")
+            self.write("EVENT", f"{name} {text}")
 
     def info(self, message: str) -> None:
         """Write a log line."""
-        self._write("INFO", message)
+        self.write("INFO", message)
 
     def warning(self, message: str, detail: str = "") -> None:
         """Write a warning and the lines of `detail`."""
-        self._write("WARN", message, detail)
+        self.write("WARN", message, detail)
 
-    def _write(self, severity: str, message: str, detail: str = "") -> None:
+    def write(
+        self,
+        level: str,
+        message: str,
+        detail: str = "",
+        *,
+        logger: str = "",
+        fields: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write a line of a logger; JSON has `fields` beside the message."""
         if self._stream is None:
             return
         now_ms = time.time_ns() // 1_000_000
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_ms // 1000))
-        text = f"[{stamp},{now_ms % 1000:03d}] {severity} {_joined(message, detail)}\n"
+        text = self._line(now_ms, level, message, detail, logger, fields or {})
         try:
             try:
                 self._stream.write(text)
@@ -50,6 +70,45 @@ class LineTrace:
             self._stream.flush()
         except (OSError, ValueError):
             self._stream = None
+
+
+class LogFile:
+    """A stream that appends to a file, and opens it again where tools that rotate logs have moved
+    it: on `reopen`, and when it has grown to `size_max` bytes, after renaming it to NAME.1."""
+
+    def __init__(self, path: str, size_max: int | None = None) -> None:
+        """Open the file; raise OSError if that fails."""
+        self._path = Path(path)
+        self._size_max = size_max
+        self._file = self._open()
+
+    def write(self, text: str) -> int:
+        """Append `text`, whole lines."""
+        size_max = self._size_max
+        if size_max is not None and self._file.tell() and self._file.tell() >= size_max:
+            os.replace(self._path, f"{self._path}.1")
+            self.reopen()
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        """Pass the buffer to the operating system."""
+        self._file.flush()
+
+    def reopen(self) -> None:
+        """Open the file by its name again; one that cannot be opened leaves the old one open."""
+        try:
+            file = self._open()
+        except OSError:
+            return
+        self._file.close()
+        self._file = file
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _open(self) -> IO[str]:
+        return self._path.open("a", encoding="utf-8", errors="backslashreplace")
 
 
 class LoggerTrace:
@@ -71,6 +130,43 @@ class LoggerTrace:
     def warning(self, message: str, detail: str = "") -> None:
         """Log at level WARNING."""
         self._logger.warning(_joined(message, detail))
+
+
+def _text_line(
+    now_ms: int,
+    level: str,
+    message: str,
+    detail: str,
+    logger: str,
+    fields: Mapping[str, object],  # noqa: ARG001
+) -> str:
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_ms // 1000))
+    named = f"{message} ({logger})" if logger else message
+    return f"[{stamp},{now_ms % 1000:03d}] {level} {_joined(named, detail)}\n"
+
+
+def _json_line(
+    now_ms: int,
+    level: str,
+    message: str,
+    detail: str,
+    logger: str,
+    fields: Mapping[str, object],
+) -> str:
+    # Local: logs in JSON are rare.
+    import json
+
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
+    line = {
+        "ts": f"{stamp}.{now_ms % 1000:03d}Z",
+        "level": level,
+        "logger": logger or "root",
+        "msg": message,
+        **({"exception": detail} if detail else {}),
+        **fields,
+    }
+    # The escapes of JSON are all but that of DEL.
+    return json.dumps(line).replace("\x7f", "\\u007f") + "\n"
 
 
 def _joined(message: str, detail: str) -> str:
