@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from kctl.errors import UsageError
 from kctl.records.compression import GZIP
-from kctl.records.message07 import HEADER_BYTES, SIZE, encode_entry
+from kctl.records.message07 import CODEC_MASK, HEADER_BYTES, SIZE, encode_entry
 from kctl.repair.segment_edit import Edit, Piece, Step, edited
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.storage.segments07 import FileEntry07, Segment07, segments_in, unreadable_names
@@ -232,7 +232,7 @@ class _Planner:
 
 def _edit_of_set(file: DiskFile, entry: FileEntry07) -> Edit | None:
     """Return what makes a compressed message readable or replaces it; None if it is intact."""
-    if not entry.attributes & 3:
+    if not entry.attributes & CODEC_MASK:
         return None
     reason, codec = f"a compressed message of {entry.size} bytes cannot be opened", None
     if entry.size <= OPENED_BYTES_MAX:
@@ -244,7 +244,7 @@ def _edit_of_set(file: DiskFile, entry: FileEntry07) -> Edit | None:
         return _filling(entry.position, entry.end, reason)
     at = entry.position + SIZE.size + 1
     what = "the codec that opens it" if codec else "no codec, as its payload is not compressed"
-    attributes = bytes((entry.attributes & ~3 | codec,))
+    attributes = bytes((entry.attributes & ~CODEC_MASK | codec,))
     return Edit(at, at + 1, attributes, f"the message at {entry.position} gets {what}")
 
 

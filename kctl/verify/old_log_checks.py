@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from kctl.errors import CorruptDataError, StorageError
 from kctl.records.compression import GZIP, NONE, SNAPPY, decompress
-from kctl.records.message07 import SIZE, Message07, inner_messages, parse_message
+from kctl.records.message07 import CODEC_MASK, SIZE, Message07, inner_messages, parse_message
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.storage.segments07 import (
     FaultKind,
@@ -154,7 +154,7 @@ def _check_inside(
     found: VerifiedOldLog,
     findings: Findings,
 ) -> None:
-    codec = entry.attributes & 3
+    codec = entry.attributes & CODEC_MASK
     if codec == NONE and not entry.payload_head.startswith(_COMPRESSED_STARTS):
         return
     if entry.size > OPENED_BYTES_MAX:
