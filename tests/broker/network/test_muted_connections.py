@@ -92,6 +92,8 @@ def test_a_muted_client_is_not_idle(loop):
     broker.server.apply_limits(NetworkLimits(idle_ms_max=0))
     broker.server._sweep()
     idle.wait_for_close()
+    loop.until(lambda: broker.server.connection_count < 2)
+    loop.turns()
     assert broker.server.connection_count == 1, "only the muted one stays"
 
 
