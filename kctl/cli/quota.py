@@ -1,0 +1,272 @@
+"""kctl quota: the quotas of users and client ids."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
+from kctl.cli.declaration.declarations import CommandGroup, Option
+from kctl.cli.failures import DONE
+from kctl.cli.items import row, show_change
+from kctl.cli.output import OutputFormat, Table
+from kctl.cli.session import Question, Session
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.client_quotas import QuotaEntity
+    from kctl.protocol.error_codes import ApiError
+
+app = CommandGroup()
+
+_COLUMNS = ("entity", "quota", "value")
+_PRODUCE, _CONSUME = "producer_byte_rate", "consumer_byte_rate"
+_REQUEST, _MUTATIONS = "request_percentage", "controller_mutation_rate"
+KEYS = (_PRODUCE, _CONSUME, _REQUEST, _MUTATIONS)
+
+UserOption = Annotated[
+    str | None, Option("--user", metavar="NAME", help="The name of a principal, e.g. alice.")
+]
+ClientIdOption = Annotated[
+    str | None, Option("--client-id", metavar="ID", help="The client.id of clients.")
+]
+DefaultUserOption = Annotated[
+    bool, Option("--default-user", help="All users without a quota of their own.")
+]
+DefaultClientIdOption = Annotated[
+    bool, Option("--default-client-id", help="All client ids without a quota of their own.")
+]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An entity's quotas before a change, and what changes."""
+
+    entity: "QuotaEntity"
+    before: Mapping[str, float]
+    changes: Mapping[str, float | None]
+
+    def rows(self, status: str, error: "ApiError | None" = None) -> list[dict[str, Any]]:
+        return [
+            row(
+                "entity", str(self.entity), status, error, quota=key,
+                before=self.before.get(key), value=value,
+            )
+            for key, value in self.changes.items()
+        ]  # fmt: skip
+
+
+@remote_command(app, "list", READS)
+def list_quotas(
+    session: Session,
+    user: UserOption = None,
+    default_user: DefaultUserOption = False,
+    client_id: ClientIdOption = None,
+    default_client_id: DefaultClientIdOption = False,
+) -> int:
+    """List quotas: all, or those of a user, of a client id, or of the defaults.
+
+    Of several quotas that match a client, the most specific one applies; see `kctl quota set`.
+
+    \b
+    Examples:
+      kctl quota list
+      kctl quota list --user alice
+      kctl quota list --default-client-id -o json
+    """
+    wanted_user = _name("--user", user, default_user)
+    wanted_client = _name("--client-id", client_id, default_client_id)
+    found = session.run(lambda admin: admin.quotas.describe())
+    rows: list[dict[str, Any]] = [
+        {
+            "entity": str(entity), "user": entity.user, "client_id": entity.client_id,
+            "quota": key, "value": value,
+        }
+        for entity, quotas in sorted(found.items(), key=lambda it: str(it[0]))
+        if wanted_user in (None, entity.user) and wanted_client in (None, entity.client_id)
+        for key, value in sorted(quotas.items())
+    ]  # fmt: skip
+    session.output.show(_shown(session, rows), _COLUMNS, name="entity")
+    if not rows:
+        session.output.say("No client has a quota.")
+    return DONE
+
+
+@remote_command(app, "set", CHANGES)
+def set_quotas(
+    session: Session,
+    user: UserOption = None,
+    default_user: DefaultUserOption = False,
+    client_id: ClientIdOption = None,
+    default_client_id: DefaultClientIdOption = False,
+    produce: Annotated[
+        str | None, Option("--produce", metavar="RATE", help="Bytes a second, e.g. 10MB.")
+    ] = None,
+    consume: Annotated[
+        str | None, Option("--consume", metavar="RATE", help="Bytes a second, e.g. 50MB.")
+    ] = None,
+    request: Annotated[
+        str | None,
+        Option("--request", metavar="PERCENT", help="Time of a broker's threads, e.g. 50."),
+    ] = None,
+    mutations: Annotated[
+        str | None,
+        Option("--mutations", metavar="RATE", help="Partitions created or deleted a second."),
+    ] = None,
+) -> int:
+    """Set quotas of a user, a client id, or a client id of a user; others of theirs stay.
+
+    Each broker counts for itself. Clients that a quota is set for share it: all connections of a
+    user, for example. The most specific quota applies: user and client id, user, default user,
+    client id, default client id.
+
+    \b
+    Examples:
+      kctl quota set --user alice --produce 10MB --consume 50MB
+      kctl quota set --user alice --client-id reports --consume 1MB -n
+      kctl quota set --default-user --mutations 5
+    """
+    from kctl.cli.units import parse_rate
+
+    values = {
+        _PRODUCE: None if produce is None else float(parse_rate(produce)),
+        _CONSUME: None if consume is None else float(parse_rate(consume)),
+        _REQUEST: _positive("--request", request),
+        _MUTATIONS: _positive("--mutations", mutations),
+    }
+    wanted = {key: value for key, value in values.items() if value is not None}
+    if not wanted:
+        raise UsageError(
+            "No quota to set", hint="give --produce, --consume, --request or --mutations"
+        )
+    entity = _entity(user, default_user, client_id, default_client_id)
+    return _change(session, entity, wanted, "set")
+
+
+@remote_command(app, "remove", DANGEROUS)
+def remove_quotas(
+    session: Session,
+    user: UserOption = None,
+    default_user: DefaultUserOption = False,
+    client_id: ClientIdOption = None,
+    default_client_id: DefaultClientIdOption = False,
+    quota: Annotated[
+        list[str] | None,
+        Option("--quota", metavar="KEY", help=f"Only this one: {', '.join(KEYS)}."),
+    ] = None,
+) -> int:
+    """Remove quotas of a user, a client id, or a client id of a user: all, or some.
+
+    What is removed is shown first and must be confirmed.
+
+    \b
+    Examples:
+      kctl quota remove --user alice
+      kctl quota remove --default-client-id --quota consumer_byte_rate --yes
+    """
+    unknown = [key for key in quota or [] if key not in KEYS]
+    if unknown:
+        raise UsageError(f"No quota is called {unknown[0]}", hint=f"use one of {', '.join(KEYS)}")
+    entity = _entity(user, default_user, client_id, default_client_id)
+    return _change(session, entity, quota, "removed")
+
+
+def _change(
+    session: Session,
+    entity: "QuotaEntity",
+    wanted: "Mapping[str, float] | Sequence[str] | None",
+    status: str,
+) -> int:
+    """Set the quotas of a mapping, or remove those named, or all."""
+
+    async def plan(admin: Any) -> _Change:
+        before = (await admin.quotas.describe()).get(entity, {})
+        if isinstance(wanted, Mapping):
+            return _Change(entity, before, wanted)
+        return _Change(entity, before, {key: None for key in wanted or before if key in before})
+
+    async def execute(admin: Any, change: _Change) -> list[dict[str, Any]]:
+        if not change.changes:
+            return []
+        result = await admin.quotas.alter({entity: change.changes})
+        return change.rows(status, result[entity])
+
+    def question(change: _Change) -> Question | None:
+        if isinstance(wanted, Mapping) or not change.changes:
+            return None
+        rows = [
+            {"entity": str(entity), "quota": key, "value": _text(key, change.before[key])}
+            for key in change.changes
+        ]
+        return Question(Table(_COLUMNS, rows), f"Remove quotas of {entity}?")
+
+    change = session.change(plan, question, execute)
+    if not change.plan.changes:
+        session.output.say(f"{entity} has no such quota.")
+    verb = "would set" if isinstance(wanted, Mapping) else "would remove"
+    return show_change(
+        session,
+        change,
+        "entity",
+        lambda planned: _shown(session, planned.rows(verb)),
+        lambda rows: _shown(session, rows),
+    )
+
+
+def _entity(
+    user: str | None, default_user: bool, client_id: str | None, default_client_id: bool
+) -> "QuotaEntity":
+    from kctl.admin.client_quotas import QuotaEntity
+
+    entity = QuotaEntity(
+        _name("--user", user, default_user), _name("--client-id", client_id, default_client_id)
+    )
+    if entity == QuotaEntity():
+        raise UsageError(
+            "Whose quota?",
+            hint="give --user, --client-id, --default-user or --default-client-id",
+        )
+    return entity
+
+
+def _name(option: str, name: str | None, is_default: bool) -> str | None:
+    from kctl.admin.client_quotas import DEFAULT_ENTITY
+
+    if name is not None and is_default:
+        raise UsageError(f"{option} and --default-{option[2:]} exclude each other")
+    if name == "":
+        raise UsageError(f"{option} needs a name")
+    return DEFAULT_ENTITY if is_default else name
+
+
+def _positive(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{option} must be a number above 0, not {text!r}")
+    return value
+
+
+def _shown(session: Session, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of quotas: in a table with units, else as numbers."""
+    if session.output.format is not OutputFormat.TABLE:
+        return rows
+    return [
+        {name: _text(it["quota"], value) if name in ("before", "value") else value
+         for name, value in it.items()}
+        for it in rows
+    ]  # fmt: skip
+
+
+def _text(key: str, value: float | None) -> str | None:
+    """Return a quota with its unit, for people."""
+    from kctl.cli.units import format_bytes
+
+    if value is None:
+        return None
+    if key in (_PRODUCE, _CONSUME):
+        return f"{format_bytes(int(value))}/s"
+    return f"{value:g} %" if key == _REQUEST else f"{value:g}/s"
