@@ -4,7 +4,7 @@ Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient (describeClientQuotas
 alterClientQuotas); KIP-546
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.client.results import error_of, raise_for
@@ -33,6 +33,14 @@ class QuotaEntity(NamedTuple):
         return ",".join(f"{kind}={name}" for kind, name in parts if name is not None)
 
 
+class QuotaChange(NamedTuple):
+    """The quotas of an entity before a change, and what changes; None removes a quota."""
+
+    entity: QuotaEntity
+    before: Mapping[str, float]
+    changes: Mapping[str, float | None]
+
+
 class QuotaAdmin:
     """The client quotas of one cluster."""
 
@@ -55,6 +63,24 @@ class QuotaAdmin:
                 entity = QuotaEntity(names.get(USER), names.get(CLIENT_ID))
                 found[entity] = {it.key: it.value for it in entry.values}
         return found
+
+    async def plan_setting(self, entity: QuotaEntity, values: Mapping[str, float]) -> QuotaChange:
+        """Return the change that sets `values` and leaves other quotas of the entity."""
+        return QuotaChange(entity, (await self.describe()).get(entity, {}), values)
+
+    async def plan_removal(
+        self, entity: QuotaEntity, names: Collection[str] | None = None
+    ) -> QuotaChange:
+        """Return the change that removes those quotas of `names` that the entity has; None: all."""
+        before = (await self.describe()).get(entity, {})
+        removed = [key for key in names or before if key in before]
+        return QuotaChange(entity, before, dict.fromkeys(removed))
+
+    async def execute(self, change: QuotaChange) -> ApiError | None:
+        """Execute a change; return the broker's error, if any."""
+        if not change.changes:
+            return None
+        return (await self.alter({change.entity: change.changes}))[change.entity]
 
     async def alter(
         self,

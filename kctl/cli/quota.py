@@ -1,19 +1,18 @@
 """kctl quota: the quotas of users and client ids."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import row, show_change
+from kctl.cli.items import row, show_results
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Question, Session
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.client_quotas import QuotaEntity
+    from kctl.admin.client_quotas import QuotaChange, QuotaEntity
+    from kctl.cli.session import Change
     from kctl.protocol.error_codes import ApiError
 
 app = CommandGroup()
@@ -37,22 +36,17 @@ DefaultClientIdOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _Change:
-    """An entity's quotas before a change, and what changes."""
-
-    entity: "QuotaEntity"
-    before: Mapping[str, float]
-    changes: Mapping[str, float | None]
-
-    def rows(self, status: str, error: "ApiError | None" = None) -> list[dict[str, Any]]:
-        return [
-            row(
-                "entity", str(self.entity), status, error, quota=key,
-                before=self.before.get(key), value=value,
-            )
-            for key, value in self.changes.items()
-        ]  # fmt: skip
+def _rows(
+    session: Session, change: "QuotaChange", status: str, error: "ApiError | None" = None
+) -> list[dict[str, Any]]:
+    rows = [
+        row(
+            "entity", str(change.entity), status, error, quota=key,
+            before=change.before.get(key), value=value,
+        )
+        for key, value in change.changes.items()
+    ]  # fmt: skip
+    return _shown(session, rows)
 
 
 @remote_command(app, "list", READS)
@@ -139,7 +133,12 @@ def set_quotas(
             "No quota to set", hint="give --produce, --consume, --request or --mutations"
         )
     entity = _entity(user, default_user, client_id, default_client_id)
-    return _change(session, entity, wanted, "set")
+    change = session.change(
+        lambda admin: admin.quotas.plan_setting(entity, wanted),
+        _nothing_to_ask,
+        lambda admin, planned: admin.quotas.execute(planned),
+    )
+    return _show(session, change, "set")
 
 
 @remote_command(app, "remove", DANGEROUS)
@@ -167,49 +166,39 @@ def remove_quotas(
     if unknown:
         raise UsageError(f"No quota is called {unknown[0]}", hint=f"use one of {', '.join(KEYS)}")
     entity = _entity(user, default_user, client_id, default_client_id)
-    return _change(session, entity, quota, "removed")
 
-
-def _change(
-    session: Session,
-    entity: "QuotaEntity",
-    wanted: "Mapping[str, float] | Sequence[str] | None",
-    status: str,
-) -> int:
-    """Set the quotas of a mapping, or remove those named, or all."""
-
-    async def plan(admin: Any) -> _Change:
-        before = (await admin.quotas.describe()).get(entity, {})
-        if isinstance(wanted, Mapping):
-            return _Change(entity, before, wanted)
-        return _Change(entity, before, {key: None for key in wanted or before if key in before})
-
-    async def execute(admin: Any, change: _Change) -> list[dict[str, Any]]:
+    def question(change: "QuotaChange") -> Question | None:
         if not change.changes:
-            return []
-        result = await admin.quotas.alter({entity: change.changes})
-        return change.rows(status, result[entity])
-
-    def question(change: _Change) -> Question | None:
-        if isinstance(wanted, Mapping) or not change.changes:
             return None
-        rows = [
-            {"entity": str(entity), "quota": key, "value": _text(key, change.before[key])}
-            for key in change.changes
-        ]
+        rows = _shown(
+            session,
+            [
+                {"entity": str(entity), "quota": key, "value": change.before[key]}
+                for key in change.changes
+            ],
+        )
         return Question(Table(_COLUMNS, rows), f"Remove quotas of {entity}?")
 
-    change = session.change(plan, question, execute)
-    if not change.plan.changes:
-        session.output.say(f"{entity} has no such quota.")
-    verb = "would set" if isinstance(wanted, Mapping) else "would remove"
-    return show_change(
-        session,
-        change,
-        "entity",
-        lambda planned: _shown(session, planned.rows(verb)),
-        lambda rows: _shown(session, rows),
+    change = session.change(
+        lambda admin: admin.quotas.plan_removal(entity, quota),
+        question,
+        lambda admin, planned: admin.quotas.execute(planned),
     )
+    return _show(session, change, "remove")
+
+
+def _nothing_to_ask(_: "QuotaChange") -> None:
+    return None
+
+
+def _show(session: Session, change: "Change[QuotaChange, ApiError | None]", done: str) -> int:
+    planned = change.plan
+    if not planned.changes:
+        session.output.say(f"{planned.entity} has no such quota.")
+    status = f"would {done}" if session.dry_run else {"remove": "removed"}.get(done, done)
+    if change.is_declined:
+        return DONE
+    return show_results(session, _rows(session, planned, status, change.result), "entity")
 
 
 def _entity(
