@@ -1,6 +1,7 @@
 """What `kctl mirror run` costs, beside MirrorMaker 2 of Apache Kafka 2.7.2.
 
-    python -m benchmarks.mirror [--megabytes N] [--codec none|lz4] [--record-bytes N] [--without-mm2]
+    python -m benchmarks.mirror [--megabytes N] [--codec none|lz4] [--record-bytes N]
+        [--without-mm2]
 
 Source and target are kctl brokers, 16 partitions, batches of 16 KiB, filled before. Each mirror
 copies the whole topic once into a topic of its own: `kctl mirror run --once` exactly once and at
@@ -166,7 +167,8 @@ def mm2_command(source: KctlBroker, target: KctlBroker, directory: Path) -> list
     )  # fmt: skip
     path = directory / "mm2.properties"
     path.write_text(
-        f"clusters=A,B\nA.bootstrap.servers={source.address}\nB.bootstrap.servers={target.address}\n"
+        f"clusters=A,B\nA.bootstrap.servers={source.address}\n"
+        f"B.bootstrap.servers={target.address}\n"
         f"A->B.enabled=true\nA->B.topics={TOPIC}\nB->A.enabled=false\nreplication.factor=1\n"
         f"tasks.max=4\n{factors}"
     )

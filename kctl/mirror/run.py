@@ -12,6 +12,8 @@ from kctl.admin.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import KctlError, NotFoundError, UsageError
 from kctl.mirror.formats import check_name, map_topic_of
 from kctl.mirror.groups import CarriedOffset, carry_groups
+from kctl.mirror.loss import OnLoss
+from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
 from kctl.mirror.topics import TopicChoice, apply_plan, describe_topics, plan_mirror
 from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
@@ -58,6 +60,7 @@ class MirrorRun:
     settings: MirrorSettings
     groups: Sequence[str] = ()
     say: Callable[[str], object] = lambda _: None
+    refresh_interval_ms: int = REFRESH_INTERVAL_MS
     report: MirrorReport = field(default_factory=MirrorReport)
     _worker: MirrorWorker | None = None
 
@@ -77,14 +80,14 @@ class MirrorRun:
         )
         if self.groups:
             worker.maps = {}
-        refresh_ms = clock.monotonic_ms() + REFRESH_INTERVAL_MS
+        refresh_ms = clock.monotonic_ms() + self.refresh_interval_ms
         groups_ms = clock.monotonic_ms() + GROUPS_INTERVAL_MS
         try:
             while not worker.is_done:
                 await worker.turn()
                 now_ms = clock.monotonic_ms()
                 if now_ms >= refresh_ms:
-                    refresh_ms = now_ms + REFRESH_INTERVAL_MS
+                    refresh_ms = now_ms + self.refresh_interval_ms
                     worker.mirror(await self._keep_in_step())
                 if now_ms >= groups_ms:
                     groups_ms = now_ms + GROUPS_INTERVAL_MS
@@ -111,6 +114,7 @@ class MirrorRun:
         usable = [each for each in plan.topics if each.step is not Step.REFUSE]
         failed = await apply_plan(self.target, usable, self.choice.replication_factor)
         errors = {each.target: str(each.reason) for each in plan.topics if each.reason}
+        errors |= await self._gone({each.target for each in plan.topics}, plan.source_id)
         # Another worker may have created a topic a moment ago.
         errors |= {
             name: str(error)
@@ -130,7 +134,22 @@ class MirrorRun:
             {each.source: each.target for each in usable},
             {fact.name: fact.topic_id for fact in facts if fact.topic_id is not None},
             plan.source_id,
+            {each.source: each.partitions for each in usable},
         )
+
+    async def _gone(self, planned: set[str], source_id: str | None) -> dict[str, str]:
+        """Return the topics that this mirror has copied, and that the source no longer has."""
+        if self.settings.on_loss is not OnLoss.STOP:
+            return {}
+        gone: dict[str, str] = {}
+        for target, position in (
+            await read_positions(self.target.router, self.settings.name)
+        ).items():
+            topic = position.source.topic
+            is_same = position.cluster_id == source_id and self.choice.rename(topic) == target.topic
+            if target.topic not in planned and is_same and self.choice.selects(topic):
+                gone[target.topic] = f"{topic} no longer exists at the source"
+        return gone
 
     async def _create_map(self) -> None:
         name = map_topic_of(self.settings.name)

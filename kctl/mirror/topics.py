@@ -31,6 +31,11 @@ class TopicChoice:
     # Of new topics; BROKER_DEFAULT leaves it to the target.
     replication_factor: int = BROKER_DEFAULT
 
+    def selects(self, name: str) -> bool:
+        """Return whether topic `name` of the source is to be copied, if it is not internal."""
+        is_excluded = self.exclude and matching([name], self.exclude)
+        return bool(matching([name], self.patterns)) and not is_excluded
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:

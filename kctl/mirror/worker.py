@@ -108,6 +108,8 @@ class MirroredTopics:
     targets: Mapping[str, str]
     topic_ids: Mapping[str, str]
     source_id: str | None
+    # Numbers of partitions by names in the source.
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sources(self) -> dict[str, str]:
@@ -170,8 +172,11 @@ class MirrorWorker:
 
     def mirror(self, topics: MirroredTopics) -> None:
         """Copy these topics from the next turn on."""
-        self.topics = topics
-        self._member.subscribe(sorted(topics.targets.values()))
+        if topics != self.topics:
+            # The leader of the group assigns partitions that were added when it joins again.
+            self.topics = topics
+            self._member.subscribe(sorted(topics.targets.values()))
+            self._member.rejoin()
 
     async def turn(self) -> None:
         """Read, write and commit once; raise KctlError if no retry would help."""

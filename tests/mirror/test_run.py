@@ -2,6 +2,8 @@
 
 import pytest
 
+from kctl.admin.topics import NewTopic
+from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map, read_positions
@@ -13,7 +15,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import LZ4
-from kctl.runtime.future import gather
+from kctl.runtime.future import gather, sleep
 
 
 def contents(broker, topic):
@@ -217,3 +219,52 @@ def test_a_position_that_expired_is_found_in_the_map(clusters):
 def test_a_mirror_of_nothing_is_a_mistake(clusters):
     with pytest.raises(NotFoundError):
         clusters.mirror("no-such-topic")
+
+
+def test_a_topic_that_the_source_no_longer_has_is_reported(clusters):
+    clusters.source.create_topic("gone")
+    clusters.produce("gone", [b"1"])
+    clusters.mirror("gon*", name="gone")
+    clusters.do(lambda a, _: a.topics.delete(["gone"]))
+    clusters.source.create_topic("gonzo")
+    said = []
+
+    report = clusters.mirror("gon*", name="gone", said=said)
+
+    assert report.has_failed
+    assert report.topic_errors == {"gone": "gone no longer exists at the source"}
+    assert said == ["error: gone: gone no longer exists at the source"]
+    assert not clusters.mirror("gon*", name="gone", on_loss=OnLoss.SKIP).has_failed
+
+
+def test_partitions_and_topics_that_are_added_meanwhile_are_copied(clusters):
+    clusters.source.create_topic("grow-1")
+    choice = TopicChoice(("grow-*",), (), parse_rename("identity"))
+
+    async def work(source, target, source2, target2):
+        it = MirrorRun(source, target, choice, MirrorSettings("grow"), refresh_interval_ms=100)
+        scheduler = source.router.runtime.scheduler
+        task = scheduler.spawn(it.run())
+        await source2.topics.create([NewTopic("grow-2", 1, 1)])
+        await source2.topics.add_partitions({"grow-1": 2})
+        await source2.router.refresh(["grow-1", "grow-2"])
+        for topic, number in (("grow-1", 1), ("grow-2", 0)):
+            producer = Producer(source2.router, topic)
+            await producer.send([NewRecord(None, b"late", (), number)])
+        ends = {}
+        for _ in range(300):
+            await sleep(scheduler, 50)
+            found = await target2.offsets.latest(
+                [TopicPartition("grow-1", 1), TopicPartition("grow-2", 0)]
+            )
+            ends = {at: it.offset for at, it in found.items()}
+            if all(end > 0 for end in ends.values()):
+                break
+        task.cancel()
+        return ends
+
+    ends = clusters.do(work, workers=2)
+
+    assert all(end > 0 for end in ends.values())
+    assert [it.value for it in clusters.target.records("grow-1")] == [b"late"]
+    assert [it.value for it in clusters.target.records("grow-2")] == [b"late"]
