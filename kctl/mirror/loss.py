@@ -20,6 +20,8 @@ class LossKind(StrEnum):
     DELETED = "deleted before they were copied"
     TRUNCATED = "copied, and no longer at the source"
     RECREATED = "in another topic of the same name"
+    # The last copied record; see `witness`.
+    REWRITTEN = "copied, and another one is in its place at the source"
     GONE = "in a topic that no longer exists"
 
 
@@ -62,6 +64,11 @@ class Loss:
             return f"{count} records, {self.first} to {self.end - 1}, were {self.kind}"
         if self.kind is LossKind.TRUNCATED:
             return f"records {self.first} to {self.end - 1} were {self.kind}"
+        if self.kind is LossKind.REWRITTEN:
+            return (
+                f"record {self.first} was {self.kind}: the topic was created again, or restored"
+                " from a backup"
+            )
         if self.kind is LossKind.RECREATED:
             return f"the topic was deleted and created again after {self.first} was reached"
         return "the topic no longer exists"

@@ -46,3 +46,19 @@ def mapped_ranges(
     end = max(first, min(source[1], done or 0))
     there = max(target[0], offsets.to_target(first) or 0)
     return (first, end), (there, max(there, min(target[1], offsets.to_target(end) or 0)))
+
+
+def map_gap(offsets: OffsetMap, source: tuple[int, int], target: tuple[int, int]) -> str:
+    """Return a sentence if both sides hold records from before the map's beginning; else nothing.
+
+    The map's topic may have been deleted and begun again.
+    """
+    if not offsets.runs:
+        return ""
+    begin = offsets.runs[0]
+    if source[0] >= begin.source_offset or target[0] >= begin.target_offset:
+        return ""
+    return (
+        f"the mirror's map begins at offset {begin.source_offset} of the source, and older records"
+        " are at the target"
+    )

@@ -107,7 +107,7 @@ class SourceReader:
         """Return the ends that fetches reported, of the partitions that were fetched."""
         return {p: state.end for p, state in self._partitions.items() if state.end >= 0}
 
-    def stop(self, partitions: Iterable[TopicPartition], error: KctlError) -> None:
+    def stop(self, partitions: Iterable[TopicPartition], error: KctlError | Loss) -> None:
         """Read no more of these partitions."""
         for partition in partitions:
             self._partitions[partition].error = error

@@ -47,6 +47,11 @@ class Translator:
         if offset > done:
             reason = f"the mirror has copied up to offset {done}"
             return Translation(partition, offset, target, reason=reason)
+        first = offsets.runs[0]
+        if offset < first.source_offset and first.target_offset > 0:
+            # Runs before it may have been lost with the map's topic.
+            reason = f"the map begins at offset {first.source_offset}"
+            return Translation(partition, offset, target, reason=reason)
         return Translation(partition, offset, target, offsets.to_target(offset))
 
     def to_source(self, partition: TopicPartition, offset: int) -> Translation:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from kctl.errors import KctlError, NotFoundError, UsageError
 from kctl.mirror.formats import PREFIX, MirrorPosition
 from kctl.mirror.map_topic import read_map, read_positions
-from kctl.mirror.mapped_range import RunMapping, mapped_ranges
+from kctl.mirror.mapped_range import RunMapping, map_gap, mapped_ranges
 from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.places import Loop, OpenCluster, OpenPlace, Place
 from kctl.mirror.proof.differences import Difference, DifferenceKind, Differences
@@ -58,6 +58,8 @@ class VerifyTask:
     is_source_cut: bool = False
     is_target_cut: bool = False
     mapping: OffsetMapping | None = None
+    # Why the offsets of the map are not all that the mirror has copied; empty if they are.
+    gap: str = ""
     ignores_timestamps: bool = False
     # Why the partition cannot be compared; empty if it can.
     obstacle: str = ""
@@ -158,7 +160,10 @@ def _task(
         )  # fmt: skip
     offsets = mirror.maps.get(partition, OffsetMap())
     mine, theirs = mapped_ranges(offsets, mirror.positions.get(there), *ranges)
-    return replace(task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets))
+    return replace(
+        task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets),
+        gap=map_gap(offsets, *ranges),
+    )  # fmt: skip
 
 
 def verify_partition(
@@ -178,6 +183,7 @@ def verify_partition(
             found = VerifiedPartition(task, _proved(task, loop, progress))
         except KctlError as error:
             return VerifiedPartition(task, obstacle=str(error))
+    found.obstacle = task.gap
     return _without_deleted(found)
 
 

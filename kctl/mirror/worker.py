@@ -38,6 +38,7 @@ from kctl.mirror.offset_map import OffsetMap, continues, joined
 from kctl.mirror.raw_batches import BatchCopy, CopiedRange
 from kctl.mirror.source_reader import SourceReader
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
+from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import READ_COMMITTED
@@ -151,6 +152,8 @@ class MirrorWorker:
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
         self._ends: dict[TopicPartition, int] = {}
+        # Partitions whose last copied record was compared with the source's.
+        self._examined: frozenset[TopicPartition] = frozenset()
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
@@ -232,6 +235,26 @@ class MirrorWorker:
             self.topics.topic_ids,
         )
         self._is_open = True
+        await self._examine_witnesses([it for it in positions if it not in stopped])
+
+    async def _examine_witnesses(self, partitions: list[TopicPartition]) -> None:
+        """Stop partitions whose last copied record is another one now; each is examined once."""
+        wanted = frozenset(partitions) - self._examined
+        if not wanted:
+            return
+        maps = await read_map(self._target, self._settings.name, wanted)
+        at = self._reader.positions
+        # After a loss that was passed over on request, the map ends in another copy or beyond.
+        mapped = {
+            it: offsets
+            for it, offsets in maps.items()
+            if offsets.copy == at[it].copy and (offsets.source_end or 0) <= at[it].offset
+        }
+        found = await changed_since(self._source, self._target, mapped)
+        self._examined |= wanted
+        for partition, error in found.items():
+            self._reader.stop([partition], error)
+            await self._on_stopped(partition, error)
 
     async def _check_fencing(self) -> None:
         if not self._settings.exactly_once or self._settings.worker == "1":
@@ -443,7 +466,8 @@ class MirrorWorker:
         if self._settings.on_loss is OnLoss.RESTART:
             starts = await OffsetsClient(self._source).earliest([partition])
             offset = starts[partition].offset
-        if self._settings.on_loss is OnLoss.RESTART or loss.kind is LossKind.RECREATED:
+        is_another = loss.kind in (LossKind.RECREATED, LossKind.REWRITTEN)
+        if self._settings.on_loss is OnLoss.RESTART or is_another:
             copy += 1
         resumed = MirrorPosition(
             offset, at.cluster_id, partition, copy=copy,

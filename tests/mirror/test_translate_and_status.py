@@ -17,7 +17,7 @@ def test_a_thousand_offsets_are_translated_exactly(seed, rng_of):
     """A source with gaps, a target with gaps of its own: compare with every record's place."""
     rng = rng_of(seed)
     places, runs = {}, []
-    source, target = rng.randrange(50), rng.randrange(50)
+    source, target = 0, rng.randrange(50)
     while source < 1_000:
         count = rng.choice((1, 2, 7, 40))
         runs.append(MappedRun(ORDERS, "orders", source, target, count))
