@@ -20,7 +20,12 @@ from typing import TypeVar
 from kctl.admin.selection import is_pattern, matching
 from kctl.errors import CorruptDataError, KctlError, UsageError
 from kctl.store import znodes
-from kctl.store.broker07_znodes import decode_partition_count, is_broker07, topic_broker_path
+from kctl.store.broker07_znodes import (
+    broker_ids,
+    is_broker07,
+    read_partitions,
+    topic_broker_path,
+)
 from kctl.store.consumer_znodes import (
     BrokerPartition,
     ConsumedPartition,
@@ -247,18 +252,10 @@ class ZooKeeperGroups:
 
     async def _partitions_07(self, topics: Sequence[str]) -> dict[str, list[Partition]]:
         brokers = await self._children({topic: znodes.topic_path(topic) for topic in topics})
-        # Later clusters have other znodes there.
-        places = [
-            (topic, int(it)) for topic, found in brokers.items() for it in found if it.isdigit()
-        ]
-        paths = [topic_broker_path(*place) for place in places]
-        partitions: dict[str, list[Partition]] = {topic: [] for topic in brokers}
-        for (topic, broker_id), path, answer in zip(
-            places, paths, await self._client.get_all(paths), strict=True
-        ):
-            count = decode_partition_count(path, answer[0]) if answer is not None else 0
-            partitions[topic] += [BrokerPartition(broker_id, number) for number in range(count)]
-        return partitions
+        places = [(topic, it) for topic, found in brokers.items() for it in broker_ids(found)]
+        answers = await self._client.get_all([topic_broker_path(*place) for place in places])
+        partitions = read_partitions(places, answers)
+        return {topic: list(partitions.get(topic, ())) for topic in brokers}
 
     # --- changes
 

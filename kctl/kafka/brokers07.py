@@ -19,8 +19,9 @@ from kctl.runtime.future import wait_at_most
 from kctl.runtime.runtime import Runtime
 from kctl.store.broker07_znodes import (
     Broker07,
+    broker_ids,
     decode_broker,
-    decode_partition_count,
+    read_partitions,
     topic_broker_path,
 )
 from kctl.store.consumer_znodes import BrokerPartition
@@ -147,7 +148,7 @@ class RegisteredBrokers:
 
     async def _read_brokers(self) -> None:
         ids = await self._client.awaited_children(BROKER_IDS, self._brokers_changed)
-        numbers = sorted(int(it) for it in ids if it.isdecimal())
+        numbers = broker_ids(ids)
         nodes = await self._client.get_all([broker_path(it) for it in numbers])
         found: dict[int, Broker07] = {}
         for number, node in zip(numbers, nodes, strict=True):
@@ -166,15 +167,9 @@ class RegisteredBrokers:
             self._topics.pop(topic, None)
 
         ids = await self._client.awaited_children(topic_path(topic), forget)
-        numbers = sorted(int(it) for it in ids if it.isdecimal())
-        paths = [topic_broker_path(topic, it) for it in numbers]
-        nodes = await self._client.get_all(paths, forget)
-        found = []
-        for number, path, node in zip(numbers, paths, nodes, strict=True):
-            if node is not None:
-                count = decode_partition_count(path, node[0])
-                found += [BrokerPartition(number, it) for it in range(count)]
-        self._topics[topic] = found
+        places = [(topic, it) for it in broker_ids(ids)]
+        nodes = await self._client.get_all([topic_broker_path(*it) for it in places], forget)
+        self._topics[topic] = read_partitions(places, nodes).get(topic, [])
 
     async def _limited(self, reading: Awaitable[T]) -> T:
         async def read() -> T:

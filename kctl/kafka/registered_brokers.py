@@ -5,7 +5,7 @@
 
 from kctl.errors import UnreachableError, UsageError
 from kctl.model import SecurityProtocol
-from kctl.store.broker07_znodes import is_broker07
+from kctl.store.broker07_znodes import broker_ids, is_broker07
 from kctl.store.znode_client import ZnodeClient
 from kctl.store.znodes import BROKER_IDS, broker_path, decode_broker
 
@@ -20,7 +20,7 @@ async def registered_servers(
     """
     is_07 = False
     servers: list[tuple[str, int]] = []
-    ids = [int(it) for it in await client.children(BROKER_IDS) if it.isdecimal()]
+    ids = broker_ids(await client.children(BROKER_IDS))
     nodes = await client.get_all([broker_path(it) for it in ids])
     for broker_id, node in zip(ids, nodes, strict=True):
         if node is None:

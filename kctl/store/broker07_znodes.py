@@ -9,9 +9,11 @@ of 0.7 has it, and Jafka's fourth field; Jafka writes the colons of an IPv6 addr
 Kafka 0.7: kafka.cluster.Broker, kafka.server.KafkaZooKeeper, kafka.utils.ZkUtils
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.store.consumer_znodes import BrokerPartition
 from kctl.store.znodes import broker_path, topic_path
 
 _PORT_MAX = 65_535
@@ -50,9 +52,28 @@ def is_broker07(data: bytes) -> bool:
     return not data.lstrip().startswith(b"{")
 
 
+def broker_ids(names: Iterable[str]) -> list[int]:
+    """Return the ids of brokers among the names of znodes, sorted; later clusters have others."""
+    return sorted(int(it) for it in names if it.isascii() and it.isdecimal())
+
+
 def topic_broker_path(topic: str, broker_id: int) -> str:
     """Return `/brokers/topics/T/B`: broker B has partitions of T."""
     return f"{topic_path(topic)}/{broker_id}"
+
+
+def read_partitions(
+    places: Iterable[tuple[str, int]], answers: Iterable[tuple[bytes, object] | None]
+) -> dict[str, list[BrokerPartition]]:
+    """Return the partitions of topics, given what was read of `topic_broker_path(*place)` for each
+    place, a topic and a broker; CorruptDataError."""
+    partitions: dict[str, list[BrokerPartition]] = {}
+    for (topic, broker_id), answer in zip(places, answers, strict=True):
+        if answer is not None:
+            count = decode_partition_count(topic_broker_path(topic, broker_id), answer[0])
+            found = [BrokerPartition(broker_id, number) for number in range(count)]
+            partitions.setdefault(topic, []).extend(found)
+    return partitions
 
 
 def encode_partition_count(count: int) -> bytes:

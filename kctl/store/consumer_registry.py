@@ -20,12 +20,12 @@ from kctl.errors import CorruptDataError
 from kctl.store import znodes
 from kctl.store.broker07_znodes import (
     Broker07,
+    broker_ids,
     decode_broker,
-    decode_partition_count,
+    read_partitions,
     topic_broker_path,
 )
 from kctl.store.consumer_znodes import (
-    BrokerPartition,
     ConsumedPartition,
     Layout,
     OwnerZnode,
@@ -193,14 +193,10 @@ class ConsumerRegistry(ZnodeClient):
         places: list[tuple[str, int]] = []
         for topic in topics:
             brokers = await self.awaited_children(znodes.topic_path(topic), watch)
-            places += [(topic, int(it)) for it in brokers if it.isascii() and it.isdecimal()]
-        paths = [topic_broker_path(*it) for it in places]
-        found = await self.get_all(paths, watch)
-        partitions: dict[str, list[Partition]] = {topic: [] for topic in topics}
-        for (topic, broker_id), path, answer in zip(places, paths, found, strict=True):
-            count = 0 if answer is None else decode_partition_count(path, answer[0])
-            partitions[topic] += [BrokerPartition(broker_id, it) for it in range(count)]
-        return {topic: tuple(it) for topic, it in partitions.items()}
+            places += [(topic, it) for it in broker_ids(brokers)]
+        answers = await self.get_all([topic_broker_path(*it) for it in places], watch)
+        found = read_partitions(places, answers)
+        return {topic: tuple(found.get(topic, ())) for topic in topics}
 
     async def broker07(self, broker_id: int) -> Broker07 | None:
         """Return where a broker of Kafka 0.7 is now; None if it is not registered."""

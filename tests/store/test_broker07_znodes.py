@@ -7,13 +7,16 @@ import pytest
 from kctl.errors import CorruptDataError
 from kctl.store.broker07_znodes import (
     Broker07,
+    broker_ids,
     decode_broker,
     decode_partition_count,
     encode_broker,
     encode_partition_count,
     is_broker07,
+    read_partitions,
     topic_broker_path,
 )
+from kctl.store.consumer_znodes import BrokerPartition
 from kctl.store.znodes import topic_path
 from tests.support.golden import GOLDEN
 
@@ -40,6 +43,19 @@ def test_brokers_of_kafka_07_are_read_and_written_byte_for_byte():
         assert host == broker.host
         assert encode_broker(broker.host, broker.port, int(millis)) == text.encode()
         assert is_broker07(text.encode())
+
+
+def test_names_that_are_no_ids_of_brokers_are_left_out():
+    # The digits of other scripts and exponents are digits for Python, and no ids.
+    assert broker_ids(["10", "2", "partitions", "-1", "\u00b2", "\u0663", ""]) == [2, 10]
+
+
+def test_partitions_are_those_of_the_brokers_that_were_found():
+    places = [("t", 1), ("u", 1), ("t", 2)]
+    answers = [(b"2", None), None, (b"1", None)]
+    assert read_partitions(places, answers) == {
+        "t": [BrokerPartition(1, 0), BrokerPartition(1, 1), BrokerPartition(2, 0)]
+    }
 
 
 def test_topics_of_kafka_07_have_a_number_for_each_broker():
