@@ -203,7 +203,8 @@ def test_all_stalled_connections_are_closed_in_one_sweep(loop, monkeypatch, size
     innocent = broker.connect()
     innocent.send(broker.writer.frame(produce_request(b"a" * 950_000), 7))
     innocent.receive_frame()
-    for peer in still[:6]:
+    # The others of the twelve are closed only if they are still in the way then.
+    for peer in still[:4]:
         peer.wait_for_close()
     assert "others wait for memory" in loop.trace.warnings[-1]
 
