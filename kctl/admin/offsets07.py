@@ -14,7 +14,7 @@ from kctl.runtime.future import gather
 from kctl.runtime.runtime import Runtime
 from kctl.store import znodes
 from kctl.store.broker07_znodes import decode_broker, is_broker07
-from kctl.store.consumer_znodes import BrokerPartition
+from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition
 from kctl.store.znode_client import ZnodeClient
 
 T = TypeVar("T")
@@ -73,17 +73,18 @@ async def offsets_before(
 async def log_ends(
     runtime: Runtime,
     store: ZnodeClient,
-    partitions: Iterable[tuple[str, BrokerPartition]],
+    partitions: Iterable[ConsumedPartition],
     timeout_ms: int,
-) -> dict[tuple[str, BrokerPartition], LogEnds07]:
+) -> dict[ConsumedPartition, LogEnds07]:
     """Return the ends of logs, asked of the brokers that are registered in `store`, at once.
 
-    A broker that is not registered or does not answer within `timeout_ms` is an error of its
-    partitions.
+    All `partitions` are of Kafka 0.7. A broker that is not registered or does not answer within
+    `timeout_ms` is an error of its partitions.
     """
-    by_broker: dict[int, list[tuple[str, BrokerPartition]]] = {}
-    for item in partitions:
-        by_broker.setdefault(item[1].broker_id, []).append(item)
+    by_broker: dict[int, list[ConsumedPartition]] = {}
+    for it in partitions:
+        assert isinstance(it.partition, BrokerPartition)
+        by_broker.setdefault(it.partition.broker_id, []).append(it)
     registered = await store.get_all(map(znodes.broker_path, by_broker))
     answers = await gather(
         runtime.scheduler,
@@ -99,9 +100,9 @@ async def _ends_on(
     runtime: Runtime,
     broker_id: int,
     registration: bytes | None,
-    partitions: list[tuple[str, BrokerPartition]],
+    partitions: list[ConsumedPartition],
     timeout_ms: int,
-) -> Mapping[tuple[str, BrokerPartition], LogEnds07]:
+) -> Mapping[ConsumedPartition, LogEnds07]:
     try:
         if registration is None or not is_broker07(registration):
             raise KctlError(f"No broker {broker_id} of Kafka 0.7 is registered")
@@ -109,10 +110,14 @@ async def _ends_on(
     except KctlError as error:
         return dict.fromkeys(partitions, LogEnds07(None, None, error))
     connection = ReadingConnection07(runtime, broker.host, broker.port, timeout_ms)
-    found: dict[tuple[str, BrokerPartition], LogEnds07] = {}
-    numbers = [(topic, partition.partition) for topic, partition in partitions]
+    found: dict[ConsumedPartition, LogEnds07] = {}
+    numbers = [
+        (topic, place.partition)
+        for topic, place in partitions
+        if isinstance(place, BrokerPartition)
+    ]
     async for (topic, number), outcome in _each(connection, numbers, _ends):
-        found[topic, BrokerPartition(broker_id, number)] = (
+        found[ConsumedPartition(topic, BrokerPartition(broker_id, number))] = (
             outcome if isinstance(outcome, LogEnds07) else LogEnds07(None, None, outcome)
         )
     return found

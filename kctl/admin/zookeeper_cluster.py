@@ -182,13 +182,13 @@ class ZooKeeperCluster:
         return [lags[it] for it in sorted(lags, key=lambda it: it.sort_key)]
 
     async def _add_ends_07(self, lags: Mapping[ConsumedPartition, GroupLag]) -> None:
-        old = [(it.topic, it.partition) for it in lags if isinstance(it.partition, BrokerPartition)]
+        old = [it for it in lags if isinstance(it.partition, BrokerPartition)]
         if not old:
             return
         router = self.admin.router
         found = await log_ends(router.runtime, self._store, old, router.timeout_ms)
-        for (topic, partition), ends in found.items():
-            lag = lags[ConsumedPartition(topic, partition)]
+        for partition, ends in found.items():
+            lag = lags[partition]
             lag.start_offset, lag.end_offset = ends.start, ends.end
             lag.error = lag.error or ends.error
 

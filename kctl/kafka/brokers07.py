@@ -18,7 +18,7 @@ from kctl.errors import CorruptDataError, TimedOutError, UnreachableError, Usage
 from kctl.runtime.future import wait_at_most
 from kctl.runtime.runtime import Runtime
 from kctl.store.broker07_znodes import (
-    Broker07,
+    BrokerInfo07,
     broker_ids,
     decode_broker,
     read_partitions,
@@ -37,7 +37,7 @@ class Directory(Protocol):
     """The brokers, and the partitions of topics."""
 
     @property
-    def brokers(self) -> Mapping[int, Broker07]:
+    def brokers(self) -> Mapping[int, BrokerInfo07]:
         """Return broker id -> broker."""
         ...
 
@@ -55,9 +55,9 @@ class Directory(Protocol):
         ...
 
 
-def parse_broker_list(text: str) -> dict[int, Broker07]:
+def parse_broker_list(text: str) -> dict[int, BrokerInfo07]:
     """Return broker id -> broker of `id:host:port,...`; UsageError."""
-    brokers: dict[int, Broker07] = {}
+    brokers: dict[int, BrokerInfo07] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         number, _, address = item.partition(":")
         if not number.isdecimal() or ":" not in address:
@@ -68,7 +68,7 @@ def parse_broker_list(text: str) -> dict[int, Broker07]:
         [(host, port)] = parse_servers(address)
         if int(number) in brokers:
             raise UsageError(f"broker.list has two brokers {number}")
-        brokers[int(number)] = Broker07(int(number), host, port)
+        brokers[int(number)] = BrokerInfo07(int(number), host, port)
     if not brokers:
         raise UsageError("broker.list is empty")
     return brokers
@@ -77,7 +77,7 @@ def parse_broker_list(text: str) -> dict[int, Broker07]:
 class ListedBrokers:
     """The brokers of `broker.list`, which choose partitions themselves."""
 
-    def __init__(self, brokers: Mapping[int, Broker07]) -> None:
+    def __init__(self, brokers: Mapping[int, BrokerInfo07]) -> None:
         self.brokers = brokers
 
     async def open(self) -> None:
@@ -108,7 +108,7 @@ class RegisteredBrokers:
         when_changed: Callable[[], object],
     ) -> None:
         """Call `when_changed` when brokers came or went. A read takes at most `timeout_ms`."""
-        self.brokers: dict[int, Broker07] = {}
+        self.brokers: dict[int, BrokerInfo07] = {}
         self._runtime = runtime
         self._store = store
         self._client = ZnodeClient(store)
@@ -150,7 +150,7 @@ class RegisteredBrokers:
         ids = await self._client.awaited_children(BROKER_IDS, self._brokers_changed)
         numbers = broker_ids(ids)
         nodes = await self._client.get_all([broker_path(it) for it in numbers])
-        found: dict[int, Broker07] = {}
+        found: dict[int, BrokerInfo07] = {}
         for number, node in zip(numbers, nodes, strict=True):
             if node is None:
                 continue

@@ -17,7 +17,7 @@ from kctl.kafka.producer_config import ProducerConfig
 from kctl.runtime.future import Future, wait_at_most
 from kctl.runtime.network import Transport
 from kctl.runtime.runtime import Runtime
-from kctl.store.broker07_znodes import Broker07
+from kctl.store.broker07_znodes import BrokerInfo07
 
 # For bytes that brokers should not send, and which are dropped.
 _SCRATCH_BYTES = 4096
@@ -26,7 +26,7 @@ _SCRATCH_BYTES = 4096
 class ProducerConnection07:
     """A connection to `broker` for produce requests; call `connect` first."""
 
-    def __init__(self, runtime: Runtime, broker: Broker07) -> None:
+    def __init__(self, runtime: Runtime, broker: BrokerInfo07) -> None:
         self.broker = broker
         self.requests = 0
         self.is_usable = False
@@ -129,12 +129,12 @@ class Pool07:
         """Return the brokers that have a connection."""
         return sorted(number for number, it in self._connections.items() if it.is_usable)
 
-    async def send(self, broker: Broker07, frame: bytes) -> None:
+    async def send(self, broker: BrokerInfo07, frame: bytes) -> None:
         """Send `frame` to `broker`; raise UnreachableError."""
         connection = await self._connection(broker)
         await connection.send(frame, self._config.socket_timeout_ms)
 
-    def follow(self, brokers: Mapping[int, Broker07]) -> None:
+    def follow(self, brokers: Mapping[int, BrokerInfo07]) -> None:
         """Close the connections to brokers that are gone or have moved."""
         for number, connection in list(self._connections.items()):
             known = brokers.get(number)
@@ -147,7 +147,7 @@ class Pool07:
         """Close all connections, once what they have is sent."""
         self.follow({})
 
-    async def _connection(self, broker: Broker07) -> ProducerConnection07:
+    async def _connection(self, broker: BrokerInfo07) -> ProducerConnection07:
         number = broker.broker_id
         # Requests of several threads overlap: one of them connects.
         while (connecting := self._connecting.get(number)) is not None:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from kctl.errors import KctlError
 from kctl.kafka.assignment import Assignment, HashedText, Strategy, assign
-from kctl.kafka.rebalance import Lease, MemberState, Moves, Rebalance, Tries
+from kctl.kafka.rebalance import Lease, Moves, Rebalance, RebalanceState, Tries
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError
@@ -166,7 +166,7 @@ class GroupMembership:
         self._wake()
         life = self._life
         if life is not None and not life.done:
-            if self.rebalance.state in (MemberState.ABSENT, MemberState.EXPIRED):
+            if self.rebalance.state in (RebalanceState.ABSENT, RebalanceState.EXPIRED):
                 life.cancel()
             if not self._registry.is_connected:
                 self._registry.stop_waiting()
@@ -202,16 +202,16 @@ class GroupMembership:
 
     async def _begin_session(self) -> None:
         """Replace a session that has ended."""
-        while self.rebalance.state is MemberState.EXPIRED:
-            self.rebalance.move(MemberState.ABSENT)
+        while self.rebalance.state is RebalanceState.EXPIRED:
+            self.rebalance.move(RebalanceState.ABSENT)
             await self._store.new_session()
 
     async def _leave_after(self, error: KctlError) -> None:
         rebalance = self.rebalance
-        if rebalance.state in (MemberState.ABSENT, MemberState.EXPIRED):
+        if rebalance.state in (RebalanceState.ABSENT, RebalanceState.EXPIRED):
             return
         try:
-            if isinstance(error, SessionExpiredError) or rebalance.state is MemberState.LEAVING:
+            if isinstance(error, SessionExpiredError) or rebalance.state is RebalanceState.LEAVING:
                 raise error
             await self._leave()
         except SessionExpiredError:
@@ -249,7 +249,7 @@ class GroupMembership:
             self._wake()
 
     def _session_ended(self) -> None:
-        if self.rebalance.state is MemberState.EXPIRED:
+        if self.rebalance.state is RebalanceState.EXPIRED:
             return
         self._sessions += 1
         self.lease.end()
@@ -341,7 +341,7 @@ class GroupMembership:
 
     async def _leave(self) -> None:
         """Give up everything in order: delivery, offsets, claims, id."""
-        self.rebalance.move(MemberState.LEAVING)
+        self.rebalance.move(RebalanceState.LEAVING)
         offsets = self._end_delivery()
         consumer_id = self.rebalance.consumer_id
         try:
@@ -403,7 +403,7 @@ class GroupMembership:
         """Read, release, claim; return whether this member now owns its part, all of it."""
         self.rounds += 1
         rebalance, registry = self.rebalance, self._registry
-        rebalance.move(MemberState.READING)
+        rebalance.move(RebalanceState.READING)
         await self._do(registry.call(lambda: self._store.sync(consumer_ids_path(self._group))))
         changes = await self._do(registry.member_changes(self._group))
         members = await self._do(registry.members(self._group, self._watch))
@@ -416,9 +416,9 @@ class GroupMembership:
         stops_all = self._settings.stops_all and assignment != self._assigned
         moves = rebalance.plan(wanted, owners, stops_all=stops_all)
         self._assigned = assignment
-        rebalance.move(MemberState.RELEASING)
+        rebalance.move(RebalanceState.RELEASING)
         await self._give_up(moves)
-        rebalance.move(MemberState.CLAIMING)
+        rebalance.move(RebalanceState.CLAIMING)
         is_complete = await self._take(moves)
         if changes != await self._do(registry.member_changes(self._group)):
             # The assignment was computed from a view that is out of date.
@@ -426,7 +426,7 @@ class GroupMembership:
         is_settled = is_complete and not moves.blocked
         if not is_settled:
             self._tries.waits(self._clock.monotonic_ms(), moves.blocked)
-        rebalance.move(MemberState.OWNING if is_settled else MemberState.WAITING)
+        rebalance.move(RebalanceState.OWNING if is_settled else RebalanceState.WAITING)
         return is_settled
 
     async def _assignment(self, members: Mapping[str, Subscription | None]) -> Assignment:

@@ -42,7 +42,7 @@ from kctl.kafka.errors import RebalanceFailedError
 from kctl.store.consumer_znodes import ConsumedPartition, OwnerZnode, thread_id
 
 
-class MemberState(Enum):
+class RebalanceState(Enum):
     """Where a member is in its life and in its round."""
 
     ABSENT = auto()
@@ -57,10 +57,10 @@ class MemberState(Enum):
     CLOSED = auto()
 
 
-_S = MemberState
+_S = RebalanceState
 # Any state with a session may lose it, and any round may fail.
 _ALIVE = (_S.LEAVING, _S.EXPIRED)
-_MOVES: dict[MemberState, tuple[MemberState, ...]] = {
+_MOVES: dict[RebalanceState, tuple[RebalanceState, ...]] = {
     _S.ABSENT: (_S.JOINING, _S.EXPIRED, _S.CLOSED),
     _S.JOINING: (_S.READING, *_ALIVE),
     _S.READING: (_S.RELEASING, *_ALIVE),
@@ -93,7 +93,7 @@ class Rebalance:
     """The state of one member; `move` raises RuntimeError for an illegal move."""
 
     def __init__(self) -> None:
-        self.state = MemberState.ABSENT
+        self.state = RebalanceState.ABSENT
         self.consumer_id = ""
         self.session_id = 0
         # Thread number by partition that this member owns.
@@ -101,7 +101,7 @@ class Rebalance:
         # Partitions that a claim was sent for in this session, and not given up since.
         self._asked: set[ConsumedPartition] = set()
 
-    def move(self, state: MemberState) -> None:
+    def move(self, state: RebalanceState) -> None:
         """Go to `state`."""
         if state not in _MOVES[self.state]:
             raise RuntimeError(f"a member goes from {self.state.name} to {state.name}")
@@ -109,7 +109,7 @@ class Rebalance:
 
     def join(self, consumer_id: str, session_id: int) -> None:
         """Begin to register as `consumer_id`."""
-        self.move(MemberState.JOINING)
+        self.move(RebalanceState.JOINING)
         self.consumer_id, self.session_id = consumer_id, session_id
 
     def wanted(self, assignment: Assignment) -> dict[ConsumedPartition, int]:
@@ -167,7 +167,7 @@ class Rebalance:
 
     def claimed(self, claims: Mapping[ConsumedPartition, int]) -> None:
         """Note claims that exist."""
-        if self.state is not MemberState.CLAIMING:
+        if self.state is not RebalanceState.CLAIMING:
             raise RuntimeError(f"claims in {self.state.name}")
         self._asked.difference_update(claims)
         self.claims.update(claims)
@@ -184,12 +184,12 @@ class Rebalance:
 
     def left(self) -> None:
         """Note that the id znode and all owner znodes of this member are gone."""
-        self.move(MemberState.ABSENT)
+        self.move(RebalanceState.ABSENT)
         self._forget()
 
     def session_ended(self) -> None:
         """Note that the session has ended, and all claims with it."""
-        self.move(MemberState.EXPIRED)
+        self.move(RebalanceState.EXPIRED)
         self._forget()
 
     def _forget(self) -> None:

@@ -19,7 +19,7 @@ from kctl.store.znodes import broker_path, topic_path
 _PORT_MAX = 65_535
 
 
-class Broker07(NamedTuple):
+class BrokerInfo07(NamedTuple):
     """A registered broker."""
 
     broker_id: int
@@ -35,7 +35,7 @@ def encode_broker(host: str, port: int, timestamp_ms: int) -> bytes:
     return f"{host}-{timestamp_ms}:{host}:{port}".encode()
 
 
-def decode_broker(broker_id: int, data: bytes) -> Broker07:
+def decode_broker(broker_id: int, data: bytes) -> BrokerInfo07:
     """Decode `/brokers/ids/B`; CorruptDataError for anything but Kafka 0.7's and Jafka's data."""
     fields = data.decode("utf-8", "replace").split(":")
     creator = fields.pop(0) if len(fields) > 2 else ""
@@ -44,7 +44,7 @@ def decode_broker(broker_id: int, data: bytes) -> Broker07:
         raise CorruptDataError(
             f"znode {broker_path(broker_id)} is not CREATOR:HOST:PORT: {data[:80]!r}"
         )
-    return Broker07(broker_id, host, int(port), creator.replace("#", ":"))
+    return BrokerInfo07(broker_id, host, int(port), creator.replace("#", ":"))
 
 
 def is_broker07(data: bytes) -> bool:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from kctl.errors import CorruptDataError
 from kctl.store import znodes
 from kctl.store.broker07_znodes import (
-    Broker07,
+    BrokerInfo07,
     broker_ids,
     decode_broker,
     read_partitions,
@@ -198,7 +198,7 @@ class ConsumerRegistry(ZnodeClient):
         found = read_partitions(places, answers)
         return {topic: tuple(found.get(topic, ())) for topic in topics}
 
-    async def broker07(self, broker_id: int) -> Broker07 | None:
+    async def broker07(self, broker_id: int) -> BrokerInfo07 | None:
         """Return where a broker of Kafka 0.7 is now; None if it is not registered."""
         found = await self.get(znodes.broker_path(broker_id))
         return None if found is None else decode_broker(broker_id, found[0])

@@ -20,7 +20,7 @@ from kctl.kafka.producer_wires import ZooKeeperWire
 from kctl.protocol.kafka07 import MultiProduceRequest, decode_request
 from kctl.records.message07 import messages
 from kctl.store.broker07_znodes import (
-    Broker07,
+    BrokerInfo07,
     encode_broker,
     encode_partition_count,
     topic_broker_path,
@@ -351,7 +351,7 @@ def test_requests_that_overlap_share_the_connection_that_is_being_made():
         return future
 
     world.network.connect = connect_later
-    broker = Broker07(0, "h", 9000)
+    broker = BrokerInfo07(0, "h", 9000)
     spawn, settle = world.runtime.scheduler.spawn, world.runtime.scheduler.settle
     sends = [spawn(world.pool.send(broker, frame)) for frame in (b"first", b"second")]
     settle()
@@ -365,7 +365,7 @@ def test_requests_that_overlap_share_the_connection_that_is_being_made():
 
 def test_after_a_connection_that_failed_the_next_request_makes_another():
     world = World()
-    broker = Broker07(0, "h", 9000)
+    broker = BrokerInfo07(0, "h", 9000)
     sends = [world.runtime.scheduler.spawn(world.pool.send(broker, b"lost")) for _ in range(2)]
     world.runtime.scheduler.settle()
     assert [type(it.error()) for it in sends] == [UnreachableError] * 2

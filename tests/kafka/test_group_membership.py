@@ -7,7 +7,7 @@ from kctl.errors import KctlError
 from kctl.kafka.claims import Claims
 from kctl.kafka.errors import RebalanceFailedError
 from kctl.kafka.group_membership import GroupMembership, GroupSettings, ZooKeeperOffsets
-from kctl.kafka.rebalance import MemberState, Tries
+from kctl.kafka.rebalance import RebalanceState, Tries
 from kctl.store.consumer_registry import ConsumerRegistry
 from kctl.store.consumer_znodes import ConsumedPartition, consumer_ids_path, owner_path
 from kctl.store.database import ZnodeDatabase
@@ -129,7 +129,7 @@ def test_without_a_number_of_tries_a_member_waits_for_as_long_as_it_takes():
     member = world.member("a")
     world.advance(100 * BACKOFF_MS)
     assert (member.errors, member.read) == ([], [T0])
-    assert member.membership.rebalance.state is MemberState.WAITING
+    assert member.membership.rebalance.state is RebalanceState.WAITING
 
 
 @pytest.mark.parametrize("stops_all", [False, True])
@@ -164,7 +164,7 @@ def test_a_member_whose_last_commit_fails_leaves_all_the_same():
     for claim in member.claims:
         claim.position = 5
     world.run(member.membership.close())
-    assert member.membership.rebalance.state is MemberState.ABSENT
+    assert member.membership.rebalance.state is RebalanceState.ABSENT
     assert (member.read, world.members()) == ([], [])
     assert "Offsets are not committed: no coordinator" in world.runtime.trace.warnings
     # Its partitions are free at once.

@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.kafka.claims import Claims, Consumption, OffsetMoves
-from kctl.kafka.rebalance import Lease, MemberState, Rebalance
+from kctl.kafka.rebalance import Lease, Rebalance, RebalanceState
 from kctl.store.consumer_znodes import ConsumedPartition, OwnerZnode
 
 P0, P1, P2 = (ConsumedPartition("t", number) for number in range(3))
@@ -15,7 +15,7 @@ def member():
     """A member that is about to claim."""
     member = Rebalance()
     member.join("c", MINE)
-    for state in (MemberState.READING, MemberState.RELEASING, MemberState.CLAIMING):
+    for state in (RebalanceState.READING, RebalanceState.RELEASING, RebalanceState.CLAIMING):
         member.move(state)
     return member
 
@@ -23,13 +23,13 @@ def member():
 def test_an_illegal_move_raises_and_changes_nothing():
     member = Rebalance()
     with pytest.raises(RuntimeError, match="ABSENT to OWNING"):
-        member.move(MemberState.OWNING)
-    assert member.state is MemberState.ABSENT
+        member.move(RebalanceState.OWNING)
+    assert member.state is RebalanceState.ABSENT
 
 
 def test_claims_are_made_in_a_round_only(member):
     member.claimed({P0: 0})
-    member.move(MemberState.OWNING)
+    member.move(RebalanceState.OWNING)
     with pytest.raises(RuntimeError, match="claims in OWNING"):
         member.claimed({P1: 0})
 

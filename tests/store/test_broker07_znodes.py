@@ -6,7 +6,7 @@ import pytest
 
 from kctl.errors import CorruptDataError
 from kctl.store.broker07_znodes import (
-    Broker07,
+    BrokerInfo07,
     broker_ids,
     decode_broker,
     decode_partition_count,
@@ -75,9 +75,9 @@ def test_topics_of_kafka_07_have_a_number_for_each_broker():
 @pytest.mark.parametrize(
     ("data", "broker"),
     [
-        (b"10.0.0.1:9092", Broker07(3, "10.0.0.1", 9092)),
-        (b"10.0.0.1-7:10.0.0.1:9092:true", Broker07(3, "10.0.0.1", 9092, "10.0.0.1-7")),
-        (b"#-7:##1:9092", Broker07(3, "::1", 9092, ":-7")),
+        (b"10.0.0.1:9092", BrokerInfo07(3, "10.0.0.1", 9092)),
+        (b"10.0.0.1-7:10.0.0.1:9092:true", BrokerInfo07(3, "10.0.0.1", 9092, "10.0.0.1-7")),
+        (b"#-7:##1:9092", BrokerInfo07(3, "::1", 9092, ":-7")),
     ],
 )
 def test_brokers_of_other_dialects_are_read(data, broker):
