@@ -20,6 +20,7 @@ from kctl.broker.configured_security import delegation_tokens
 from kctl.broker.controller.broker_link import ChannelLink
 from kctl.broker.controller.channel_manager import LocalLink
 from kctl.broker.controller.controller import Controller
+from kctl.broker.controller.state_transitions import UNCLEAN_CONFIG
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.marker_sender import MarkerLink
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
@@ -106,6 +107,7 @@ def assemble(
         loggers.runtime(runtime, CONTROLLER), cluster_store, opened.broker_id, broker_info, config,
         deliver, opened.cluster_id,
     )  # fmt: skip
+    _follow_unclean_elections(opened.live_configs, controller)
     producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, opened.broker_id)
     slots = config.max_incremental_fetch_session_cache_slots
     services = Services(
@@ -146,6 +148,21 @@ def assemble(
     )  # fmt: skip
     services.leadership.on_role_change(lambda changes: _notify_coordinators(services, changes))
     return services
+
+
+def _follow_unclean_elections(live_configs: LiveConfigs, controller: Controller) -> None:
+    """Have the controller follow unclean.leader.election.enable of the brokers and of topics."""
+
+    def of_brokers(config: BrokerConfig) -> None:
+        controller.follow_unclean_default(is_enabled=config.unclean_leader_election_enable)
+
+    def of_topic(topic: str | None) -> None:
+        if topic is not None and live_configs.topic_values(topic)[UNCLEAN_CONFIG]:
+            controller.elect_where_unclean_is_enabled()
+
+    of_brokers(live_configs.broker)
+    live_configs.on_broker_change(of_brokers)
+    live_configs.on_topic_change(of_topic)
 
 
 def _client_quotas(opened: Foundation) -> ClientQuotas:

@@ -260,11 +260,15 @@ def is_other_listeners(before: BrokerConfig, after: BrokerConfig) -> bool:
 def _check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
     for name in _THREAD_COUNTS:
         old, new = (getattr(config, BrokerConfig.ATTRIBUTES[name]) for config in (before, after))
-        if new != old and not old // 2 <= new <= old * 2:
-            raise UsageError(
-                f"Dynamic thread count update validation failed for {name}={new}, value should be "
-                f"between half and double the current value {old}"
-            )
+        if new == old:
+            continue
+        failed = f"Dynamic thread count update validation failed for {name}={new}, value should"
+        if new < 1:
+            raise UsageError(f"{failed} be at least 1")
+        if new < old // 2:
+            raise UsageError(f"{failed} be at least half the current value {old}")
+        if new > old * 2:
+            raise UsageError(f"{failed} not be greater than double the current value {old}")
 
 
 def _check_listener_limits(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -142,6 +142,8 @@ class Controller:
             # The active controller: its own timers, and responses of brokers.
             events.PartitionIsrChanged: self._on_partition_isr_changed,
             events.AutoPreferredElection: self._on_auto_preferred_election,
+            # The active controller: what changed in its configs.
+            events.UncleanElectionEnabled: self._on_unclean_election_enabled,
             ResponseReceived: self._on_response,
             # The active controller: requests; each procedure returns the response.
             events.RequestReceived: self._on_request,
@@ -158,6 +160,20 @@ class Controller:
     def is_active(self) -> bool:
         """Return whether this broker is the controller, as far as it knows."""
         return self._active_controller_id == self._broker_id
+
+    def follow_unclean_default(self, *, is_enabled: bool) -> None:
+        """Follow the brokers' unclean.leader.election.enable; once it is enabled, partitions
+        without a leader get one."""
+        transitions = self._procedures.transitions
+        was_enabled = transitions.unclean_election_default
+        transitions.unclean_election_default = is_enabled
+        if is_enabled and not was_enabled:
+            self.elect_where_unclean_is_enabled()
+
+    def elect_where_unclean_is_enabled(self) -> None:
+        """Elect leaders of partitions that have none, since a config may allow it now."""
+        if self.is_active:
+            self._put(events.UncleanElectionEnabled())
 
     @property
     def active_controller_id(self) -> int | None:
@@ -491,6 +507,9 @@ class Controller:
         self._auto_election = self._runtime.scheduler.call_later(
             delay_ms, self._put, events.AutoPreferredElection()
         )
+
+    async def _on_unclean_election_enabled(self, _: events.UncleanElectionEnabled) -> None:
+        await self._procedures.transitions.bring_all_online()
 
     async def _on_auto_preferred_election(self, _: events.AutoPreferredElection) -> None:
         self._schedule_auto_election(self._config.leader_imbalance_check_interval_seconds * 1000)

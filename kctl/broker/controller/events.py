@@ -97,6 +97,11 @@ class AutoPreferredElection:
     """The periodic check of how many leaders are not the preferred replicas is due."""
 
 
+@dataclass(frozen=True, slots=True)
+class UncleanElectionEnabled:
+    """unclean.leader.election.enable became true, of a topic or of all brokers."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestReceived:
     """A request to the controller whose sender waits for the response."""
@@ -130,6 +135,7 @@ ControllerEvent = (
     | PartitionIsrChanged
     | PreferredReplicaElection
     | AutoPreferredElection
+    | UncleanElectionEnabled
     | RequestReceived
     | ResponseReceived
 )

@@ -58,7 +58,8 @@ class StateTransitions:
         self._trace = runtime.trace
         self._failures = FailedTransitions(runtime.scheduler, runtime.trace)
         self._spend = pace.spend
-        self._unclean_default = unclean_election_default
+        # Of topics without the config.
+        self.unclean_election_default = unclean_election_default
 
     def clear(self) -> None:
         """Clear all states (the controller resigns)."""
@@ -214,7 +215,7 @@ class StateTransitions:
             if elections.needs_unclean(self.context, tp, state.leader_and_isr.isr)
         )
         configs = await self._store.get_entity_configs(znodes.TOPIC_CONFIGS, list(topics))
-        default = "true" if self._unclean_default else "false"
+        default = "true" if self.unclean_election_default else "false"
         return {
             topic: config.get(UNCLEAN_CONFIG, default).lower() == "true"
             for topic, config in configs.items()
