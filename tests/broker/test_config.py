@@ -262,7 +262,7 @@ def test_numbers_of_threads_at_most_double_or_halve():
         check_broker_config({"num.io.threads": count}, view(), is_default=False)
     for count in ("3", "17"):
         with pytest.raises(
-            UsageError, match="(at least half|greater than double) the current value 8"
+            UsageError, match=r"(at least half|greater than double) the current value 8"
         ):
             check_broker_config({"num.io.threads": count}, view(), is_default=True)
     now = view(own={"num.io.threads": "16"})
