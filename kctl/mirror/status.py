@@ -1,6 +1,6 @@
 """The lag of a mirror: what the source has and the mirror has not copied yet, per partition."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.map_topic import read_positions
 from kctl.model import TopicPartition
 from kctl.protocol.constants import READ_COMMITTED
+from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -83,6 +84,37 @@ async def mirror_status(
                     None if it not in oldest else max(0, now_ms - oldest[it]))
         )  # fmt: skip
     return found
+
+
+async def watch_status(
+    source: "AdminClient",
+    target: "AdminClient",
+    name: str,
+    every_ms: int,
+    on_status: Callable[[list[PartitionStatus]], object],
+    on_error: Callable[[KctlError], object],
+    *,
+    until_caught_up: bool = False,
+) -> None:
+    """Call `on_status` with the status every `every_ms`, until cancelled or, with
+    `until_caught_up`, no partition is behind.
+
+    A failed look is passed to `on_error` and repeated; the first one must succeed.
+    """
+    runtime = target.router.runtime
+    is_first = True
+    while True:
+        try:
+            found = await mirror_status(source, target, name, runtime.clock.wall_ms())
+            on_status(found)
+            if until_caught_up and all(it.state is MirrorState.CAUGHT_UP for it in found):
+                return
+        except KctlError as error:
+            if is_first:
+                raise
+            on_error(error)
+        is_first = False
+        await sleep(runtime.scheduler, every_ms)
 
 
 def _status(

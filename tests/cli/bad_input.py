@@ -76,6 +76,7 @@ VALID = {
     "mirror status": "--source s:1 --target t:1",
     "mirror switch": "g --source s:1 --target t:1 -y",
     "mirror translate": "g --source s:1 --target t:1",
+    "mirror watch": "--source s:1 --target t:1",
     "mirror verify": "--source s:1 --target t:1 --topics t",
     "group delete": "g -y",
     "group migrate": "g --to kafka --zookeeper localhost:2181 -y",

@@ -117,6 +117,7 @@ WITHOUT_A_TABLE = {
     "mirror status": "needs two clusters",
     "mirror switch": "needs two clusters",
     "mirror translate": "needs two clusters",
+    "mirror watch": "needs two clusters; the table of mirror status",
     "mirror verify": "needs two clusters, or two directories and pyarrow",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
     "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",

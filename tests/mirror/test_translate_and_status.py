@@ -112,3 +112,18 @@ def test_the_lag_is_shown_in_records_bytes_and_time(mirror):
     assert row["lag_bytes"] > 0
     # The oldest record that is not copied is years old.
     assert row["lag_ms"] > 365 * 24 * 3600 * 1000
+
+
+def test_the_lag_is_watched_until_the_mirror_has_caught_up(clusters, capfdbinary):
+    clusters.source.create_topic("watched")
+    clusters.produce("watched", [b"1", b"2"])
+    assert not clusters.mirror("watched", name="seen").has_failed
+    ends = ["--source", clusters.source.bootstrap_servers]
+    ends += ["--target", clusters.target.bootstrap_servers, "--name", "seen"]
+    status = kctl(["mirror", "watch", *ends, "--until-caught-up", "-o", "ndjson"])
+    (row,) = map(json.loads, capfdbinary.readouterr().out.splitlines())
+    assert status == 0
+    assert (row["topic"], row["lag_records"], row["state"]) == ("watched", 0, "caught up")
+    assert kctl(["mirror", "watch", *ends, "-o", "json"]) == 2
+    assert kctl(["mirror", "watch", *ends, "--every", "0s"]) == 2
+    assert kctl(["mirror", "watch", *ends, "--name", "unseen"]) == 1

@@ -4,7 +4,7 @@ from kctl.cli.declaration.command import local_command
 from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.mirror.plan import plan
 from kctl.cli.mirror.run import run
-from kctl.cli.mirror.status import status
+from kctl.cli.mirror.status import status, watch
 from kctl.cli.mirror.switch import switch
 from kctl.cli.mirror.translate import translate
 from kctl.cli.mirror.verify import verify
@@ -16,3 +16,4 @@ local_command(app, "verify")(verify)
 local_command(app, "status")(status)
 local_command(app, "translate")(translate)
 local_command(app, "switch")(switch)
+local_command(app, "watch")(watch)
