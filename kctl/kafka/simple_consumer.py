@@ -169,12 +169,6 @@ class _Client:
             raise
         self._is_open = True
 
-    def _end(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._loop.run(self._core.close)
-            self._loop.close()
-
 
 class SimpleConsumer(_Client):
     """Reads from one broker; its methods block."""
@@ -242,7 +236,12 @@ class SimpleConsumer(_Client):
 
     def close(self) -> None:
         """Close the connections and end the loop."""
-        self._end()
+        if self._is_open:
+            self._is_open = False
+            try:
+                self._run(self._core.close)
+            finally:
+                self._loop.close()
 
     def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
         return self._loop.run(function, *arguments)
@@ -306,8 +305,13 @@ class AioSimpleConsumer(_Client):
         return found
 
     async def close(self) -> None:
-        """Close the connections and end the loop."""
-        self._end()
+        """See `SimpleConsumer.close`."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                await self._run(self._core.close)
+            finally:
+                self._loop.close()
 
     async def _run(self, function: Callable[..., Any], *arguments: object) -> Any:
         return await self._loop.run_async(function, *arguments)
