@@ -173,3 +173,39 @@ def test_what_other_tools_wrote_does_no_harm():
     assert entity_of_path("users", "u/clients/c") == ("u", "c")
     assert entity_of_path("users", "u") == ("u", None)
     assert entity_of_path("clients", "c") == (None, "c")
+
+
+def seconds_of_bytes(it, count, *, seconds, request_bytes, bytes_per_s):
+    """Play a client that always has more, and pauses as long as it has to; return its bytes."""
+    now_ms = total = 0
+    while (now_ms := now_ms + request_bytes * 1000 / bytes_per_s) < seconds * 1000:
+        pause_ms = count(request_bytes, int(now_ms))
+        total += request_bytes
+        now_ms += pause_ms
+        assert it.answered(request(client_id="other"), 10**9, 0, int(now_ms)) == 0
+    return total
+
+
+@pytest.mark.parametrize("speed", [1.2, 2, 10, 100])
+def test_a_producer_gets_its_rate_over_all_windows(speed):
+    """From the start on: three times eleven windows, the first with a burst, as in 2.7.2."""
+    rate = 1_000_000
+    it = quotas((None, "app", rate))
+    total = seconds_of_bytes(
+        it, lambda size, now_ms: it.answered(request(), size, 0, now_ms),
+        seconds=33, request_bytes=16_384, bytes_per_s=rate * speed,
+    )  # fmt: skip
+    assert 0.98 <= total / (33 * rate) <= 1.02
+
+
+@pytest.mark.parametrize("speed", [1.2, 2, 10, 100])
+def test_a_consumer_gets_its_rate_over_all_windows(speed):
+    rate = 1_000_000
+    it = quotas((None, "app", rate), key="consumer_byte_rate")
+    fetch = request(api=ApiKey.FETCH)
+    delivered = now_ms = 0
+    while (now_ms := now_ms + 16_384 * 1000 / (rate * speed)) < 33_000:
+        pause_ms = it.fetched(fetch, 16_384, int(now_ms))
+        delivered += 0 if pause_ms else 16_384
+        now_ms += pause_ms
+    assert 0.98 <= delivered / (33 * rate) <= 1.02
