@@ -290,10 +290,14 @@ class GroupMembership:
         """Return what `call` returns; SessionExpiredError if the session has ended meanwhile."""
         sessions = self._sessions
         try:
-            return await call
-        finally:
+            result = await call
+        except KctlError:
             if sessions != self._sessions:
-                raise SessionExpiredError
+                raise SessionExpiredError from None
+            raise
+        if sessions != self._sessions:
+            raise SessionExpiredError
+        return result
 
     # --- joining and leaving
 
