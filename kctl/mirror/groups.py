@@ -7,11 +7,10 @@ mirror. A group that has members in the target is left alone, and none goes back
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kctl.admin.selection import matching
 from kctl.errors import KctlError
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.offset_map import OffsetMap
@@ -60,11 +59,11 @@ def translated(
 async def carry_groups(
     source: "AdminClient",
     target: "AdminClient",
-    patterns: Sequence[str],
+    selects: Callable[[str], bool],
     maps: Mapping[TopicPartition, OffsetMap],
     names: Mapping[str, str],
 ) -> list[CarriedOffset]:
-    """Commit the offsets of the groups that `patterns` select; return what was committed."""
+    """Commit the offsets of the groups that `selects` selects; return what was committed."""
     listed = await source.groups.list_groups([], [])
     groups = [
         group.group_id
@@ -72,7 +71,7 @@ async def carry_groups(
         if group.protocol_type in ("consumer", "") and not group.group_id.startswith(PREFIX)
     ]
     carried: list[CarriedOffset] = []
-    for group in sorted(matching(groups, patterns)):
+    for group in sorted(filter(selects, groups)):
         committed = await source.offsets.committed(group)
         offsets = {p: it.offset for p, it in committed.items() if it.error is None}
         offsets = {p: at for p, at in offsets.items() if at >= 0 and p.topic in names}

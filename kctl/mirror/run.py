@@ -4,7 +4,7 @@ Exactly once is the default where the target has transactions; its map topic and
 created first. See `worker.py` for the copying itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,13 +52,13 @@ class MirrorReport:
 
 @dataclass(slots=True)
 class MirrorRun:
-    """A mirror from `source` to `target`; `groups` are names and globs of groups to carry over."""
+    """A mirror from `source` to `target`; `groups` selects the groups that are carried over."""
 
     source: "AdminClient"
     target: "AdminClient"
     choice: TopicChoice
     settings: MirrorSettings
-    groups: Sequence[str] = ()
+    groups: Callable[[str], bool] | None = None
     say: Callable[[str], object] = lambda _: None
     refresh_interval_ms: int = REFRESH_INTERVAL_MS
     report: MirrorReport = field(default_factory=MirrorReport)
@@ -78,7 +78,7 @@ class MirrorRun:
         worker = self._worker = MirrorWorker(
             self.source.router, self.target.router, self.settings, topics, self.say
         )
-        if self.groups:
+        if self.groups is not None:
             worker.maps = {}
         refresh_ms = clock.monotonic_ms() + self.refresh_interval_ms
         groups_ms = clock.monotonic_ms() + GROUPS_INTERVAL_MS
@@ -175,7 +175,7 @@ class MirrorRun:
 
     async def _carry_groups(self) -> None:
         worker = self._worker
-        if not self.groups or worker is None or worker.maps is None:
+        if self.groups is None or worker is None or worker.maps is None:
             return
         names = worker.topics.targets
         for each in await carry_groups(self.source, self.target, self.groups, worker.maps, names):

@@ -1,6 +1,6 @@
 """Describes the topics of both clusters, and carries out the plan for those of the target."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,13 @@ class TopicChoice:
     rename: Rename
     # Of new topics; BROKER_DEFAULT leaves it to the target.
     replication_factor: int = BROKER_DEFAULT
+    # Selects topics instead of the patterns.
+    name_filter: Callable[[str], bool] | None = None
 
     def selects(self, name: str) -> bool:
         """Return whether topic `name` of the source is to be copied, if it is not internal."""
+        if self.name_filter is not None:
+            return self.name_filter(name)
         is_excluded = self.exclude and matching([name], self.exclude)
         return bool(matching([name], self.patterns)) and not is_excluded
 
@@ -46,22 +50,18 @@ class MirrorPlan:
     topics: list[TopicPlan]
 
 
-def chosen(
-    topics: Iterable[TopicFacts], patterns: Sequence[str], exclude: Sequence[str]
-) -> list[TopicFacts]:
-    """Return the topics that a mirror with these names and globs copies, by name. Internal topics
-    and those of mirrors are never among them."""
+def chosen(topics: Iterable[TopicFacts], selects: Callable[[str], bool]) -> list[TopicFacts]:
+    """Return the topics that are selected, by name. Internal topics and those of mirrors are never
+    among them."""
     found = {
         topic.name: topic
         for topic in topics
         if not topic.is_internal
         and topic.name not in INTERNAL_TOPICS
         and not topic.name.startswith(PREFIX)
+        and selects(topic.name)
     }
-    names = set(matching(found, patterns))
-    if exclude:
-        names -= set(matching(found, exclude))
-    return [found[name] for name in sorted(names)]
+    return [found[name] for name in sorted(found)]
 
 
 async def describe_topics(
@@ -102,7 +102,7 @@ async def plan_mirror(
         TopicFacts(topic.name, len(topic.partitions), {}, topic.is_internal)
         for topic in await source.topics.list_topics()
     ]
-    names = [topic.name for topic in chosen(listed, choice.patterns, choice.exclude)]
+    names = [topic.name for topic in chosen(listed, choice.selects)]
     sources = await describe_topics(source, names)
     targets = await describe_topics(target, [choice.rename(name) for name in names])
     topics = plan_topics(

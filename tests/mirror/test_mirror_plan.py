@@ -5,7 +5,7 @@ import pytest
 from kctl.errors import UsageError
 from kctl.mirror.mirror_plan import Step, TopicFacts, plan_topics
 from kctl.mirror.renames import parse_rename
-from kctl.mirror.topics import chosen
+from kctl.mirror.topics import TopicChoice, chosen
 
 IDENTITY = parse_rename("identity")
 
@@ -45,8 +45,13 @@ def test_internal_topics_and_maps_are_never_chosen():
     names = ("orders", "__consumer_offsets", "kctl-mirror.a.map", "order-items", "x")
     topics = [TopicFacts(name, 1) for name in names]
 
-    assert [t.name for t in chosen(topics, ["*"], ["x"])] == ["order-items", "orders"]
-    assert [t.name for t in chosen(topics, ["orders", "x*"], [])] == ["orders", "x"]
+    assert [t.name for t in chosen(topics, TopicChoice(("*",), ("x",), IDENTITY).selects)] == [
+        "order-items",
+        "orders",
+    ]
+    assert [
+        t.name for t in chosen(topics, TopicChoice(("orders", "x*"), (), IDENTITY).selects)
+    ] == ["orders", "x"]
 
 
 def test_renames():

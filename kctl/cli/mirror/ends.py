@@ -1,8 +1,8 @@
 """The options of kctl mirror that name its two clusters, and the connections to both."""
 
 import os
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kctl.cli.connect import ConnectOptions, resolve
@@ -88,6 +88,13 @@ class EndOptions:
         check = settings.guard.check_connected
         return session.run(lambda target: with_source(target, cluster, check, work), on_start)
 
+    def given(self) -> tuple[str | None, ...]:
+        """Return the options that name clusters."""
+        return (
+            self.source, self.target, self.source_config, self.target_config,
+            self.source_profile, self.target_profile,
+        )  # fmt: skip
+
     def connect_options(self, side: str) -> ConnectOptions:
         """Return where and how to connect to the side `source` or `target`; raise UsageError if it
         is not named."""
@@ -102,4 +109,21 @@ class EndOptions:
             )
         return ConnectOptions(
             bootstrap_server=servers, profile=profile, command_config=config, timeout=self.timeout
+        )
+
+
+@dataclass(frozen=True)
+class FlowEnds(EndOptions):
+    """Both sides as an option file of MirrorMaker 2 describes them."""
+
+    # Client settings by side; they may contain secrets.
+    clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    def connect_options(self, side: str) -> ConnectOptions:
+        """Return where and how to connect to the side `source` or `target`."""
+        client = dict(self.clients[side])
+        return ConnectOptions(
+            bootstrap_server=client.pop("bootstrap.servers"),
+            properties=[f"{name}={value}" for name, value in client.items()],
+            timeout=self.timeout,
         )
