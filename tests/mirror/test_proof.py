@@ -248,6 +248,16 @@ def test_records_after_the_ends_are_not_compared(size, has_map):
     assert [row[:1] + row[2:] for row in found(result)] == [("extra", 890, 5)]
 
 
+def test_differences_everywhere_in_large_logs_are_named(monkeypatch):
+    monkeypatch.setattr(stream, "WINDOW_BYTES", 5_000)
+    lacking = [record for record in RECORDS if record.offset % 5]
+    result = proved(SOURCE, target_of(lacking))
+    assert result.differences.counts == {DifferenceKind.MISSING: 400}
+    later = [record._replace(timestamp=record.timestamp + 1) for record in RECORDS]
+    result = proved(SOURCE, target_of(later))
+    assert result.differences.counts == {DifferenceKind.CHANGED: 2_000}
+
+
 def plant(rng, records):
     """Return records with some random faults."""
     records = list(records)

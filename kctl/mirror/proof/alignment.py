@@ -8,7 +8,7 @@ by their order (patience diff).
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kctl.mirror.proof.records import Identity
@@ -17,6 +17,8 @@ from kctl.mirror.proof.records import Identity
 ANCHOR = 16
 # Edits that the exact search tries; its cost is the square of this number.
 EDITS_MAX = 48
+# The share of the shorter list that must pair up where both sides differ often: one of this many.
+_LOOSE_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,18 @@ def next_hunk(
         return None
     i, j = met if met is not None else (len(source), len(target))
     return Hunk(i, j, paired(source[:i], target[:j]))
+
+
+def loose_hunk(source: Sequence[Identity], target: Sequence[Identity]) -> Hunk | None:
+    """Return the region up to the last pair of lists that differ too often to meet again: pairs of
+    equal records, or of records that differ in their timestamps alone; None if few pair up."""
+    least = min(len(source), len(target)) // _LOOSE_SHARE
+    pairs = paired(source, target)
+    if len(pairs) <= least:
+        pairs = paired([each[1:] for each in source], [each[1:] for each in target])
+    if len(pairs) <= least:
+        return None
+    return Hunk(pairs[-1][0] + 1, pairs[-1][1] + 1, pairs)
 
 
 def _few_edits(
@@ -105,7 +119,7 @@ def _unique(identities: Sequence[Identity]) -> dict[Identity, int]:
     return {each: at for at, each in enumerate(identities) if counts[each] == 1}
 
 
-def paired(source: Sequence[Identity], target: Sequence[Identity]) -> list[tuple[int, int]]:
+def paired(source: Sequence[Hashable], target: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return the longest list of pairs of equal records that is in order on both sides.
 
     Of records that occur several times, the first may pair with the first, and so on.
@@ -130,9 +144,9 @@ def paired(source: Sequence[Identity], target: Sequence[Identity]) -> list[tuple
     return found
 
 
-def _numbered(identities: Sequence[Identity]) -> Iterator[tuple[Identity, int]]:
+def _numbered(identities: Sequence[Hashable]) -> Iterator[tuple[Hashable, int]]:
     """Yield the identities with the number of their occurrence, which makes them unique."""
-    counts: Counter[Identity] = Counter()
+    counts: Counter[Hashable] = Counter()
     for each in identities:
         yield each, counts[each]
         counts[each] += 1

@@ -76,7 +76,7 @@ class Classifier:
         """Return the differences of a region in which `pairs` of indexes belong together, and the
         records of earlier regions that turned up in it.
 
-        In a mapped region the offsets say which records belong together, so pairs may differ and
+        Pairs may differ. In a mapped region the offsets say which records belong together, so
         records without a partner are not compared by place.
         """
         equal = {(i, j) for i, j in pairs if source.identities[i] == target.identities[j]}
@@ -84,9 +84,8 @@ class Classifier:
         found = _moved(left)
         moved = self._moved_far(left)
         found += self._doubled(left)
-        if is_mapped:
-            found += [left.changed(i, j) for i, j in pairs if left.has_both(i, j)]
-        else:
+        found += [left.changed(i, j) for i, j in pairs if left.has_both(i, j)]
+        if not is_mapped:
             found += _changed_in_place(left, [*pairs, (len(source.offsets), len(target.offsets))])
         for i in left.missing:
             self._missing.add(source.identities[i], source.offsets[i])

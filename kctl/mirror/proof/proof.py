@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kctl.mirror.proof.alignment import ANCHOR, Hunk, next_hunk
+from kctl.mirror.proof.alignment import ANCHOR, Hunk, loose_hunk, next_hunk
 from kctl.mirror.proof.classification import Classifier, Side
 from kctl.mirror.proof.differences import NO_OFFSET, Difference, DifferenceKind, Differences
 from kctl.mirror.proof.raw import Batches, equal_run
@@ -268,6 +268,11 @@ class PartitionProof:
         if self._source.is_at_end or self._target.is_at_end:
             # One side has ended: what the other still has is a region of its own.
             self._report(Hunk(len(self._source.records), len(self._target.records), []))
+            self._go(ProofState.ALIGNED)
+            return None
+        hunk = loose_hunk(self._source.records.identities, self._target.records.identities)
+        if hunk is not None:
+            self._report(hunk)
             self._go(ProofState.ALIGNED)
             return None
         self._go(ProofState.SEARCHING)
