@@ -50,6 +50,7 @@ COMMANDS = (
         "List, describe, reset, delete consumer groups; show their lag.",
         is_group=True,
     ),
+    CommandRow("top", "kctl.cli.top.commands", "Show rates and lags of a cluster, live."),
     CommandRow(
         "txn",
         "kctl.cli.txn",

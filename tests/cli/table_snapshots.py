@@ -100,6 +100,7 @@ WITHOUT_A_TABLE = {
     "profile use": "prints a line",
     "profile login": "prints a line",
     "profile remove": "prints a line",
+    "top": "prints rates; test_top.py has its screens",
     "records delete": "the table of topic purge",
     "topic offsets-07": "needs a broker of Kafka 0.7",
     "broker demote": "the table of reassign execute",

@@ -9,6 +9,7 @@ CLI = Path(__file__).parents[2] / "kctl/cli"
 AWAITING = {
     "profile/guard.py": "asks the cluster for its id before the command's own work",
     "records/consume.py": "prints records while they arrive",
+    "top/live.py": "serves keys while brokers are slow to answer",
     "session.py": "runs what commands pass to it",
 }
 

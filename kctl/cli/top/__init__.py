@@ -1,0 +1,1 @@
+"""kctl top: what a cluster does, live."""

@@ -1,0 +1,135 @@
+"""The live screen of kctl top: looks at the cluster, reads keys and draws, in turns."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from kctl.cli.bars import has_blocks
+from kctl.cli.session import Session
+from kctl.cli.top.screen import Mode, Screen, View
+from kctl.cli.units import format_instant
+from kctl.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.admin.cluster_activity import Look
+    from kctl.runtime.future import Task
+    from kctl.runtime.real.terminal_screen import TerminalScreen
+
+# How often keys are read.
+_KEYS_MS = 50
+WITH_GROUPS = (View.GROUPS, View.CLIENTS)
+
+
+def rows_of(view: View, before: "Look | None", now: "Look") -> list[dict[str, Any]]:
+    """Return the rows of a view, whose rates are the differences of two looks."""
+    from kctl.admin import cluster_activity
+
+    make = {
+        View.TOPICS: cluster_activity.topic_rows,
+        View.GROUPS: cluster_activity.group_rows,
+        View.BROKERS: cluster_activity.broker_rows,
+        View.CLIENTS: cluster_activity.client_rows,
+    }[view]
+    return make(before, now)
+
+
+class Live:
+    """Looks, keys and drawing, in turns."""
+
+    def __init__(self, session: Session, screen: Screen, every_ms: int) -> None:
+        self._session = session
+        self._screen = screen
+        self._terminal: TerminalScreen
+        self._every_ms = every_ms
+        self._before: Look | None = None
+        self._now: Look | None = None
+        self._blocks = has_blocks()
+        self._color = not os.environ.get("NO_COLOR")
+        self._drawn: list[str] = []
+
+    async def run(self, admin: "AdminClient") -> None:
+        """Take the terminal over until a key ends it. Raise UnreachableError at the first look."""
+        from kctl.runtime.future import sleep
+        from kctl.runtime.real.terminal_screen import TerminalScreen
+
+        # From the next turn on, signals cancel this task.
+        await sleep(admin.router.runtime.scheduler, 0)
+        terminal = self._terminal = TerminalScreen()
+        try:
+            await self._serve(admin)
+        finally:
+            terminal.close()
+
+    async def _serve(self, admin: "AdminClient") -> None:
+        from kctl.runtime.future import sleep
+
+        scheduler, clock = admin.router.runtime.scheduler, admin.router.runtime.clock
+        due_ms = clock.monotonic_ms()
+        # Keys are served while brokers are slow to answer.
+        looking: Task[None] | None = None
+        try:
+            while not self._screen.is_over:
+                if looking is not None and looking.done:
+                    looking.result()
+                    looking = None
+                is_due = not self._screen.is_paused and clock.monotonic_ms() >= due_ms
+                if looking is None and is_due:
+                    looking = scheduler.spawn(self._look(admin), "look")
+                    due_ms = clock.monotonic_ms() + self._every_ms
+                if self._serve_keys():
+                    # The groups of the new view may not have been read.
+                    due_ms = clock.monotonic_ms()
+                self._draw()
+                await sleep(scheduler, _KEYS_MS)
+        finally:
+            if looking is not None:
+                looking.cancel()
+
+    def _serve_keys(self) -> bool:
+        """Do what keys ask for; return whether another view is shown."""
+        view = self._screen.view
+        keys = self._terminal.keys()
+        for key in keys:
+            self._screen.press(key)
+        if keys and self._screen.view is view:
+            self._fill()
+        return self._screen.view is not view
+
+    async def _look(self, admin: "AdminClient") -> None:
+        from kctl.admin.cluster_activity import look
+
+        screen = self._screen
+        view = screen.view
+        try:
+            found = await look(admin, with_groups=view in WITH_GROUPS)
+        except UnreachableError as error:
+            if self._now is None:
+                raise
+            screen.note = f"error: {error}"
+            return
+        if screen.view is not view:
+            return
+        self._before, self._now = self._now, found
+        screen.update(rows_of(screen.view, self._before, found), note="; ".join(found.notes))
+        self._fill()
+
+    def _fill(self) -> None:
+        """Fill in the parts of the chosen row."""
+
+        from kctl.admin.cluster_activity import group_partition_rows, partition_rows
+
+        screen = self._screen
+        if screen.mode is not Mode.DETAIL or self._now is None:
+            return
+        if screen.view is View.TOPICS:
+            screen.details = partition_rows(self._before, self._now, screen.detail)
+        else:
+            screen.details = group_partition_rows(self._before, self._now, screen.detail)
+
+    def _draw(self) -> None:
+        width, height = self._terminal.size
+        now = format_instant(self._session.now_ms())[11:19]
+        lines = self._screen.lines(width, height, now, color=self._color, blocks=self._blocks)
+        if lines != self._drawn:
+            self._terminal.draw(lines)
+            self._drawn = lines

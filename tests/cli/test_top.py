@@ -1,0 +1,220 @@
+"""kctl top: its screens as recorded, its keys, and a real terminal.
+
+`python -m tests.cli.top_snapshots` records the screens again after a change that is meant.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from kctl.admin.cluster_activity import Look, topic_rows
+from kctl.cli.table_text import text_width
+from kctl.cli.top.screen import FILTER_MAX, HISTORY_MAX, Mode, Screen, View
+from kctl.model import TopicPartition
+from kctl.runtime.real.terminal_screen import split_keys
+from tests.cli import top_snapshots
+from tests.support.waiting import wait_for
+
+
+@pytest.mark.parametrize(
+    ("name", "screen"), [*top_snapshots.screens()], ids=lambda it: str(it)[:20]
+)
+def test_screens_are_as_recorded(name, screen):
+    if not name.endswith("partitions"):
+        screen.mode = Mode.LIST
+    else:
+        screen.mode = Mode.DETAIL
+    recorded = (top_snapshots.RECORDED / f"top-{name}.txt").read_text()
+
+    assert top_snapshots.text_of(screen) == recorded
+    for text in recorded.splitlines():
+        if text.startswith("=== "):
+            width = int(text.split()[1])
+        assert text_width(text) <= width
+        assert text.isprintable()
+
+
+@pytest.mark.parametrize("width", [1, 10, 30, 79, 500])
+@pytest.mark.parametrize("height", [1, 4, 50])
+def test_a_screen_of_any_size_is_filled_and_never_overfilled(width, height):
+    for _, screen in top_snapshots.screens():
+        lines = screen.lines(width, height, "", color=False)
+        assert len(lines) <= height
+        assert all(text_width(line) <= max(width, 8) for line in lines)
+
+
+@pytest.fixture
+def screen():
+    screen = Screen()
+    screen.update([{"topic": name, "records_s": rate} for name, rate in
+                   (("a", 5.0), ("b", None), ("cc", 9.0))])  # fmt: skip
+    return screen
+
+
+def names(screen):
+    return [row["topic"] for row in screen.shown()]
+
+
+def test_rows_are_sorted_and_unknown_values_are_last(screen):
+    assert names(screen) == ["cc", "a", "b"]
+    screen.press("r")
+    assert names(screen) == ["a", "cc", "b"]
+    screen.sorted_by, screen.is_reversed = "topic", False
+    assert names(screen) == ["a", "b", "cc"]
+
+
+def test_characters_go_to_the_filter_until_enter(screen):
+    for key in ["/", "C", "q", "backspace", "enter"]:
+        screen.press(key)
+    assert (names(screen), screen.is_over) == (["cc"], False)
+    screen.press("escape")
+    assert len(names(screen)) == 3
+    screen.press("/")
+    for _ in range(FILTER_MAX + 5):
+        screen.press("x")
+    assert len(screen.filter) == FILTER_MAX
+
+
+def test_enter_opens_the_chosen_row_and_escape_closes_it(screen):
+    for key in ["down", "enter"]:
+        screen.press(key)
+    assert (screen.mode, screen.detail) == (Mode.DETAIL, "a")
+    screen.press("escape")
+    assert screen.mode is Mode.LIST
+    screen.press("p")
+    assert screen.is_paused
+    screen.press("tab")
+    assert screen.view is View.GROUPS
+    screen.press("enter")
+    assert screen.mode is Mode.LIST, "there is no row to open"
+
+
+def test_history_is_bounded_and_forgets_rows_that_are_gone(screen):
+    for _ in range(HISTORY_MAX + 5):
+        screen.update([{"topic": "a", "records_s": 1.0}])
+
+    assert [len(it) for it in screen.history.values()] == [HISTORY_MAX]
+
+
+def test_keys_are_split_from_what_a_terminal_sends():
+    assert split_keys("q\x1b[A\x1b[1;5C\x1b[Bé\x01\t\r\x7f\x1b") == [
+        "q", "up", "down", "é", "tab", "enter", "backspace", "escape",
+    ]  # fmt: skip
+
+
+def test_rates_are_differences_and_a_shrunk_log_has_none():
+    tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    before = Look(1000, [], {tp: 1, other: 1}, {tp: 10, other: 5}, {(tp, 1): 500, (other, 1): 900})
+    now = Look(3000, [], {tp: 1, other: 1}, {tp: 30, other: 5}, {(tp, 1): 700, (other, 1): 100})
+
+    assert topic_rows(before, now) == [
+        {"topic": "t", "partitions": 2, "records_s": 10.0, "bytes_s": 100.0, "size": 800}
+    ]
+    assert topic_rows(None, now)[0]["records_s"] is None
+
+
+@pytest.mark.parametrize("view", ["topics", "groups", "brokers", "clients"])
+def test_once_prints_the_rows_of_a_cluster(on, topic, name, view):
+    on("produce", topic, "a", "b")
+    on("consume", topic, "-g", f"{name}-g", "--from-beginning", "-m", 1)
+    ran = on("top", view, "--once", "--every", "10ms", "-o", "json")
+
+    assert ran.status == 0, ran.err
+    if view == "topics":
+        [row] = [it for it in ran.documents if it["topic"] == topic]
+        assert (row["partitions"], row["records_s"]) == (3, 0)
+    if view == "groups":
+        [row] = [it for it in ran.documents if it["group"] == f"{name}-g"]
+        assert row["lag"] == 1
+
+
+def test_without_a_terminal_it_needs_once(on):
+    assert on("top").status == 2
+    assert on("top", "-o", "json").status == 2
+    assert on("top", "--every", "0").status == 2
+
+
+class Terminal:
+    """kctl top on a terminal of its own."""
+
+    def __init__(self, address, *words, width=80, **environ):
+        self.ours, self.theirs = os.openpty()
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        self.before = termios.tcgetattr(self.theirs)
+        self.text = ""
+        # The terminal is that of its session, so that it goes with it.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kctl", "top", "--every", "50ms", "-b", address, *words],
+            stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, start_new_session=True,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8", **environ},
+        )  # fmt: skip
+
+    def read(self):
+        while select.select([self.ours], [], [], 0)[0]:
+            self.text += os.read(self.ours, 65536).decode("utf-8", "replace")
+        return self.text
+
+    def wait_for(self, text):
+        wait_for(lambda: text in self.read(), lambda: self.text[-3000:])
+
+    def press(self, keys):
+        os.write(self.ours, keys.encode())
+
+    def end(self):
+        status = self.process.wait(60)
+        text = self.read()
+        after = termios.tcgetattr(self.theirs)
+        os.close(self.ours)
+        os.close(self.theirs)
+        return status, text, after
+
+
+def check_restored(terminal, text, after):
+    assert after == terminal.before
+    assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l") == 1
+    assert text.index("\x1b[?25h") > text.index("\x1b[?25l")
+
+
+def test_keys_on_a_real_terminal(kctl_broker, kctl, name):
+    kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", kctl_broker)
+    terminal = Terminal(kctl_broker, width=120, NO_COLOR="1")
+    terminal.wait_for(name)
+    terminal.press(f"/{name}\r")
+    terminal.wait_for(f"filter {name}")
+    terminal.press("\r")
+    terminal.wait_for("END-OFFSET")
+    terminal.press("\x1b")
+    terminal.press("\t")
+    terminal.wait_for("kctl top groups")
+    terminal.press("q")
+    status, text, after = terminal.end()
+
+    assert status == 0
+    check_restored(terminal, text, after)
+    assert "\x1b[1m" not in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_restores_the_terminal(kctl_broker, number):
+    terminal = Terminal(kctl_broker)
+    terminal.wait_for("kctl top topics")
+    terminal.process.send_signal(number)
+    status, text, after = terminal.end()
+
+    assert status == 128 + number
+    check_restored(terminal, text, after)
+
+
+def test_an_unreachable_cluster_restores_the_terminal():
+    terminal = Terminal("127.0.0.1:1", "--timeout", "500ms")
+    status, text, after = terminal.end()
+
+    assert status == 3
+    check_restored(terminal, text, after)
