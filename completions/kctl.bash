@@ -70,7 +70,7 @@ _kctl() {
             "topic offsets-07") offer="--bootstrap-server --command-config --expect-cluster --help --max --output --profile --property --time --timeout";;
             "topic create") offer="--bootstrap-server --command-config --config --dry-run --expect-cluster --help --if-not-exists --output --partitions --profile --property --replica-assignment --replication-factor --timeout";;
             "topic list") offer="--at-min-isr --bootstrap-server --command-config --expect-cluster --help --internal --output --profile --property --size --timeout --unavailable --under-min-isr --under-replicated";;
-            "topic describe") offer="--at-min-isr --bootstrap-server --command-config --expect-cluster --help --internal --offsets --output --profile --property --size --timeout --unavailable --under-min-isr --under-replicated";;
+            "topic describe") offer="--at-min-isr --bootstrap-server --command-config --expect-cluster --help --internal --offsets --output --plot --profile --property --size --timeout --unavailable --under-min-isr --under-replicated";;
             "topic alter") offer="--bootstrap-server --command-config --config --delete-config --dry-run --expect-cluster --help --output --partitions --profile --property --timeout --yes";;
             "topic delete") offer="--bootstrap-server --command-config --dry-run --expect-cluster --help --if-exists --output --profile --property --timeout --yes";;
             "config describe") offer="--all --bootstrap-server --command-config --expect-cluster --help --output --profile --property --timeout";;
@@ -108,7 +108,7 @@ _kctl() {
             "records delete") offer="--before --bootstrap-server --command-config --dry-run --expect-cluster --help --offset-json-file --output --profile --property --timeout --yes";;
             "elect preferred") offer="--all --bootstrap-server --command-config --dry-run --expect-cluster --help --output --profile --property --timeout";;
             "elect unclean") offer="--all --bootstrap-server --command-config --dry-run --expect-cluster --help --output --profile --property --timeout --yes";;
-            "reassign plan") offer="--bootstrap-server --brokers --by --command-config --dead-brokers --expect-cluster --help --max-moves --out --output --profile --property --throttle --timeout --topic --zookeeper";;
+            "reassign plan") offer="--bootstrap-server --brokers --by --command-config --dead-brokers --expect-cluster --help --max-moves --out --output --plot --profile --property --throttle --timeout --topic --zookeeper";;
             "reassign execute") offer="--additional --batch --bootstrap-server --command-config --dry-run --expect-cluster --help --output --profile --property --throttle --timeout --wait --yes --zookeeper";;
             "reassign watch") offer="--bootstrap-server --command-config --expect-cluster --help --interval --once --output --profile --property --timeout";;
             "reassign verify") offer="--bootstrap-server --command-config --expect-cluster --help --output --preserve-throttles --profile --property --timeout --zookeeper";;

@@ -391,3 +391,10 @@ def test_misuse_is_reported_in_one_line(on, words, status, message):
     assert ran.status == status
     assert message in ran.err.splitlines()[0]
     assert len(ran.err.splitlines()) <= 2
+
+
+def test_the_loads_of_brokers_are_drawn_before_and_after(on, topic):
+    lines = on("reassign", "plan", "move", topic, 1, 3, "--plot").lines
+    bars = [line.split()[:2] for line in lines[-6:]]
+
+    assert bars == [[str(broker), when] for broker in (1, 2, 3) for when in ("before", "after")]

@@ -193,3 +193,15 @@ def test_sizes_of_topics_are_listed_the_largest_first(on, name):
     table = on("topic", "list", f"{name}-*", "--size")
     assert table.lines[0].split() == ["NAME", "PARTITIONS", "REPLICATION-FACTOR", "SIZE"]
     assert table.lines[1].endswith(" KiB")
+
+
+def test_the_sizes_of_partitions_are_drawn(on, topic):
+    on("produce", topic, "-p", 1, "x" * 1000)
+    ran = on("topic", "describe", topic, "--plot")
+    bars = ran.lines[-3:]
+
+    assert [it.split()[:2] for it in bars] == [[topic, str(number)] for number in range(3)]
+    assert "█" in bars[1]
+    assert "█" not in bars[0]
+    document = on("topic", "describe", topic, "--plot", "-o", "json").documents[0]
+    assert document["partitions"][1]["size_bytes"] > 1000

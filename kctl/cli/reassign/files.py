@@ -131,6 +131,20 @@ def load_table(plan: "ReassignmentPlan") -> Table:
     return Table(LOAD_COLUMNS if plan.layout.sizes else LOAD_COLUMNS[:3], rows)
 
 
+def plotted_loads(plan: "ReassignmentPlan", width: int | None) -> str:
+    """Return two bars per broker, its load before and after: in bytes, or in replicas where
+    there are no sizes."""
+    from kctl.cli.bars import Bar, bar_lines
+
+    bars = []
+    for it in plan.loads():
+        pair = it.bytes if plan.layout.sizes else it.replicas
+        for value, when in zip(pair, ("before", "after"), strict=True):
+            text = format_bytes(value) if plan.layout.sizes else counted(value, "replica")
+            bars.append(Bar(f"{it.broker_id} {when}", value, text))
+    return "".join(f"{line}\n" for line in ["", *bar_lines(bars, width)])
+
+
 def summary(plan: "ReassignmentPlan", rate: int | None, dirs: "LogDirMoves | None" = None) -> str:
     """Return one line: what moves, and how long it takes."""
     pending = dirs.pending if dirs else []

@@ -15,6 +15,7 @@ from kctl.cli.reassign.files import (
     change_table,
     load_table,
     plan_document,
+    plotted_loads,
     summary,
     warn_of_dead_brokers,
     write_plan,
@@ -64,6 +65,9 @@ RateOption = Annotated[
     str | None,
     Option("--throttle", metavar="RATE", help="Estimate the time at this rate, e.g. 50MB."),
 ]
+PlotOption = Annotated[
+    bool, Option("--plot", help="Draw each broker's load before and after as bars.")
+]
 
 
 def plan(
@@ -77,6 +81,7 @@ def plan(
     out: OutOption = None,
     throttle: RateOption = None,
     zookeeper: ZooKeeperOption = None,
+    plot: PlotOption = False,
 ) -> int:
     """Plan the moves that an intent needs: as few as possible, spread over the racks.
 
@@ -90,6 +95,7 @@ def plan(
       kctl reassign plan add 4,5 --by size
       kctl reassign plan set-rf orders 3
       kctl reassign plan rebalance --by leaders
+      kctl reassign plan rebalance --by size --plot
       kctl reassign plan rebalance --dead-brokers keep
       kctl reassign plan move orders:0,1 1 4
       kctl reassign plan swap-leader orders:0 2
@@ -111,6 +117,8 @@ def plan(
     if session.output.format in (OutputFormat.TABLE, OutputFormat.CSV):
         tables = [change_table(made), load_table(made)] if made.after else [load_table(made)]
         session.output.show_one({}, tables, name="")
+        if plot and session.output.format is OutputFormat.TABLE:
+            session.output.write(plotted_loads(made, session.output.width))
     else:
         session.output.show_one(plan_document(made, rate), [], name="moves")
     warn_of_dead_brokers(session, made)

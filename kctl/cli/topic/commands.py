@@ -15,7 +15,7 @@ from kctl.cli.declaration.command import (
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive, row, show_results
-from kctl.cli.output import Table
+from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Question, Session
 from kctl.cli.topic.offsets07 import offsets_07
 from kctl.cli.topic.purge import purge
@@ -24,6 +24,7 @@ from kctl.cli.topic.view import (
     heading,
     known,
     partition_columns,
+    plotted_sizes,
     table_rows,
     topic_document,
 )
@@ -198,6 +199,9 @@ def describe(
     ] = False,
     offsets: Annotated[bool, Option("--offsets", help="Show start and end offsets.")] = False,
     size: Annotated[bool, Option("--size", help="Show the size of all replicas.")] = False,
+    plot: Annotated[
+        bool, Option("--plot", help="Draw the sizes of the partitions as bars; implies --size.")
+    ] = False,
     *,
     states: StateOptions,
 ) -> int:
@@ -206,6 +210,7 @@ def describe(
     \b
     Examples:
       kctl topic describe orders --offsets --size
+      kctl topic describe orders --plot
       kctl topic describe --under-replicated
     """
 
@@ -217,16 +222,18 @@ def describe(
             names or [],
             internal=internal,
             with_offsets=offsets,
-            with_sizes=size,
+            with_sizes=size or plot,
             states=states.chosen(),
         )
     )
     documents = [topic_document(found, topic) for topic in found.topics]
     columns = partition_columns(documents)
     columns += ["start_offset", "end_offset"] if offsets else []
-    columns += ["size"] if size else []
+    columns += ["size"] if size or plot else []
     tables = [Table(columns, table_rows(it), heading(it)) for it in documents]
     session.output.show(documents, name="name", tables=tables)
+    if plot and session.output.format is OutputFormat.TABLE:
+        session.output.write(plotted_sizes(documents, session.output.width))
     if names and not states.chosen() and not found.topics and not found.missing:
         session.output.say(f"No topic matches {' '.join(names)}")
     for name, hint in found.missing.items():

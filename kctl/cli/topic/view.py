@@ -83,6 +83,18 @@ def heading(document: dict[str, Any]) -> str:
     )
 
 
+def plotted_sizes(documents: Sequence[dict[str, Any]], width: int | None) -> str:
+    """Return a bar per partition, with the bytes of all its replicas."""
+    from kctl.cli.bars import Bar, bar_lines
+
+    bars = [
+        Bar(f"{it['topic']} {it['partition']}", it["size_bytes"], format_bytes(it["size_bytes"]))
+        for document in documents
+        for it in document["partitions"]
+    ]
+    return "".join(f"{line}\n" for line in ["", *bar_lines(bars, width)])
+
+
 def known(number: int) -> int | None:
     """Return `number`, or None if it is negative, which means unknown."""
     return None if number < 0 else number
