@@ -132,4 +132,4 @@ def test_ten_thousand_random_steps_have_the_delays_of_the_real_classes(tmp_path)
         assert abs(delays[0] - min(delays[1], THROTTLE_MS_MAX)) <= 1
     refused = [it for it in theirs if it.startswith("refused")]
     assert len(refused) > 300, "the scripts have to exceed their quotas"
-    assert sum(it != "0" for it in theirs) > 3_000
+    assert sum(it != "0" for it in theirs) > 1_500
