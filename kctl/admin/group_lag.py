@@ -63,8 +63,8 @@ class GroupLag:
 
     @property
     def trend(self) -> Trend:
-        """Return the worst of the partitions' trends."""
-        return worst(it.trend for it in self.partitions)
+        """Return the worst of the trends of partitions with a committed offset."""
+        return worst(it.trend for it in self.partitions if it.records is not None)
 
 
 @dataclass(slots=True)
