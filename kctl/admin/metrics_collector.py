@@ -93,7 +93,10 @@ class MetricsCollector:
 
     async def run(self, endpoint: Endpoint, on_listening: Callable[[Endpoint], object]) -> None:
         """Serve at `endpoint`, call `on_listening` with the bound one, and collect, round after
-        round, until the task is cancelled. Raise KctlError if the port cannot be bound."""
+        round, until the task is cancelled. Raise KctlError if the port cannot be bound, and
+        UnreachableError if no broker can be reached now."""
+        # A wrong address is an error of the caller. Later failures are reported and retried.
+        await self._admin.cluster.describe()
         server = self.serve(endpoint)
         on_listening(server.endpoint)
         try:

@@ -31,6 +31,7 @@ def serve(
 ) -> int:
     """Serve offsets, replicas, lag of groups and sizes on disk, until Ctrl-C or SIGTERM.
 
+    The cluster must be reachable at the start; later the command waits for one that is not.
     Names and rules are those of kafka_exporter. Everything is collected in the background: a scrape
     gets the last figures and their age (`kctl_collector_age_seconds`), and never waits for the
     cluster. /readyz answers 503, with reasons, while there are none, or only old ones.
