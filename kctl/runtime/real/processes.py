@@ -6,7 +6,9 @@ A single item, or a single process, runs in this process.
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import wait
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, TypeVar
 
@@ -70,6 +72,15 @@ def _map_here(
 def _set_up(work: Work[Any, Any], done: "Synchronized[int]") -> None:
     global _worker  # noqa: PLW0603 - a worker process does only this
     _worker = work, done
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Exit when the parent is killed: a worker of a pool would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _run(item: Any) -> Any:
