@@ -176,16 +176,32 @@ class Terminal:
         return status, text, after
 
 
+@pytest.fixture
+def open_terminal():
+    """Start `kctl top` on a terminal; it does not outlive the test."""
+    opened = []
+
+    def start(*arguments, **options):
+        opened.append(Terminal(*arguments, **options))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.process.kill()
+        terminal.process.wait()
+
+
 def check_restored(terminal, text, after):
     assert after == terminal.before
     assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l") == 1
     assert text.index("\x1b[?25h") > text.index("\x1b[?25l")
 
 
-def test_keys_on_a_real_terminal(kctl_broker, kctl, name):
+def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
     kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", kctl_broker)
-    terminal = Terminal(kctl_broker, width=120, NO_COLOR="1")
-    terminal.wait_for(name)
+    terminal = open_terminal(kctl_broker, width=120, NO_COLOR="1")
+    # There may be more topics than lines.
+    terminal.wait_for("kctl top topics")
     terminal.press(f"/{name}\r")
     terminal.wait_for(f"filter {name}")
     terminal.press("\r")
@@ -202,8 +218,8 @@ def test_keys_on_a_real_terminal(kctl_broker, kctl, name):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_restores_the_terminal(kctl_broker, number):
-    terminal = Terminal(kctl_broker)
+def test_a_signal_restores_the_terminal(kctl_broker, number, open_terminal):
+    terminal = open_terminal(kctl_broker)
     terminal.wait_for("kctl top topics")
     terminal.process.send_signal(number)
     status, text, after = terminal.end()
@@ -212,8 +228,8 @@ def test_a_signal_restores_the_terminal(kctl_broker, number):
     check_restored(terminal, text, after)
 
 
-def test_an_unreachable_cluster_restores_the_terminal():
-    terminal = Terminal("127.0.0.1:1", "--timeout", "500ms")
+def test_an_unreachable_cluster_restores_the_terminal(open_terminal):
+    terminal = open_terminal("127.0.0.1:1", "--timeout", "500ms")
     status, text, after = terminal.end()
 
     assert status == 3

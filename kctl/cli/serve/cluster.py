@@ -10,7 +10,7 @@ from pathlib import Path
 from kctl.broker.loggers import LogSettings
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
-from kctl.cli.serve.log_options import of_broker
+from kctl.cli.serve.monitoring_options import of_broker
 from kctl.cli.serve.settings import given_settings, warn_of_settings
 from kctl.errors import UsageError
 from kctl.local_cluster.control import STATE_FILE, ControlAddress, ControlServer

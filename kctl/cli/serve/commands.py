@@ -16,7 +16,7 @@ from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.development_tls import client_lines, development_tls
-from kctl.cli.serve.log_options import LogOptions
+from kctl.cli.serve.monitoring_options import MonitoringOptions
 from kctl.cli.serve.settings import (
     advertised_instead,
     given_settings,
@@ -117,15 +117,6 @@ ZookeeperPortOption = Annotated[
         help="Serve the metadata there as a ZooKeeper, for other brokers and tools.",
     ),
 ]
-MetricsPortOption = Annotated[
-    str | None,
-    Option(
-        "--metrics-port",
-        metavar="[HOST:]N",
-        help="Serve /metrics, /healthz and /readyz there, by HTTP; brokers of a cluster from port N"
-        " on. [default host: 127.0.0.1]",
-    ),
-]
 TlsOption = Annotated[
     bool,
     Option(
@@ -192,8 +183,7 @@ def serve(
     tls: TlsOption = False,
     kafka_07: Kafka07Option = False,
     no_zookeeper: NoZookeeperOption = False,
-    metrics_port: MetricsPortOption = None,
-    log: LogOptions = LogOptions(),  # noqa: B008
+    monitoring: MonitoringOptions = MonitoringOptions(),  # noqa: B008
 ) -> int:
     """Run a Kafka broker until Ctrl-C or SIGTERM; nothing else needs to be started.
 
@@ -226,13 +216,13 @@ def serve(
             others={
                 "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks,
                 "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
-                "--metrics-port": metrics_port, **log.given(),
+                **monitoring.given(),
             },
         )  # fmt: skip
     flags = _flags(setting or [], zookeeper, is_durable=durable)
     seeds = list(map(_parse_seed, seed_topic or []))
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
-    seen = _seen(metrics_port, log)
+    seen = monitoring.metrics(), monitoring.log()
     if brokers is not None:
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
         where = (data_dir, port, store_listener, ready_file, *seen)
@@ -244,13 +234,6 @@ def serve(
     check_store_listener(store_listener, given_settings(flags, config))
     broker_config, stores = _single(flags, config, data_dir, listener or [], store_listener, output)
     return _run(broker_config, stores, seeds, ready_file, output, users, acls, seen, is_tls=tls)
-
-
-def _seen(metrics_port: str | None, log: LogOptions) -> "tuple[Endpoint | None, LogSettings]":
-    """Return where a broker serves its metrics, and what it logs."""
-    example = "--metrics-port 9404"
-    metrics = None if metrics_port is None else parse_address(metrics_port, example)
-    return metrics, log.settings()
 
 
 def _single(

@@ -1,15 +1,17 @@
-"""The options of `kctl serve` about its log."""
+"""The options of `kctl serve` about its metrics and its log."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
+from kctl.cli.serve.settings import parse_address
 from kctl.cli.units import parse_duration_ms, parse_size
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.broker.loggers import LogSettings
+    from kctl.model import Endpoint
 
 
 class LogFormat(StrEnum):
@@ -20,9 +22,18 @@ class LogFormat(StrEnum):
 
 
 @dataclass(frozen=True)
-class LogOptions:
-    """What is logged, and where."""
+class MonitoringOptions:
+    """Where metrics are served; what is logged, and where."""
 
+    metrics_port: Annotated[
+        str | None,
+        Option(
+            "--metrics-port",
+            metavar="[HOST:]N",
+            help="Serve /metrics, /healthz and /readyz there, by HTTP; brokers of a cluster from"
+            " port N on. [default host: 127.0.0.1]",
+        ),
+    ] = None
     log_level: Annotated[
         list[str] | None,
         Option(
@@ -60,6 +71,7 @@ class LogOptions:
     def given(self) -> dict[str, object]:
         """Return the options by name; those that are not given are false."""
         return {
+            "--metrics-port": self.metrics_port,
             "--log-level": self.log_level,
             "--log-format json": self.log_format is LogFormat.JSON,
             "--log-file": self.log_file,
@@ -67,8 +79,13 @@ class LogOptions:
             "--slow-requests": self.slow_requests,
         }
 
-    def settings(self) -> "LogSettings":
-        """Return the settings of a broker; raise UsageError for values that are not valid."""
+    def metrics(self) -> "Endpoint | None":
+        """Return where metrics are served; raise UsageError for an address that is not valid."""
+        port = self.metrics_port
+        return None if port is None else parse_address(port, "--metrics-port 9404")
+
+    def log(self) -> "LogSettings":
+        """Return the settings of a broker's log; raise UsageError for values that are not valid."""
         from kctl.broker.loggers import LogSettings, broker_levels
         from kctl.runtime.log_levels import ROOT, LogLevel
 
