@@ -143,7 +143,7 @@ def python_settings(login: Login) -> dict:
 
 
 def kafka_python_story(login: Login) -> list[str]:
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
     settings, topic = kafka_python_settings(login), login.topic
     producer = KafkaProducer(**settings)
@@ -164,17 +164,36 @@ def kafka_python_story(login: Login) -> list[str]:
         group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed",
         enable_auto_commit=False, **settings,
     )  # fmt: skip
-    # kafka-python 3.0.12 may join before it has the topic's metadata. It then assigns nothing, and
-    # does not always assign again.
-    consumer.partitions_for_topic(topic)
-    consumer.subscribe([topic])
-    found, deadline = [], time.monotonic() + TIMEOUT_S
-    while len(found) < len(EXPECTED) and time.monotonic() < deadline:
-        for records in consumer.poll(timeout_ms=100).values():
-            found += [record.value.decode() for record in records]
-    consumer.commit()
-    consumer.close()
+    try:
+        # kafka-python 3.0.12 may join before it has the topic's metadata. It then assigns nothing,
+        # and does not always assign again.
+        consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
+        found, deadline = [], time.monotonic() + TIMEOUT_S
+        while len(found) < len(EXPECTED) and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=100).values():
+                found += [record.value.decode() for record in records]
+        commit_position(consumer, TopicPartition(topic, 0))
+    finally:
+        # Otherwise its thread connects again and again for the rest of the tests.
+        consumer.close()
     return found
+
+
+def commit_position(consumer, partition) -> None:
+    """Commit, again after a rebalance."""
+    from kafka.errors import KafkaError
+    from kafka.structs import OffsetAndMetadata
+
+    deadline = time.monotonic() + TIMEOUT_S
+    offsets = {partition: OffsetAndMetadata(consumer.position(partition), "", -1)}
+    while True:
+        try:
+            return consumer.commit(offsets)
+        except KafkaError:
+            if time.monotonic() > deadline:
+                raise
+        consumer.poll(timeout_ms=100)
 
 
 # --- aiokafka
