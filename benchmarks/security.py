@@ -7,8 +7,9 @@
 Parts: `plain` (this checkout beside the one at --baseline, which has its environment in .venv;
 without security on either side), `sasl` (connections that have logged in beside plaintext), `acls`
 (1,000 ACLs beside none), `tls` (librdkafka on TLS; kctl beside Apache Kafka and beside plaintext),
-`storm` (an innocent producer during 1,000 handshakes at once), `memory` (of idle TLS connections).
---apache adds Apache Kafka to the last four.
+`storm` (an innocent producer during 1,000 handshakes at once), `half-open` (one beside 2,000
+handshakes that stop half-way and 1,000 silent connections), `memory` (of idle TLS connections).
+--apache adds Apache Kafka to the last five.
 
 "1 record × 16" is Produce of one record on 16 connections, "16 KiB" Produce of batches on two,
 "fetch × 4" Fetch of hot data on four, all by benchmarks/load.c. The storm comes from a process of
@@ -72,6 +73,10 @@ WARM_UP_CONNECTIONS, REST_S = 100, 1.0
 FILES_RESERVED = 200
 SAME, SLOWER_WITH_ACLS, AS_FAST, TLS_TO_PLAIN = 0.98, 0.9, 1.0, 0.35
 STORM_P99_MS, STORM_WORST_MS, IDLE_KB = 5.0, 50.0, 30.0
+# Of each 1,000 idle connections, twice as many stop in the middle of their handshakes. The broker
+# closes them after ten seconds, in a turn that comes within the next two.
+HALF_OPEN_TO_SILENT = 2
+HALF_OPEN_P99, HALF_OPEN_GONE_S, HALF_OPEN_MB = 2.0, 12.0, 40.0
 
 
 @dataclass
@@ -174,6 +179,14 @@ STORM_ROWS = [
     Row("", "quiet_p99_ms", "  its p99 without handshakes", "ms", is_less_better=True),
     Row("", "per_second", "  connections opened and answered", "1/s", AS_FAST),
     Row("", "failures", "  connections that failed", "", is_less_better=True, limit=0),
+]  # fmt: skip
+HALF_OPEN_ROWS = [
+    Row("", "p99_growth", "half-open handshakes: producer's p99, to none", "times",
+        is_less_better=True, limit=HALF_OPEN_P99),
+    Row("", "p99_ms", "  its p99", "ms", is_less_better=True),
+    Row("", "gone_s", "  the last one is closed after", "s", is_less_better=True,
+        limit=HALF_OPEN_GONE_S),
+    Row("", "growth_mb", "  memory of all", "MB", is_less_better=True, limit=HALF_OPEN_MB),
 ]  # fmt: skip
 MEMORY_ROWS = [
     Row("", "kb_per_connection", "idle TLS connections: memory of each", "kB", is_less_better=True,
@@ -291,6 +304,40 @@ def storm(lab: Lab) -> None:
         lab.report(STORM_ROWS, ours, apache[0] if apache else [])
 
 
+def half_open(lab: Lab) -> None:
+    """How long a producer on the PLAINTEXT listener waits beside connections without a handshake,
+    and when the broker has closed these."""
+
+    def measure(bench: Bench, server: Server) -> Figures:
+        assert isinstance(server, Listener)
+        producer = InnocentProducer(server.port)
+        time.sleep(min(QUIET_S, bench.seconds))
+        quiet, _ = producer.stop()
+        before = server.resident_mb()
+        producer = InnocentProducer(server.port)
+        handshakes = HALF_OPEN_TO_SILENT * lab.connections
+        crowd = tls_clients.HalfOpen(
+            server.secured_port, server.ca_file, handshakes, lab.connections
+        )
+        growth_mb = server.resident_mb() - before
+        gone_s = crowd.gone_after_s()
+        waits, failure = producer.stop()
+        if failure:
+            raise RuntimeError(failure)
+        p99_ms = percentile(waits, 99)
+        return {
+            "p99_ms": p99_ms, "p99_growth": p99_ms / percentile(quiet, 99), "gone_s": gone_s,
+            "growth_mb": growth_mb,
+        }  # fmt: skip
+
+    with ExitStack() as stack:
+        listeners = [broker.listener("SSL") for broker in lab.both(stack)]
+        for listener in listeners:
+            listener.create_topic(TOPIC)
+        ours, *apache = lab.compare(measure, listeners)
+        lab.report(HALF_OPEN_ROWS, ours, apache[0] if apache else [])
+
+
 def memory(lab: Lab) -> None:
     """The growth of resident memory by idle TLS connections, of new brokers."""
     with ExitStack() as stack:
@@ -317,6 +364,7 @@ PARTS: dict[str, Callable[[Lab], None]] = {
     "acls": acls,
     "tls": tls,
     "storm": storm,
+    "half-open": half_open,
     "memory": memory,
 }
 
@@ -352,7 +400,8 @@ def parse() -> argparse.Namespace:
         options.rounds, options.seconds = 1, 0.1
         options.connections, options.handshakes = 20, 20
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if max(options.connections, options.handshakes) + FILES_RESERVED > files_max:
+    most = max((1 + HALF_OPEN_TO_SILENT) * options.connections, options.handshakes)
+    if most + FILES_RESERVED > files_max:
         parser.error(f"a process may have {files_max} files open here")
     return options
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -30,6 +30,8 @@ TIMEOUT_S = 60
 OPENING_TIMEOUT_S = 120
 # Handshakes under way while idle connections are opened.
 OPENED_AT_ONCE = 50
+# After this, a half-open connection that is still open counts as never closed.
+GIVING_UP_S = 30.0
 # Of the process of a storm: on a machine of two cores, its own work is not to delay others.
 NICENESS = 10
 RECEIVED_BYTES = 1 << 16
@@ -266,3 +268,64 @@ def _stay_idle(control: Connection, port: int, ca_file: str, count: int) -> None
     control.recv()
     for peer in peers:
         peer.close()
+
+
+# --- connections that never complete a handshake
+
+
+class HalfOpen:
+    """Connections of another process that wait for the broker to give up on them: `handshakes` send
+    only the first flight of a handshake, and `silent` ones send nothing."""
+
+    def __init__(self, port: int, ca_file: str, handshakes: int, silent: int) -> None:
+        self._control, theirs = FORK.Pipe()
+        self._process = FORK.Process(
+            target=_stay_half_open, args=(theirs, port, ca_file, handshakes, silent), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        # All of them are open.
+        self._control.recv()
+
+    def gone_after_s(self) -> float:
+        """Wait until the broker has closed all; return the seconds since the last one opened, or
+        infinity if some are open after GIVING_UP_S."""
+        seconds: float = self._control.recv()
+        self._process.join()
+        return seconds
+
+
+def _stay_half_open(
+    control: Connection, port: int, ca_file: str, handshakes: int, silent: int
+) -> None:
+    os.nice(NICENESS)
+    context = ssl.create_default_context(cafile=ca_file)
+    with selectors.DefaultSelector() as selector:
+        for number in range(handshakes + silent):
+            peer = socket.create_connection(("127.0.0.1", port), OPENING_TIMEOUT_S)
+            if number < handshakes:
+                peer.sendall(_first_flight(context))
+            peer.settimeout(0)
+            selector.register(peer, selectors.EVENT_READ)
+        begin = time.perf_counter()
+        control.send(None)
+        while selector.get_map() and time.perf_counter() < begin + GIVING_UP_S:
+            for key, _ in selector.select(0.5):
+                waiting = key.fileobj
+                assert isinstance(waiting, socket.socket)
+                try:
+                    is_closed = not waiting.recv(RECEIVED_BYTES)
+                except ConnectionError:
+                    is_closed = True
+                if is_closed:
+                    selector.unregister(waiting)
+                    waiting.close()
+        took = time.perf_counter() - begin
+        control.send(float("inf") if selector.get_map() else took)
+
+
+def _first_flight(context: ssl.SSLContext) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
