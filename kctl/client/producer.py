@@ -51,6 +51,9 @@ _BATCH_V2_VERSION = 3
 _MESSAGE_V1_VERSION = 2
 _ZSTD_VERSION = 7
 _BACKOFF_MS = 100
+# How often, and how long apart, a topic that is being created is looked for.
+_TOPIC_ROUNDS = 30
+_TOPIC_WAIT_MS = 100
 _BACKOFF_DOUBLINGS_MAX = 4
 # Errors that a retry may cure, besides a wrong leader, which the router handles.
 _RETRY = frozenset(
@@ -421,6 +424,20 @@ class Producer:
         if response.error_code == 0:
             self._producer_id = response.producer_id
             self._producer_epoch = response.producer_epoch
+
+
+async def wait_for_topic(router: "Router", topic: str) -> int:
+    """Return the number of partitions of a topic, which is created if the brokers do that.
+
+    ApiError UNKNOWN_TOPIC_OR_PARTITION if it does not come into being.
+    """
+    for _ in range(_TOPIC_ROUNDS):
+        view = await router.refresh([topic], allow_auto_topic_creation=True)
+        numbers = view.partitions_of(topic)
+        if numbers:
+            return len(numbers)
+        await sleep(router.runtime.scheduler, _TOPIC_WAIT_MS)
+    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
 
 
 def _report(

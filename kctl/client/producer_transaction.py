@@ -57,6 +57,12 @@ class ProducerTransaction:
         self._timeout_ms = timeout_ms
         self._partitions: set[TopicPartition] = set()
         self._has_offsets = False
+        self._is_resumed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether partitions or offsets were added since the last end."""
+        return bool(self._partitions) or self._has_offsets or self._is_resumed
 
     async def begin(self) -> None:
         """Get a producer id and epoch. Older producers with this transactional id are fenced, and
@@ -71,6 +77,12 @@ class ProducerTransaction:
     def _forget(self) -> None:
         self._partitions.clear()
         self._has_offsets = False
+        self._is_resumed = False
+
+    def resume(self, producer_id: int, producer_epoch: int) -> None:
+        """Take over a transaction to which another client has written; `end` comes next."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self._is_resumed = True
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction before writing to them; raise ApiError."""
@@ -144,8 +156,8 @@ class ProducerTransaction:
                 raise_for(item.error_code)
 
     async def end(self, *, commit: bool, timeout_ms: int | None = None) -> None:
-        """Commit or abort, if any partition was added; raise ApiError."""
-        if not self._partitions and not self._has_offsets:
+        """Commit or abort, if there is anything to end; raise ApiError."""
+        if not self.is_open:
             return
         request = EndTxnRequest(
             transactional_id=self.transactional_id,

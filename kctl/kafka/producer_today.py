@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kctl.client.producer import BATCH_BYTES_MAX, Outcome, PartitionBatch, Producer
+from kctl.client.producer import BATCH_BYTES_MAX, Outcome, PartitionBatch, Producer, wait_for_topic
 from kctl.client.retry import RetryPolicy
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
@@ -29,14 +29,11 @@ from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import Settlement
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder
-from kctl.runtime.future import Future, gather, sleep
+from kctl.runtime.future import Future, gather
 from kctl.runtime.runtime import Runtime
 
 # Messages that are taken from the queue at once: a few batches of small ones.
 TAKE_MAX = 20_000
-# How often, and how long apart, a topic that is being created is looked for.
-_TOPIC_ROUNDS = 30
-_TOPIC_WAIT_MS = 100
 # Errors that smaller batches may not meet.
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 # An upper bound of what a record without headers needs besides key and value.
@@ -222,7 +219,7 @@ class _Topic:
         if self._producer is not None and not 0 <= self._config.metadata_ms <= age_ms:
             return self._producer
         if self._producer is None:
-            await self._wait_for_topic()
+            await wait_for_topic(self._wire.router, self._name)
             config = self._config
             producer = Producer(
                 self._wire.router,
@@ -240,15 +237,6 @@ class _Topic:
         self._read_ms = now_ms
         self._current = self._runtime.entropy.random_below(max(self._partition_count, 1))
         return self._producer
-
-    async def _wait_for_topic(self) -> None:
-        router = self._wire.router
-        for _ in range(_TOPIC_ROUNDS):
-            view = await router.refresh([self._name], allow_auto_topic_creation=True)
-            if view.partitions_of(self._name):
-                return
-            await sleep(self._runtime.scheduler, _TOPIC_WAIT_MS)
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {self._name} does not exist")
 
     # Encoding
 

@@ -127,6 +127,13 @@ class RecordBatchBuilder:
         self._next_offset = offset + 1
         return offset
 
+    def append_encoded(self, records: memoryview, count: int, timestamp: int) -> None:
+        """Make `count` records of one timestamp, encoded for an empty batch, the whole batch."""
+        if self.count:
+            raise ValueError("encoded records are the only ones of their batch")
+        self._extend(timestamp, count)
+        self._body += records
+
     def append_values(self, timestamp: int, values: Sequence[bytes | None]) -> None:
         """Add records without keys and headers, which have one timestamp."""
         if values:

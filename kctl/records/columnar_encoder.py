@@ -50,20 +50,25 @@ class EncodedBatch(NamedTuple):
     max_timestamp: int
 
 
-def encode_batches(
-    rows: pa.RecordBatch,
-    base_offset: int,
-    *,
-    compression_type: int = NONE,
-    leader_epoch: int = 0,
-    batch_bytes: int = BATCH_BYTES,
-) -> Iterator[EncodedBatch]:
+class EncodedRecords(NamedTuple):
+    """The records of a batch without its header, not compressed."""
+
+    data: memoryview
+    # Its rows: [start, end).
+    start: int
+    end: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+def encode_records(
+    rows: pa.RecordBatch, *, batch_bytes: int = BATCH_BYTES
+) -> Iterator[EncodedRecords]:
     """Yield the records of `rows` (of SCHEMA), in order, in batches of about `batch_bytes`."""
     if not rows.num_rows:
         return
     headers = _encoded_headers(rows.column("headers"))
-    sizes = _sizes(rows, headers)
-    starts = _batch_starts(sizes, batch_bytes)
+    starts = _batch_starts(_sizes(rows, headers), batch_bytes)
     timestamps = rows.column("timestamp").to_numpy(zero_copy_only=False).astype(np.int64)
     records = _encoded_records(rows, headers, timestamps, starts)
     offsets = np.frombuffer(records.buffers()[1], np.int32)[records.offset :]
@@ -73,14 +78,28 @@ def encode_batches(
     for start, end, max_timestamp in zip(
         starts.tolist(), ends.tolist(), highest.tolist(), strict=True
     ):
-        plain = body[offsets[start] : offsets[end]]
+        data = body[offsets[start] : offsets[end]]
+        yield EncodedRecords(data, start, end, int(timestamps[start]), max_timestamp)
+
+
+def encode_batches(
+    rows: pa.RecordBatch,
+    base_offset: int,
+    *,
+    compression_type: int = NONE,
+    leader_epoch: int = 0,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[EncodedBatch]:
+    """Yield the records of `rows` (of SCHEMA), in order, in batches of about `batch_bytes`."""
+    for records in encode_records(rows, batch_bytes=batch_bytes):
+        plain, start, end = records.data, records.start, records.end
         stored = compress(compression_type, plain) if compression_type else bytes(plain)
         data = assemble(
             stored, base_offset + start, leader_epoch, compression_type, end - start - 1,
-            int(timestamps[start]), max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE,
-            end - start,
+            records.first_timestamp, records.max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH,
+            NO_SEQUENCE, end - start,
         )  # fmt: skip
-        yield EncodedBatch(data, base_offset + start, end - start, max_timestamp)
+        yield EncodedBatch(data, base_offset + start, end - start, records.max_timestamp)
 
 
 def _encoded_records(

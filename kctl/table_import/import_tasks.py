@@ -19,12 +19,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
+from kctl.arrow_files.partitioning import partitions_of
 from kctl.records.columnar_encoder import SCHEMA, EncodedBatch, encode_batches
 from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.storage.layout import LOG_SUFFIX, file_name
 from kctl.table_import.import_plan import LoadPlan, Target
-from kctl.table_import.partitioning import partitions_of
 from kctl.table_import.tables import CHUNK_BYTES, TablePart, read_rows
 
 ROWS_DIRECTORY = "rows"

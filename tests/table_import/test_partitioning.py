@@ -4,8 +4,8 @@ import random  # noqa: TID251 - seeded
 
 import pyarrow as pa
 
+from kctl.arrow_files.partitioning import ROWS_TOGETHER, murmur2_of, partitions_of
 from kctl.client.partitioner import murmur2, partition_for_key
-from kctl.table_import.partitioning import ROWS_TOGETHER, murmur2_of, partitions_of
 
 LENGTHS = [*range(10), 16, 33, 255, 1023, 1024, 1025, 5000]
 

@@ -45,7 +45,8 @@ _NAMES = (
     *_NOT_NEGATIVE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "groupIdPrefix",
 )  # fmt: skip
-_KNOWN = {name.lower(): name for name in _NAMES}
+# By their names in lower case.
+KNOWN_OPTIONS = {name.lower(): name for name in _NAMES}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 # Spark's own syntax of times, with its units; kctl's is that of `kctl.cli.units`.
 _DELAY = re.compile(r"(-?[0-9]{1,18})([a-z]*)")
@@ -207,9 +208,9 @@ class SourceOptions:
         for name in self._options:
             if name.startswith("kafka."):
                 check_consumer_setting(name)
-            elif name not in _KNOWN:
-                near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
-                hint = f"did you mean {_KNOWN[near[0]]}?" if near else None
+            elif name not in KNOWN_OPTIONS:
+                near = difflib.get_close_matches(name, KNOWN_OPTIONS, n=1, cutoff=0.8)
+                hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else None
                 raise UsageError(f"kctl has no option {name}", hint=hint)
 
     def _check_strategy(self) -> None:

@@ -1,4 +1,5 @@
-"""The data source `kctl`: log directories and brokers as DataFrames, batch and streaming.
+"""The data source `kctl`: log directories and brokers as DataFrames, batch and streaming, and
+DataFrames as records of brokers (see `sink`).
 
     spark.dataSource.register(KctlDataSource)
     spark.read.format("kctl").option("subscribe", "orders").load("/data")
@@ -26,6 +27,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -43,6 +46,7 @@ from kctl.export.spark.places import (
     first_offsets,
     stream_splits,
 )
+from kctl.export.spark.sink import KctlStreamWriter, KctlWriter
 from kctl.export.splits import Split
 from kctl.runtime.real.clock import RealClock
 
@@ -84,6 +88,23 @@ class KctlDataSource(DataSource):
         options = SourceOptions(self.options)
         options.check_stream()
         return KctlStreamReader(options, _names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return a writer for a batch query; UsageError for invalid options and columns."""
+        return KctlWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002
+    ) -> DataSourceStreamWriter:
+        """Return a writer for a streaming query; UsageError for invalid options and columns.
+
+        In the output mode complete, a stream writes the whole result with each batch, as Spark's
+        Kafka sink does.
+        """
+        writer: DataSourceStreamWriter = KctlStreamWriter(self.options, schema)
+        return writer
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
