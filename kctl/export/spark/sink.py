@@ -30,17 +30,16 @@ from kctl.export.spark.sink_tasks import (
     Job,
     abort_job,
     commit_job,
+    new_job,
     write_in_transaction,
     write_rows,
 )
-from kctl.runtime.real.entropy import RealEntropy
 
 # Local properties that Spark sets for the tasks of a stream.
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 # Spark 4.0 passes a stream's rows one by one; they are joined to batches of so many.
 _ROWS_TOGETHER = 10_000
-_NAME_BYTES = 8
 # Since Spark 4.1.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
@@ -59,8 +58,7 @@ class KctlWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = _checked(options, schema)
         self._options.check_batch(overwrite=overwrite)
-        name = self._options.transactional_id
-        self._job = Job(name or f"kctl-spark-{RealEntropy().random_bytes(_NAME_BYTES).hex()}")
+        self._job = new_job(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.client.router import Router
 
+_NAME_BYTES = 8
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 
 
@@ -46,6 +47,15 @@ class Job:
 
 class TransactionLostError(KctlError):
     """A transaction was aborted, by its timeout or by a later attempt, before it was committed."""
+
+
+def new_job(options: SinkOptions) -> Job:
+    """Return a job that is not a stream, with a name of its own unless one is given."""
+    if options.transactional_id is not None:
+        return Job(options.transactional_id)
+    with options.connection.open() as opened:
+        entropy = opened.admin.router.runtime.entropy
+        return Job(f"kctl-spark-{entropy.random_bytes(_NAME_BYTES).hex()}")
 
 
 def write_rows(options: SinkOptions, rows: Iterable[pa.RecordBatch]) -> None:
