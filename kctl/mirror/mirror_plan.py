@@ -39,6 +39,8 @@ class TopicFacts:
     configs: Mapping[str, str] = field(default_factory=dict)
     is_internal: bool = False
     topic_id: str | None = None
+    # Whether there may be more partitions elsewhere, as beside a broker's directory.
+    is_part: bool = False
 
 
 class Step(StrEnum):
@@ -103,7 +105,7 @@ def _plan_topic(
     before = target.partitions if target is not None else 0
     if target is not None:
         wanted = {k: v for k, v in wanted.items() if target.configs.get(k) != v}
-        if reason is None and before > source.partitions:
+        if reason is None and before > source.partitions and not source.is_part:
             reason = f"the target has {before} partitions, the source {source.partitions}"
     if reason is not None:
         step = Step.REFUSE

@@ -15,7 +15,7 @@ from kctl.mirror.groups import CarriedOffset, carry_groups
 from kctl.mirror.loss import OnLoss
 from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
-from kctl.mirror.topics import TopicChoice, apply_plan, describe_topics, plan_mirror
+from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
 from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -23,6 +23,7 @@ from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.sources import MirrorSource
 
 # How often topics, their settings and partitions are compared, and groups carried over.
 REFRESH_INTERVAL_MS = 30_000
@@ -54,7 +55,7 @@ class MirrorReport:
 class MirrorRun:
     """A mirror from `source` to `target`; `groups` selects the groups that are carried over."""
 
-    source: "AdminClient"
+    source: "MirrorSource"
     target: "AdminClient"
     choice: TopicChoice
     settings: MirrorSettings
@@ -76,7 +77,7 @@ class MirrorRun:
         await self._create_map()
         clock = self.target.router.runtime.clock
         worker = self._worker = MirrorWorker(
-            self.source.router, self.target.router, self.settings, topics, self.say
+            self.source, self.target.router, self.settings, topics, self.say
         )
         if self.groups is not None:
             worker.maps = {}
@@ -129,17 +130,16 @@ class MirrorRun:
         await self._wait_for_leaders(
             {each.target: each.partitions for each in usable if each.step is not Step.KEEP}
         )
-        facts = await describe_topics(self.source, [each.source for each in usable])
         return MirroredTopics(
             {each.source: each.target for each in usable},
-            {fact.name: fact.topic_id for fact in facts if fact.topic_id is not None},
+            plan.topic_ids,
             plan.source_id,
             {each.source: each.partitions for each in usable},
         )
 
     async def _gone(self, planned: set[str], source_id: str | None) -> dict[str, str]:
         """Return the topics that this mirror has copied, and that the source no longer has."""
-        if self.settings.on_loss is not OnLoss.STOP:
+        if self.settings.on_loss is not OnLoss.STOP or self.source.admin is None:
             return {}
         gone: dict[str, str] = {}
         for target, position in (
@@ -175,10 +175,11 @@ class MirrorRun:
 
     async def _carry_groups(self) -> None:
         worker = self._worker
-        if self.groups is None or worker is None or worker.maps is None:
+        admin = self.source.admin
+        if self.groups is None or worker is None or worker.maps is None or admin is None:
             return
         names = worker.topics.targets
-        for each in await carry_groups(self.source, self.target, self.groups, worker.maps, names):
+        for each in await carry_groups(admin, self.target, self.groups, worker.maps, names):
             if each.error is not None:
                 self.say(f"warning: group {each.group}: {each.target}: {each.error}")
             self.report.groups[each.group, each.target] = each

@@ -11,7 +11,7 @@ Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-320
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kctl.client.cluster_view import BrokerAddress, ClusterView
@@ -21,7 +21,8 @@ from kctl.client.retry import WRONG_LEADER
 from kctl.errors import CorruptDataError, KctlError, UnreachableError
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge
-from kctl.mirror.raw_batches import CopiedRange, copy_batches
+from kctl.mirror.raw_batches import copy_batches
+from kctl.mirror.sources import ReadBatches
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import READ_COMMITTED
@@ -66,15 +67,6 @@ class _Partition:
     bytes_max: int = PARTITION_BYTES_MAX
     # The last stable offset or high watermark that a fetch returned.
     end: int = -1
-
-
-@dataclass(slots=True)
-class ReadBatches:
-    """What a poll returned."""
-
-    ranges: dict[TopicPartition, CopiedRange] = field(default_factory=dict)
-    # Partitions that stopped during the poll.
-    stopped: dict[TopicPartition, KctlError | Loss] = field(default_factory=dict)
 
 
 class SourceReader:

@@ -1,7 +1,7 @@
 """Describes the topics of both clusters, and carries out the plan for those of the target."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
@@ -16,6 +16,7 @@ from kctl.protocol.constants import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.sources import MirrorSource
 
 # The version of CreateTopics from which the broker knows how many replicas it wants (KIP-464).
 _DEFAULTS_VERSION = 4
@@ -48,6 +49,8 @@ class MirrorPlan:
     source_id: str | None
     target_id: str | None
     topics: list[TopicPlan]
+    # Of the source, where it has any (Kafka 2.8 and later).
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def chosen(topics: Iterable[TopicFacts], selects: Callable[[str], bool]) -> list[TopicFacts]:
@@ -92,26 +95,23 @@ async def describe_topics(
 
 
 async def plan_mirror(
-    source: "AdminClient", target: "AdminClient", choice: TopicChoice
+    source: "MirrorSource", target: "AdminClient", choice: TopicChoice
 ) -> MirrorPlan:
     """Compare both clusters; raise UnreachableError if one of them does not answer."""
-    await source.router.refresh([])
+    source_id, sources = await source.describe(choice.selects)
     await target.router.refresh([])
-    source_id, target_id = source.router.view.cluster_id, target.router.view.cluster_id
-    listed = [
-        TopicFacts(topic.name, len(topic.partitions), {}, topic.is_internal)
-        for topic in await source.topics.list_topics()
-    ]
-    names = [topic.name for topic in chosen(listed, choice.selects)]
-    sources = await describe_topics(source, names)
-    targets = await describe_topics(target, [choice.rename(name) for name in names])
+    target_id = target.router.view.cluster_id
+    targets = await describe_topics(target, [choice.rename(topic.name) for topic in sources])
     topics = plan_topics(
-        sorted(sources, key=lambda topic: topic.name),
+        sources,
         {topic.name: topic for topic in targets},
         choice.rename,
-        is_same_cluster=source_id is not None and source_id == target_id,
+        is_same_cluster=(
+            source.admin is not None and source_id is not None and source_id == target_id
+        ),
     )
-    return MirrorPlan(source_id, target_id, topics)
+    ids = {topic.name: topic.topic_id for topic in sources if topic.topic_id is not None}
+    return MirrorPlan(source_id, target_id, topics, ids)
 
 
 async def apply_plan(

@@ -11,9 +11,9 @@ Kafka 2.7: none; MirrorMaker 2 copies on without noticing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kctl.client.consumer import PartitionReader
 from kctl.client.offsets import ListedOffset, OffsetsClient
 from kctl.errors import KctlError
+from kctl.mirror.cluster_source import fetched_records
 from kctl.mirror.formats import MappedRun
 from kctl.mirror.loss import Loss, LossKind
 from kctl.mirror.offset_map import OffsetMap
@@ -23,16 +23,17 @@ from kctl.records.record import Record
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
+    from kctl.mirror.sources import MirrorSource
 
 
 async def changed_since(
-    source: "Router", target: "Router", maps: Mapping[TopicPartition, OffsetMap]
+    source: "MirrorSource", target: "Router", maps: Mapping[TopicPartition, OffsetMap]
 ) -> dict[TopicPartition, Loss | KctlError]:
     """Return what is wrong, by partition of the source: a Loss at the source, or an error if the
     target no longer has the last record that was written to it."""
     lasts = {it: offsets.runs[-1] for it, offsets in maps.items() if offsets.runs}
-    here = await _bounds(source, lasts)
-    there = await _bounds(target, [run.target for run in lasts.values()])
+    there = await _bounds_in_cluster(target, [run.target for run in lasts.values()])
+    here = _bounds(await source.starts(lasts), await source.ends(lasts)) if lasts else {}
     found: dict[TopicPartition, Loss | KctlError] = {}
     witnesses: dict[TopicPartition, MappedRun] = {}
     for partition, run in lasts.items():
@@ -44,8 +45,8 @@ async def changed_since(
             )
         elif _holds(here[partition], run.source_end) and _holds(there[run.target], run.target_end):
             witnesses[partition] = run
-    mine = await _records_at(source, {it: run.source_end - 1 for it, run in witnesses.items()})
-    theirs = await _records_at(
+    mine = await source.records_at({it: run.source_end - 1 for it, run in witnesses.items()})
+    theirs = await fetched_records(
         target, {run.target: run.target_end - 1 for run in witnesses.values()}
     )
     for partition, run in witnesses.items():
@@ -65,42 +66,24 @@ def _content(record: Record) -> tuple[object, ...]:
     return record.key, record.value, record.headers
 
 
-async def _bounds(
-    router: "Router", partitions: "Mapping[TopicPartition, object] | list[TopicPartition]"
+async def _bounds_in_cluster(
+    router: "Router", partitions: list[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset and the committed end of each partition."""
-    wanted = list(partitions)
-    if not wanted:
+    if not partitions:
         return {}
     offsets = OffsetsClient(router)
-    starts = await offsets.earliest(wanted)
-    ends = await offsets.latest(wanted, isolation_level=READ_COMMITTED)
-    return {it: (_offset(starts[it]), _offset(ends[it])) for it in wanted}
+    starts = await offsets.earliest(partitions)
+    return _bounds(starts, await offsets.latest(partitions, isolation_level=READ_COMMITTED))
+
+
+def _bounds(
+    starts: Mapping[TopicPartition, ListedOffset], ends: Mapping[TopicPartition, ListedOffset]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first offset and the committed end of each partition."""
+    return {it: (_offset(start), _offset(ends[it])) for it, start in starts.items()}
 
 
 def _offset(listed: ListedOffset) -> int:
     if listed.error is not None:
         raise listed.error
     return listed.offset
-
-
-async def _records_at(
-    router: "Router", offsets: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Record]:
-    """Return the committed records at these offsets; without those that no longer exist."""
-    found: dict[TopicPartition, Record] = {}
-    if not offsets:
-        return found
-    reader = PartitionReader(
-        router,
-        dict(offsets),
-        {it: offset + 1 for it, offset in offsets.items()},
-        isolation_level=READ_COMMITTED,
-    )
-    try:
-        while not reader.is_done:
-            for fetched in await reader.poll():
-                found[TopicPartition(fetched.topic, fetched.partition)] = fetched.record
-    finally:
-        reader.close()
-    return found

@@ -15,7 +15,7 @@ transactions nothing of a turn is visible unless all of it is.
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask; KIP-447, KIP-618
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,19 +35,18 @@ from kctl.mirror.formats import (
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
-from kctl.mirror.raw_batches import BatchCopy, CopiedRange
-from kctl.mirror.source_reader import SourceReader
+from kctl.mirror.raw_batches import BUILT_BYTES_MAX, BatchCopy, CopiedRange
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.constants import READ_COMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder
 from kctl.runtime.future import CancelledError, sleep
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
+    from kctl.mirror.sources import MirrorSource
 
 # A transaction that its worker abandons holds up readers of the target for this long.
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -123,7 +122,7 @@ class MirrorWorker:
 
     def __init__(
         self,
-        source: "Router",
+        source: "MirrorSource",
         target: "Router",
         settings: MirrorSettings,
         topics: MirroredTopics,
@@ -148,7 +147,7 @@ class MirrorWorker:
                 timeout_ms=TRANSACTION_TIMEOUT_MS,
             )  # fmt: skip
         self._writer = TargetWriter(target, transaction)
-        self._reader = SourceReader(source)
+        self._reader = source.reader()
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -220,7 +219,12 @@ class MirrorWorker:
         await self._check_fencing()
         await self._writer.open()
         if self._member.must_rejoin:
-            self._assigned = await self._member.join()
+            by_target = self.topics.sources
+            self._assigned = [
+                it
+                for it in await self._member.join()
+                if self._source.holds(TopicPartition(by_target[it.topic], it.partition))
+            ]
         partitions = self._assigned
         positions = await self._positions(partitions)
         await self._find_ends(positions)
@@ -292,7 +296,7 @@ class MirrorWorker:
         if self.maps is not None:
             self.maps = maps
         found: dict[TopicPartition, MirrorPosition] = {}
-        starts = await OffsetsClient(self._source).earliest(unknown) if unknown else {}
+        starts = await self._source.starts(unknown) if unknown else {}
         for source, start in starts.items():
             if start.error is not None:
                 raise start.error
@@ -338,9 +342,7 @@ class MirrorWorker:
         }
 
     async def _find_ends(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
-        ends = await OffsetsClient(self._source).latest(
-            list(positions), isolation_level=READ_COMMITTED
-        )
+        ends = await self._source.ends(positions)
         for partition, end in ends.items():
             # A partition that cannot be read is judged by the reader.
             self._ends.setdefault(partition, end.offset if end.error is None else 1 << 62)
@@ -361,7 +363,7 @@ class MirrorWorker:
         offsets = await self._writer.write(batches)
         runs = self._runs_of(ranges, offsets)
         if runs:
-            await self._writer.write({self._map: [_map_batch(runs, self._now_ms())]})
+            await self._writer.write({self._map: list(_map_batches(runs, self._now_ms()))})
         await self._commit(ranges)
         self._report(ranges, runs)
 
@@ -464,7 +466,7 @@ class MirrorWorker:
         at = self._reader.positions[partition]
         offset, copy = loss.resume, at.copy
         if self._settings.on_loss is OnLoss.RESTART:
-            starts = await OffsetsClient(self._source).earliest([partition])
+            starts = await self._source.starts([partition])
             offset = starts[partition].offset
         is_another = loss.kind in (LossKind.RECREATED, LossKind.REWRITTEN)
         if self._settings.on_loss is OnLoss.RESTART or is_another:
@@ -530,9 +532,13 @@ class MirrorWorker:
         return self._target.runtime.clock.wall_ms()
 
 
-def _map_batch(runs: list[MappedRun], now_ms: int) -> BatchCopy:
+def _map_batches(runs: list[MappedRun], now_ms: int) -> Iterator[BatchCopy]:
+    """Yield the batches of the map's topic; one for all runs could exceed what it takes."""
     builder = RecordBatchBuilder()
     for run in runs:
+        if builder.size > BUILT_BYTES_MAX:
+            yield BatchCopy(builder.build(), builder.count)
+            builder = RecordBatchBuilder()
         key, value = encode_run(run)
         builder.append(timestamp=now_ms, key=key, value=value)
-    return BatchCopy(builder.build(), builder.count)
+    yield BatchCopy(builder.build(), builder.count)

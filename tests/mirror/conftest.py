@@ -6,6 +6,7 @@ from kctl.admin.admin_client import AdminClient
 from kctl.admin.selection import matching
 from kctl.client.producer import NewRecord, Producer
 from kctl.client.producer_transaction import ProducerTransaction
+from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
 from kctl.mirror.topics import TopicChoice
@@ -44,7 +45,9 @@ class Clusters:
         it = MirrorSettings(name, until_end=True, **settings)
         carried = (lambda name: bool(matching([name], groups))) if groups else None
         lines = [] if said is None else said
-        return self.do(lambda a, b: MirrorRun(a, b, choice, it, carried, lines.append).run())
+        return self.do(
+            lambda a, b: MirrorRun(ClusterSource(a), b, choice, it, carried, lines.append).run()
+        )
 
     def produce(self, topic, values, *, transaction=None, commit=True, **options):
         """Write values to partition 0 of the source, in a transaction of this id if given."""

@@ -5,6 +5,7 @@ import pytest
 from kctl.admin.topics import NewTopic
 from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
+from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map, read_positions
 from kctl.mirror.renames import parse_rename
@@ -124,7 +125,7 @@ def test_topics_are_renamed_and_kept_in_step(clusters):
     taken = TopicChoice(("other",), (), lambda _: "dc1.shop")
     settings = MirrorSettings("renamed", until_end=True)
     with pytest.raises(UsageError, match="copies shop-0 of cluster"):
-        clusters.do(lambda a, b: MirrorRun(a, b, taken, settings).run())
+        clusters.do(lambda a, b: MirrorRun(ClusterSource(a), b, taken, settings).run())
 
 
 def test_records_that_the_source_deleted_first_are_reported_and_skipped_on_request(clusters):
@@ -193,7 +194,9 @@ def test_workers_share_the_partitions(clusters):
 
     async def both(*clients):
         runs = [
-            MirrorRun(source, target, choice, MirrorSettings("w", worker, until_end=True))
+            MirrorRun(
+                ClusterSource(source), target, choice, MirrorSettings("w", worker, until_end=True)
+            )
             for worker, source, target in (("1", *clients[:2]), ("2", *clients[2:]))
         ]
         return await gather(clients[0].router.runtime.scheduler, [it.run() for it in runs])
@@ -242,7 +245,9 @@ def test_partitions_and_topics_that_are_added_meanwhile_are_copied(clusters):
     choice = TopicChoice(("grow-*",), (), parse_rename("identity"))
 
     async def work(source, target, source2, target2):
-        it = MirrorRun(source, target, choice, MirrorSettings("grow"), refresh_interval_ms=100)
+        it = MirrorRun(
+            ClusterSource(source), target, choice, MirrorSettings("grow"), refresh_interval_ms=100
+        )
         scheduler = source.router.runtime.scheduler
         task = scheduler.spawn(it.run())
         await source2.topics.create([NewTopic("grow-2", 1, 1)])

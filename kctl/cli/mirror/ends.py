@@ -13,9 +13,13 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.sources import MirrorSource
     from kctl.runtime.future import Task
 
 T = TypeVar("T")
+
+# What an address never contains, and a path or URL does.
+_PATH_CHARACTER = "/"
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,12 @@ class EndOptions:
 
     source: Annotated[
         str | None,
-        Option("--source", metavar="HOST:PORT,...", help="Brokers of the source cluster."),
+        Option(
+            "--source",
+            "--from",
+            metavar="HOST:PORT,...",
+            help="Brokers of the source cluster; for run, plan and verify also log directories.",
+        ),
     ] = None
     target: Annotated[
         str | None,
@@ -88,6 +97,34 @@ class EndOptions:
         check = settings.guard.check_connected
         return session.run(lambda target: with_source(target, cluster, check, work), on_start)
 
+    def run_from(
+        self,
+        session: Session,
+        work: "Callable[[MirrorSource, AdminClient], Coroutine[Any, Any, T]]",
+        on_start: "Callable[[Task[T]], object] | None" = None,
+    ) -> T:
+        """Do as `run` does, where the source may also be log directories."""
+        if (directories := self.directories("source")) is not None:
+            from kctl.records.bulk import require_bulk
+
+            require_bulk("A mirror of a directory")
+            from kctl.mirror.directory_source import DirectorySource
+
+            found = DirectorySource(directories, session.runtime)
+            return session.run(lambda target: work(found, target), on_start)
+        from kctl.mirror.cluster_source import ClusterSource
+
+        return self.run(
+            session, lambda source, target: work(ClusterSource(source), target), on_start
+        )
+
+    def directories(self, side: str) -> list[str] | None:
+        """Return the paths or URLs that the option `side` names; None if it names brokers."""
+        given: str | None = getattr(self, side)
+        if given is None or _PATH_CHARACTER not in given:
+            return None
+        return given.split(",")
+
     def given(self) -> tuple[str | None, ...]:
         """Return the options that name clusters."""
         return (
@@ -106,6 +143,11 @@ class EndOptions:
         if servers is None and profile is None and config is None:
             raise UsageError(
                 f"Name the {side} cluster", hint=f"e.g. --{side} kafka.example.org:9092"
+            )
+        if self.directories(side) is not None:
+            raise UsageError(
+                f"--{side} {servers}: a directory has no brokers",
+                hint="kctl mirror run, plan and verify read directories",
             )
         return ConnectOptions(
             bootstrap_server=servers, profile=profile, command_config=config, timeout=self.timeout

@@ -18,12 +18,13 @@ def plan(ends: EndOptions, topics: TopicOptions) -> int:
     Examples:
       kctl mirror plan --source dc1:9092 --target dc2:9092 --topics 'orders*'
       kctl mirror plan --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
+      kctl mirror plan --source /backup/kafka-logs --target dc2:9092 --topics '*'
     """
     from kctl.mirror.topics import plan_mirror
 
     choice = topics.choice()
     session = ends.session()
-    planned = ends.run(session, lambda source, target: plan_mirror(source, target, choice))
+    planned = ends.run_from(session, lambda source, target: plan_mirror(source, target, choice))
     columns = ["topic", "target", "step", "partitions", "changes"]
     session.output.show([document_of(each) for each in planned.topics], columns, name="target")
     is_refused = any(each.reason is not None for each in planned.topics)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.cli.session import Session
     from kctl.mirror.run import MirrorReport
+    from kctl.mirror.sources import MirrorSource
     from kctl.mirror.topics import TopicChoice
     from kctl.mirror.worker import MirrorSettings, PartitionReport
 
@@ -96,6 +97,7 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
 
+    --source names the brokers of a cluster, or log directories (paths and URLs, which contain a /).
     Batches pass through as they are, without being decompressed. Each record is copied exactly
     once: records, position and map of offsets are written in transactions. Topics are created,
     with their partitions and settings, and kept in step. Records of aborted transactions are not
@@ -110,6 +112,7 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --groups '*' --once
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
+      kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
       kctl mirror run --mm2-config mm2.properties --flow 'dc1->dc2'
     """
     from kctl.cli.interrupt import Interrupt
@@ -120,13 +123,13 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
     session = ends.session(writes=True)
     runs: list[MirrorRun] = []
 
-    def work(source: "AdminClient", target: "AdminClient") -> Any:
+    def work(source: "MirrorSource", target: "AdminClient") -> Any:
         it = MirrorRun(source, target, choice, settings, groups, session.output.say)
         runs.append(it)
         return it.run()
 
     interrupt = Interrupt(session.runtime.scheduler)
-    interrupt.run(lambda: ends.run(session, work, interrupt.guard))
+    interrupt.run(lambda: ends.run_from(session, work, interrupt.guard))
     if not runs:
         return interrupt.status or DONE
     _show(session, runs[0].report)
@@ -140,6 +143,8 @@ def _from_options(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> "_
     from kctl.admin.selection import matching
 
     patterns = how.groups
+    if patterns and ends.directories("source") is not None:
+        raise UsageError("--groups needs a cluster as --source: a directory's groups are not read")
     groups = (lambda name: bool(matching([name], patterns))) if patterns else None
     return ends, topics.choice(), groups
 

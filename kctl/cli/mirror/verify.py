@@ -31,8 +31,6 @@ DIFFERENCE_COLUMNS = (
 )  # fmt: skip
 # Differences that a table shows of each partition; the other formats show all that are listed.
 _SHOWN_MAX = 20
-# What an address never contains, and a path or URL does.
-_PATH_CHARACTER = "/"
 
 
 @dataclass(frozen=True)
@@ -169,11 +167,11 @@ def _place(ends: EndOptions, side: str, loop: "Loop", *, is_remote: bool) -> "Pl
     from kctl.cli.connect import resolve
     from kctl.mirror.places import ClusterPlace, DirectoryPlace
 
-    given: str | None = getattr(ends, side)
-    if given is not None and _PATH_CHARACTER in given:
-        paths = [given]
-        if is_remote and "://" not in given:
-            paths = absolute(paths)
+    if (paths := ends.directories(side)) is not None:
+        if is_remote:
+            paths = [
+                path for each in paths for path in ([each] if "://" in each else absolute([each]))
+            ]
         return DirectoryPlace(tuple(paths))
     settings = resolve(ends.connect_options(side), os.environ)
     place = ClusterPlace(

@@ -1,0 +1,88 @@
+"""ClusterSource: a mirror's source that is a cluster of Kafka 0.8 or later."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kctl.client.consumer import PartitionReader
+from kctl.client.offsets import ListedOffset, OffsetsClient
+from kctl.mirror.mirror_plan import TopicFacts
+from kctl.mirror.source_reader import SourceReader
+from kctl.mirror.sources import BatchReader
+from kctl.mirror.topics import chosen, describe_topics
+from kctl.model import TopicPartition
+from kctl.protocol.constants import READ_COMMITTED
+from kctl.records.record import Record
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+    from kctl.client.router import Router
+
+
+class ClusterSource:
+    """See MirrorSource."""
+
+    def __init__(self, admin: "AdminClient") -> None:
+        self.admin = admin
+
+    async def describe(self, selects: Callable[[str], bool]) -> tuple[str | None, list[TopicFacts]]:
+        """Ask the brokers; raise UnreachableError."""
+        await self.admin.router.refresh([])
+        listed = [
+            TopicFacts(topic.name, len(topic.partitions), {}, topic.is_internal)
+            for topic in await self.admin.topics.list_topics()
+        ]
+        names = [topic.name for topic in chosen(listed, selects)]
+        facts = await describe_topics(self.admin, names)
+        facts.sort(key=lambda topic: topic.name)
+        return self.admin.router.view.cluster_id, facts
+
+    def reader(self) -> BatchReader:
+        """Return a reader that fetches from the leaders."""
+        return SourceReader(self.admin.router)
+
+    def holds(self, partition: TopicPartition) -> bool:  # noqa: ARG002 - as in the Protocol
+        """Return True: topics of the target with more partitions are refused."""
+        return True
+
+    async def starts(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Ask the leaders."""
+        return await OffsetsClient(self.admin.router).earliest(list(partitions))
+
+    async def ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Ask the leaders for the last stable offsets."""
+        return await OffsetsClient(self.admin.router).latest(
+            list(partitions), isolation_level=READ_COMMITTED
+        )
+
+    async def records_at(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Record]:
+        """Fetch the records."""
+        return await fetched_records(self.admin.router, offsets)
+
+
+async def fetched_records(
+    router: "Router", offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Record]:
+    """Return the committed records of a cluster at these offsets; without those that no longer
+    exist."""
+    found: dict[TopicPartition, Record] = {}
+    if not offsets:
+        return found
+    reader = PartitionReader(
+        router,
+        dict(offsets),
+        {it: offset + 1 for it, offset in offsets.items()},
+        isolation_level=READ_COMMITTED,
+    )
+    try:
+        while not reader.is_done:
+            for fetched in await reader.poll():
+                found[TopicPartition(fetched.topic, fetched.partition)] = fetched.record
+    finally:
+        reader.close()
+    return found

@@ -1,0 +1,103 @@
+"""What a mirror needs of its source, whatever it is.
+
+A source describes topics, answers where partitions begin and end, and makes readers of batches:
+a cluster (`cluster_source`), or a directory of segments (`directory_source`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kctl.client.offsets import ListedOffset
+from kctl.errors import KctlError
+from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.loss import Loss
+from kctl.mirror.mirror_plan import TopicFacts
+from kctl.mirror.raw_batches import CopiedRange
+from kctl.model import TopicPartition
+from kctl.records.record import Record
+
+if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
+
+
+@dataclass(slots=True)
+class ReadBatches:
+    """What a poll returned."""
+
+    ranges: dict[TopicPartition, CopiedRange] = field(default_factory=dict)
+    # Partitions that stopped during the poll.
+    stopped: dict[TopicPartition, KctlError | Loss] = field(default_factory=dict)
+
+
+class BatchReader(Protocol):
+    """Reads the committed records of partitions in order and once; a partition with a loss returns
+    nothing until it is assigned again."""
+
+    def assign(
+        self, positions: Mapping[TopicPartition, MirrorPosition], topic_ids: Mapping[str, str]
+    ) -> None:
+        """Read these partitions from now on, and no others; `topic_ids` are those of today."""
+        ...
+
+    @property
+    def positions(self) -> dict[TopicPartition, MirrorPosition]:
+        """Return the position after what has been returned, of each partition."""
+        ...
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the ends that are known."""
+        ...
+
+    def stop(self, partitions: Iterable[TopicPartition], error: KctlError | Loss) -> None:
+        """Read no more of these partitions."""
+        ...
+
+    async def poll(self) -> ReadBatches:
+        """Return the next batches; none if none came within half a second or so."""
+        ...
+
+    def close(self) -> None:
+        """Discard what is under way."""
+        ...
+
+
+class MirrorSource(Protocol):
+    """Where a mirror copies from."""
+
+    @property
+    def admin(self) -> "AdminClient | None":
+        """Return the client of the source's cluster; None if it is no cluster of Kafka 0.8 or
+        later. Only a cluster has groups to carry over, and says which topics exist."""
+        ...
+
+    async def describe(self, selects: Callable[[str], bool]) -> tuple[str | None, list[TopicFacts]]:
+        """Return the cluster's id, if it is known, and the selected topics by name."""
+        ...
+
+    def reader(self) -> BatchReader:
+        """Return a reader without partitions."""
+        ...
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Return whether the source, as it was described last, has the partition."""
+        ...
+
+    async def starts(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return the first offset of each partition."""
+        ...
+
+    async def ends(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return the offset after the last committed record of each partition."""
+        ...
+
+    async def records_at(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Record]:
+        """Return the committed records at these offsets; without those that no longer exist."""
+        ...
