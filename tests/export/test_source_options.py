@@ -92,3 +92,16 @@ def test_options_of_batches_and_streams_are_checked_before_anything_is_read():
 def test_settings_of_consumers_that_do_not_change_what_is_read_are_accepted():
     settings = ("kafka.group.id", "kafka.max.poll.records", "kafka.ssl.truststore.location")
     SourceOptions(SUBSCRIBED | dict.fromkeys(settings, "1") | {"groupIdPrefix": "g"})
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, "needs the option kafka.group.id"),
+        ({"path": "/data", "kafka.group.id": "g"}, "needs live brokers"),
+        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "kafka.group.id": "g"}, "streams"),
+    ],
+)
+def test_offsets_are_committed_by_streams_of_brokers_with_a_group(more, refused):
+    with pytest.raises(UsageError, match=refused):
+        SourceOptions({"kctl.commit.offsets": "true"} | more).check_batch()

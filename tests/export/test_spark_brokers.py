@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kctl.cli.app import run as kctl
+from kctl.export.spark.brokers import Connection
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.export.log_files import rows_of
 from tests.support.spark_session import patiently
@@ -114,6 +115,21 @@ def follow(spark, broker, tmp_path, **options):
         .option("path", str(tmp_path / "sink")).trigger(availableNow=True)
     )  # fmt: skip
     patiently(lambda: sink.start().awaitTermination())
+
+
+def test_a_group_has_the_offsets_of_a_stream(spark, broker, tmp_path):
+    group = {"kafka.group.id": "table", "kctl.commit.offsets": "true"}
+    follow(spark, broker, tmp_path, **group)
+    fill(broker, "orders", 900, 1000)
+    follow(spark, broker, tmp_path, **group)
+    with Connection((("127.0.0.1", broker.port),), 30_000).open() as opened:
+        offsets = opened.admin.offsets
+        committed = opened.run(offsets.committed("table"))
+        ends = opened.run(offsets.latest(list(committed)))
+    assert {it: found.offset for it, found in committed.items()} == {
+        it: found.offset for it, found in ends.items()
+    }
+    assert len(committed) == 3
 
 
 def test_stream_over_a_recreated_topic_stops(spark, broker, tmp_path):

@@ -12,8 +12,10 @@ from random import Random  # noqa: TID251 - seeded
 
 import pyarrow.dataset
 import pytest
+from confluent_kafka import Producer
 
 from kctl.runtime.real.disk import RealDisk
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.export.log_files import batch_of, rows_of, write_segment
 from tests.support import spark_cluster
 
@@ -38,6 +40,36 @@ with local_session() as spark:
         query = sink.start()
         print("running", flush=True)
         if len(sys.argv) > 2:
+            query.processAllAvailable()
+            query.stop()
+        else:
+            query.awaitTermination()
+
+    patiently(follow)
+"""
+
+# From the topic `in` to the topic `out`, exactly once, with small batches.
+COPY = """
+import sys
+from importlib.util import find_spec
+from tests.support.spark_session import local_session, patiently
+
+brokers = {"kafka.bootstrap.servers": sys.argv[2]}
+group = {"kafka.group.id": "lag", "kctl.commit.offsets": "true"}
+with local_session() as spark:
+    read = spark.readStream.format("kctl").options(**brokers, **group).option("subscribe", "in")
+    read = read.option("startingOffsets", "earliest")
+    if find_spec("pyspark.sql.streaming.datasource") is not None:
+        read = read.option("maxOffsetsPerTrigger", "400")
+    sink = read.load().select("key", "value").writeStream.format("kctl").options(**brokers)
+    sink = sink.option("topic", "out").option("kctl.exactly.once", "true")
+    sink = sink.option("checkpointLocation", sys.argv[1] + "/checkpoint")
+    sink = sink.trigger(processingTime="0 seconds")
+
+    def follow():
+        query = sink.start()
+        print("running", flush=True)
+        if len(sys.argv) > 3:
             query.processAllAvailable()
             query.stop()
         else:
@@ -145,6 +177,33 @@ def test_stream_killed_repeatedly_equals_the_log(start, tmp_path):
     last = start("-c", STREAM, tmp_path, "to the end")
     assert last.wait() == 0, (tmp_path / "stderr").read_text()
     assert sorted(offsets_of_the_sink(tmp_path / "sink")) == list(range(end))
+
+
+def test_stream_to_a_topic_killed_repeatedly_writes_each_row_once(start, tmp_path):
+    rng = Random(SEED)
+    with KafkaBroker(topics=["in:3", "out:2"]) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        words = ("-c", COPY, tmp_path, broker.bootstrap_servers)
+        end = 0
+        for _ in range(KILLS):
+            for number in range(end, end + 1200):
+                producer.produce("in", b"%d" % number, key=b"%d" % (number % 50))
+            end += 1200
+            producer.flush()
+            before = len(broker.records("out"))
+            process = start(*words)
+            assert process.stdout.readline() == "running\n", (tmp_path / "stderr").read_text()
+            wait_for((tmp_path / "checkpoint" / "offsets" / "0").exists, process, tmp_path)
+            wait_for(
+                lambda: len(broker.records("out")) > before, process, tmp_path  # noqa: B023
+            )  # fmt: skip
+            # While a task writes, or while the driver commits.
+            time.sleep(2 * rng.random())
+            kill_all(process)
+        last = start(*words, "to the end")
+        assert last.wait() == 0, (tmp_path / "stderr").read_text()
+        written = sorted(int(it.value) for it in broker.records("out"))
+        assert written == list(range(end))
 
 
 def offsets_of_the_sink(sink):

@@ -9,13 +9,15 @@ import difflib
 
 from kctl.errors import UsageError
 
-_APPLIED = frozenset({"bootstrap.servers", "client.id", "isolation.level", "security.protocol"})
-# They affect how records are fetched, or a consumer group, and the data source uses no group.
+_APPLIED = frozenset({
+    "bootstrap.servers", "client.id", "group.id", "isolation.level", "security.protocol",
+})  # fmt: skip
+# They affect how records are fetched, or members of a group, and the data source joins none.
 _WITHOUT_EFFECT = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "check.crcs", "client.dns.lookup",
     "client.rack", "connections.max.idle.ms", "default.api.timeout.ms",
     "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
-    "group.id", "group.instance.id", "heartbeat.interval.ms", "internal.leave.group.on.close",
+    "group.instance.id", "heartbeat.interval.ms", "internal.leave.group.on.close",
     "internal.throw.on.fetch.stable.offset.unsupported", "max.partition.fetch.bytes",
     "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
     "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
@@ -30,7 +32,7 @@ _REJECTED = {
     "auto.offset.reset": "startingOffsets sets where a query begins",
     "key.deserializer": "keys are bytes; decode them in the DataFrame",
     "value.deserializer": "values are bytes; decode them in the DataFrame",
-    "enable.auto.commit": "offsets are not committed to Kafka; a stream's checkpoint holds them",
+    "enable.auto.commit": "kctl.commit.offsets commits a stream's offsets",
     "interceptor.classes": "records are read by kctl, not by Kafka's consumer",
 }  # fmt: skip
 

@@ -31,6 +31,9 @@ from kctl.export.spark.consumer_settings import check_consumer_setting
 from kctl.export.spark.topic_pattern import compile_topic_pattern
 from kctl.model import TopicPartition
 
+# kctl's own: commit a stream's offsets to kafka.group.id.
+COMMIT_OFFSETS = "kctl.commit.offsets"
+_GROUP = "kafka.group.id"
 _SPLIT_BYTES = 128 * 1024 * 1024
 _TIMEOUT_MS = 60_000
 _SERVERS = "kafka.bootstrap.servers"
@@ -43,7 +46,7 @@ _NAMES = (
     "path", *_STRATEGIES, "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp",
     "startingOffsetsByTimestampStrategy", *_ENDS, "failOnDataLoss", "includeHeaders", *_POSITIVE,
     *_NOT_NEGATIVE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
-    "groupIdPrefix",
+    "groupIdPrefix", COMMIT_OFFSETS,
 )  # fmt: skip
 # By their names in lower case.
 KNOWN_OPTIONS = {name.lower(): name for name in _NAMES}
@@ -76,6 +79,8 @@ class SourceOptions:
             self._number(name, least=0)
         self.flag("failOnDataLoss", default=True)
         self.flag("includeHeaders")
+        if self.flag(COMMIT_OFFSETS):
+            self._check_group()
         parse_isolation(self.get(_ISOLATION), _ISOLATION)
         if self.path is None:
             parse_servers(self._options[_SERVERS])
@@ -85,6 +90,8 @@ class SourceOptions:
 
     def check_batch(self) -> None:
         """Raise UsageError if a batch cannot have these options."""
+        if self.flag(COMMIT_OFFSETS):
+            raise UsageError(f"{COMMIT_OFFSETS} is for streams: a batch may be read many times")
         check_batch(self.start(BoundKind.EARLIEST), self.end)
 
     def check_stream(self) -> None:
@@ -151,6 +158,11 @@ class SourceOptions:
             return None
         return Limits(most, least) if delay_ms is None else Limits(most, least, delay_ms)
 
+    @property
+    def committing_group(self) -> str | None:
+        """Return the group to which a stream commits its offsets; None if it does not."""
+        return self.get(_GROUP) if self.flag(COMMIT_OFFSETS) else None
+
     def get(self, name: str) -> str | None:
         """Return the value of an option, or None."""
         return self._options.get(name.lower())
@@ -203,6 +215,12 @@ class SourceOptions:
             fails_on_damage=self.fails_on_data_loss,
             file_bytes=_SPLIT_BYTES,
         )
+
+    def _check_group(self) -> None:
+        if self.path is not None:
+            raise UsageError(f"{COMMIT_OFFSETS} needs live brokers, not a log directory")
+        if not self.get(_GROUP):
+            raise UsageError(f"{COMMIT_OFFSETS} needs the option {_GROUP}")
 
     def _check_names(self) -> None:
         for name in self._options:

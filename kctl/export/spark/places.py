@@ -109,6 +109,25 @@ def stream_splits(
         return place.splits(ranges, reading)
 
 
+def commit_offsets(options: SourceOptions, end: Offsets) -> None:
+    """Commit the offsets that a stream has reached to the group that the options name, if any.
+
+    The stream never reads them: its checkpoint is what counts. ApiError if the group has members.
+    """
+    group = options.committing_group
+    if group is None:
+        return
+    offsets = {
+        TopicPartition(topic, int(number)): offset
+        for topic, by_partition in end.items()
+        for number, offset in by_partition.items()
+    }
+    with options.connection.open() as opened:
+        for result in opened.run(opened.admin.offsets.commit(group, offsets)):
+            if result.error is not None:
+                raise result.error
+
+
 def chunks_of(
     options: SourceOptions, split: Split | LiveSplit, reading: ExportOptions
 ) -> Iterator[RecordColumns]:

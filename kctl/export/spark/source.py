@@ -43,6 +43,7 @@ from kctl.export.spark.places import (
     available_ranges,
     batch_splits,
     chunks_of,
+    commit_offsets,
     first_offsets,
     stream_splits,
 )
@@ -154,6 +155,8 @@ class KctlStreamReader(DataSourceStreamReader):
         self._clock = RealClock()
         # The end of a query with the trigger availableNow.
         self._target: Ranges | None = None
+        # What a group has, if it is to have the offsets.
+        self._committed: Offsets | None = None
 
     def initialOffset(self) -> Offsets:
         """Return where a query without a checkpoint begins."""
@@ -164,6 +167,9 @@ class KctlStreamReader(DataSourceStreamReader):
         self, start: Offsets | None = None, limit: Any = None
     ) -> Offsets:
         """Return where the next batch ends. Spark may disable limits with ReadAllAvailable."""
+        if start is not None:
+            # Batches before this one are done. Spark calls `commit` only with a further batch.
+            self._commit(start)
         ranges = self._available() if self._target is None else self._target
         is_limited = type(limit).__name__ != "ReadAllAvailable"
         admission = self._admission if is_limited else Admission(Limits())
@@ -190,6 +196,15 @@ class KctlStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split."""
         return _rows(self._options, self._reading, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Commit the end of a batch that is done, if a group is to have the offsets."""
+        self._commit(end)
+
+    def _commit(self, offsets: Offsets) -> None:
+        if offsets != self._committed:
+            commit_offsets(self._options, offsets)
+            self._committed = offsets
 
     def _available(self) -> Ranges:
         return available_ranges(self._options, self._reading.isolation)
