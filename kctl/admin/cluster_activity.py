@@ -2,19 +2,24 @@
 
 A look has the end offset of each partition, the size of each log, and what groups have committed.
 Rates are differences: records from offsets, bytes from the sizes of logs, so that a partition whose
-oldest segments were just deleted has no rate in bytes for that interval.
+oldest segments were just deleted has no rate in bytes for that interval. Where brokers' metrics can
+be read, the rates of bytes and requests are theirs, and reading is seen as well as writing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kctl.admin.metric_rates import broker_rates, topic_rates
+from kctl.admin.quota_usage import NO_METRICS, notes_of, usage_rows
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.admin.broker_metrics import BrokerScrape, MetricsSource
+    from kctl.admin.client_quotas import QuotaEntity
     from kctl.admin.group_descriptions import GroupDescription, PartitionLag
 
 
@@ -32,12 +37,17 @@ class Look:
     """The cluster at a time of the monotonic clock (ms)."""
 
     time_ms: int
+    # ... and when metrics were read.
+    scraped_ms: int = field(default=0, kw_only=True)
     brokers: list[BrokerPlace] = field(default_factory=list)
     leaders: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     # (partition, broker) -> bytes.
     sizes: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
     groups: "list[tuple[GroupDescription, list[PartitionLag]]]" = field(default_factory=list)
+    quotas: "Mapping[QuotaEntity, Mapping[str, float]]" = field(default_factory=dict)
+    # By URL: what brokers serve at /metrics.
+    scrapes: "Mapping[str, BrokerScrape]" = field(default_factory=dict)
     # What could not be read.
     notes: list[str] = field(default_factory=list)
 
@@ -45,9 +55,15 @@ class Look:
 Row = dict[str, object]
 
 
-async def look(admin: "AdminClient", *, with_groups: bool) -> Look:
-    """Return what the cluster's brokers report now; groups only if they are wanted. Raise
-    UnreachableError; errors of parts are notes."""
+async def look(
+    admin: "AdminClient",
+    *,
+    with_groups: bool,
+    with_quotas: bool = False,
+    metrics: "MetricsSource | None" = None,
+) -> Look:
+    """Return what the cluster's brokers report now; groups and quotas only if they are wanted.
+    Raise UnreachableError; errors of parts are notes."""
     from kctl.admin.group_overview import describe_groups
 
     view = await admin.router.refresh(None)
@@ -68,6 +84,22 @@ async def look(admin: "AdminClient", *, with_groups: bool) -> Look:
     if found.leaders:
         ends = await admin.offsets.latest(found.leaders)
         found.ends = {tp: it.offset for tp, it in ends.items() if it.error is None}
+    await _look_at_sizes(admin, found)
+    if with_groups:
+        try:
+            found.groups = (await describe_groups(admin)).groups
+        except KctlError as error:
+            found.notes.append(f"no groups: {error}")
+    if with_quotas:
+        await _look_at_quotas(admin, found)
+    if metrics is not None:
+        await _read_metrics(admin, found, metrics, with_quotas=with_quotas)
+    elif with_quotas:
+        found.notes.append(NO_METRICS)
+    return found
+
+
+async def _look_at_sizes(admin: "AdminClient", found: Look) -> None:
     try:
         for directory in await admin.log_dirs.describe():
             for replica in directory.replicas:
@@ -75,21 +107,49 @@ async def look(admin: "AdminClient", *, with_groups: bool) -> Look:
                     found.sizes[replica.partition, directory.broker_id] = replica.size_bytes
     except KctlError as error:
         found.notes.append(f"no sizes: {error}")
-    if with_groups:
-        try:
-            found.groups = (await describe_groups(admin)).groups
-        except KctlError as error:
-            found.notes.append(f"no groups: {error}")
-    return found
+
+
+async def _look_at_quotas(admin: "AdminClient", found: Look) -> None:
+    try:
+        found.quotas = await admin.quotas.describe()
+    except KctlError as error:
+        found.notes.append(f"no quotas: {error}")
+
+
+async def _read_metrics(
+    admin: "AdminClient", found: Look, metrics: "MetricsSource", *, with_quotas: bool
+) -> None:
+    runtime = admin.router.runtime
+    scrapes = await metrics.read(runtime.web, found.brokers)
+    found.scrapes = scrapes.by_url
+    # The counters are of this moment, and offsets a little older.
+    found.scraped_ms = runtime.clock.monotonic_ms()
+    found.notes += scrapes.notes
+    if found.scrapes and len(found.scrapes) < len(found.brokers):
+        found.notes.append(f"metrics of {len(found.scrapes)} of {len(found.brokers)} brokers")
+    if with_quotas:
+        found.notes += notes_of(found.scrapes.values())
 
 
 async def look_twice(
-    admin: "AdminClient", interval_ms: int, *, with_groups: bool
+    admin: "AdminClient",
+    interval_ms: int,
+    *,
+    with_groups: bool,
+    with_quotas: bool = False,
+    metrics: "MetricsSource | None" = None,
 ) -> tuple[Look, Look]:
     """Return two looks, `interval_ms` apart."""
-    before = await look(admin, with_groups=with_groups)
+    before = await look(admin, with_groups=with_groups, with_quotas=with_quotas, metrics=metrics)
     await sleep(admin.router.runtime.scheduler, interval_ms)
-    return before, await look(admin, with_groups=with_groups)
+    return before, await look(
+        admin, with_groups=with_groups, with_quotas=with_quotas, metrics=metrics
+    )
+
+
+def quota_rows(before: Look | None, now: Look) -> list[Row]:
+    """Return a row per quota, client and broker."""
+    return usage_rows(now.quotas, before.scrapes if before else {}, now.scrapes)
 
 
 def topic_rows(before: Look | None, now: Look) -> list[Row]:
@@ -98,6 +158,9 @@ def topic_rows(before: Look | None, now: Look) -> list[Row]:
     by_topic: dict[str, list[Row]] = {}
     for part in parts:
         by_topic.setdefault(str(part["topic"]), []).append(part)
+    # Of a part of the brokers they would be too low.
+    is_whole = len(now.scrapes) >= len(now.brokers)
+    measured = topic_rates(before, now) if before and is_whole else {}
     return [
         {
             "topic": topic,
@@ -105,6 +168,7 @@ def topic_rows(before: Look | None, now: Look) -> list[Row]:
             "records_s": _sum(rows, "records_s"),
             "bytes_s": _sum(rows, "bytes_s"),
             "size": _sum(rows, "size"),
+            **measured.get(topic, {}),
         }
         for topic, rows in sorted(by_topic.items())
     ]
@@ -177,6 +241,7 @@ def group_partition_rows(before: Look | None, now: Look, group_id: str) -> list[
 def broker_rows(before: Look | None, now: Look) -> list[Row]:
     """Return a row per broker: what its leaders take in, and all that it stores."""
     parts = partition_rows(before, now)
+    measured = broker_rates(before, now) if before else {}
     return [
         {
             "broker": broker.broker_id,
@@ -191,6 +256,7 @@ def broker_rows(before: Look | None, now: Look) -> list[Row]:
             "size": sum(
                 size for (_, holder), size in now.sizes.items() if holder == broker.broker_id
             ),
+            **measured.get(broker.broker_id, {}),
         }
         for broker in now.brokers
     ]

@@ -25,13 +25,14 @@ ControllerMutationQuotaManager}; KIP-13, KIP-55, KIP-124, KIP-219, KIP-599.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kctl.broker.client_quotas import ClientQuotaEntity
 from kctl.broker.request import Request
-from kctl.broker.sampled_rate import SampledRate, TokenBucket, Windows
+from kctl.broker.sampled_rate import Pauses, SampledRate, TokenBucket, Windows
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.store.znodes import DEFAULT_ENTITY, desanitize
@@ -80,6 +81,19 @@ class Share(NamedTuple):
     user: str
     client_id: str
     limit: float
+
+
+class Usage(NamedTuple):
+    """What the clients of one bucket have used of their quota."""
+
+    kind: QuotaKind
+    share: Share
+    # Per second: bytes, percent; of mutations, the tokens that are left.
+    used: float
+    # The average of recent pauses, how often they were paused, and how long they still are.
+    throttle_ms: float
+    throttled: int
+    paused_ms: int
 
 
 class _Limits:
@@ -149,6 +163,8 @@ class _Buckets:
         self._make = make
         # (user, client id) -> (time of the last use in ms, rate or bucket)
         self._buckets: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
+        # Of those that were ever paused.
+        self._pauses: dict[tuple[str, str], Pauses] = {}
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -172,6 +188,21 @@ class _Buckets:
             is_idle = now_ms - buckets[oldest][0] >= BUCKET_IDLE_MS_MAX
             if is_idle or len(buckets) > BUCKETS_MAX:
                 del buckets[oldest]
+                self._pauses.pop(oldest, None)
+
+    def paused(self, share: Share, wait_ms: int, now_ms: int) -> None:
+        """Count a pause of the clients of a bucket."""
+        key = (share.user, share.client_id)
+        if wait_ms and key in self._buckets:
+            self._pauses.setdefault(key, Pauses()).add(wait_ms, now_ms)
+
+    def all(self) -> list[tuple[tuple[str, str], Any]]:
+        """Return each (user, client id) with its bucket."""
+        return [(key, bucket) for key, (_, bucket) in self._buckets.items()]
+
+    def pauses(self, key: tuple[str, str]) -> Pauses:
+        """Return the pauses of a bucket."""
+        return self._pauses.get(key) or Pauses()
 
 
 class MutationQuota:
@@ -185,7 +216,9 @@ class MutationQuota:
         now_ms: Callable[[], int],
         *,
         is_strict: bool,
+        on_pause: Callable[[int, int], object] | None = None,
     ) -> None:
+        self._on_pause = on_pause
         self._bucket = bucket
         self._limit = limit
         self._windows = windows
@@ -213,6 +246,8 @@ class MutationQuota:
     def _pause(self, now_ms: int) -> None:
         wait_ms = self._bucket.throttle_ms(self._limit, now_ms, self._windows)
         self._until_ms = max(self._until_ms, now_ms + wait_ms)
+        if self._on_pause is not None:
+            self._on_pause(wait_ms, now_ms)
 
     @property
     def throttle_ms(self) -> int:
@@ -275,14 +310,19 @@ class ClientQuotas:
         api = request.api_key
         if api is ApiKey.PRODUCE:
             bytes_ms = self._record(QuotaKind.PRODUCE, request, frame_bytes, now_ms)
-            pause_ms = max(pause_ms, bytes_ms)
+            if bytes_ms:
+                self._paused(QuotaKind.PRODUCE, request, bytes_ms, now_ms)
+                pause_ms = max(pause_ms, bytes_ms)
             is_exempt = request.body.acks == 0
         else:
             is_exempt = api in _EXEMPT or (api is ApiKey.FETCH and request.body.replica_id >= 0)
         if busy_ns and not is_exempt:
             percent = busy_ns / _NS_PER_PERCENT
             busy_ms = self._record(QuotaKind.REQUEST, request, percent, now_ms)
-            pause_ms = max(pause_ms, min(busy_ms, self._windows.window_ms))
+            if busy_ms:
+                busy_ms = min(busy_ms, self._windows.window_ms)
+                self._paused(QuotaKind.REQUEST, request, busy_ms, now_ms)
+                pause_ms = max(pause_ms, busy_ms)
         return pause_ms
 
     def fetched(self, request: Request, response_bytes: int, now_ms: int) -> int:
@@ -291,6 +331,7 @@ class ClientQuotas:
         wait_ms = self._record(QuotaKind.FETCH, request, response_bytes, now_ms)
         if wait_ms:
             self._record(QuotaKind.FETCH, request, -response_bytes, now_ms)
+            self._paused(QuotaKind.FETCH, request, wait_ms, now_ms)
         return wait_ms
 
     def fetch_bytes_max(self, request: Request) -> int | None:
@@ -309,18 +350,48 @@ class ClientQuotas:
         share = self._share(QuotaKind.MUTATION, request)
         if share is None:
             return None
-        bucket = self._buckets[QuotaKind.MUTATION].use(share, now_ms())
+        buckets = self._buckets[QuotaKind.MUTATION]
+        bucket = buckets.use(share, now_ms())
         return MutationQuota(
             bucket,
             share.limit,
             self._mutation_windows,
             now_ms,
             is_strict=request.api_version >= strict_since,
+            on_pause=partial(buckets.paused, share),
         )
+
+    def usage(self, now_ms: int) -> Iterator[Usage | None]:
+        """Yield what each bucket with a limit has used, and None for one without; one by one, as
+        others may run in between."""
+        for kind, buckets in self._buckets.items():
+            for key, bucket in buckets.all():
+                share = self._limits[kind].share(*key)
+                if share is None or share[:2] != key:
+                    # The quota was removed, or set at another level.
+                    yield None
+                    continue
+                if kind is QuotaKind.MUTATION:
+                    used = bucket.tokens(share.limit, now_ms, self._mutation_windows)
+                else:
+                    used = bucket.per_second(now_ms, self._windows)
+                pauses = buckets.pauses(key)
+                paused_ms = max(pauses.until_ms - now_ms, 0)
+                yield Usage(kind, share, used, pauses.average_ms(now_ms), pauses.count, paused_ms)
+
+    @property
+    def bucket_count(self) -> int:
+        """Return how many buckets there are."""
+        return sum(map(len, self._buckets.values()))
 
     def _share(self, kind: QuotaKind, request: Request) -> Share | None:
         user = request.context.principal.partition(":")[2]
         return self._limits[kind].share(user, request.client_id or "")
+
+    def _paused(self, kind: QuotaKind, request: Request, wait_ms: int, now_ms: int) -> None:
+        share = self._share(kind, request)
+        if share is not None:
+            self._buckets[kind].paused(share, wait_ms, now_ms)
 
     def _record(self, kind: QuotaKind, request: Request, amount: float, now_ms: int) -> int:
         share = self._share(kind, request)

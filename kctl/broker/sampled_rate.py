@@ -1,4 +1,4 @@
-"""SampledRate and TokenBucket: the arithmetic of all quotas. Pure, time passed in.
+"""SampledRate, TokenBucket and Pauses: the arithmetic of all quotas. Pure, time passed in.
 
 A SampledRate counts in samples of one window each. A sample is complete once its window is over,
 and is emptied when it is older than all windows; the sum of all samples, divided by the time that
@@ -109,6 +109,46 @@ class TokenBucket:
         """Return the time until the bucket is no longer overdrawn; at most THROTTLE_MS_MAX."""
         missing = -self.tokens(limit, now_ms, windows)
         return _bounded_ms(missing * 1000, limit) if missing > 0 else 0
+
+
+class Pauses:
+    """How often and for how long a quota paused its clients.
+
+    The average is that of one or two samples of SAMPLE_MS (Kafka's Avg with its default
+    metrics.sample.window.ms and metrics.num.samples).
+    """
+
+    SAMPLE_MS = 30_000
+    __slots__ = ("_before", "_began_ms", "_now", "count", "until_ms")
+
+    def __init__(self) -> None:
+        # Since the bucket exists.
+        self.count = 0
+        # When the last pause ends.
+        self.until_ms = 0
+        self._began_ms = 0
+        # Sum of ms, and number: of the current sample and of the one before.
+        self._now = self._before = (0, 0)
+
+    def add(self, wait_ms: int, now_ms: int) -> None:
+        """Count a pause that begins now."""
+        self._roll(now_ms)
+        self.count += 1
+        self.until_ms = max(self.until_ms, now_ms + wait_ms)
+        self._now = self._now[0] + wait_ms, self._now[1] + 1
+
+    def average_ms(self, now_ms: int) -> float:
+        """Return the average of the last samples; 0 without a pause."""
+        self._roll(now_ms)
+        total, count = map(sum, zip(self._now, self._before, strict=True))
+        return total / count if count else 0.0
+
+    def _roll(self, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._began_ms
+        if elapsed_ms < self.SAMPLE_MS:
+            return
+        self._before = self._now if elapsed_ms < 2 * self.SAMPLE_MS else (0, 0)
+        self._now, self._began_ms = (0, 0), now_ms
 
 
 def _bounded_ms(amount: float, limit: float) -> int:

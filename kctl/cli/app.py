@@ -59,7 +59,12 @@ COMMANDS = (
     ),
     CommandRow("acl", "kctl.cli.acl", "List, add, remove, check ACLs.", is_group=True),
     CommandRow("user", "kctl.cli.user", "List, create, delete users of SCRAM.", is_group=True),
-    CommandRow("quota", "kctl.cli.quota", "List, set, remove quotas of clients.", is_group=True),
+    CommandRow(
+        "quota",
+        "kctl.cli.quota",
+        "List, set, remove quotas of clients; show who is throttled.",
+        is_group=True,
+    ),
     CommandRow("token", "kctl.cli.token", "Manage delegation tokens.", is_group=True),
     CommandRow("produce", "kctl.cli.records.produce", "Write records to a topic."),
     CommandRow("consume", "kctl.cli.records.consume", "Read records of a topic."),

@@ -8,6 +8,16 @@ from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Question, Session
+from kctl.cli.top.commands import (
+    EveryOption,
+    MetricsCaOption,
+    MetricsOption,
+    MetricsTokenOption,
+    OnceOption,
+    metrics_source,
+    show,
+)
+from kctl.cli.top.screen import View
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,6 +93,32 @@ def list_quotas(
     if not rows:
         session.output.say("No client has a quota.")
     return DONE
+
+
+@remote_command(app, "top", READS)
+def top(
+    session: Session,
+    every: EveryOption = "2s",
+    once: OnceOption = False,
+    metrics: MetricsOption = None,
+    metrics_token_file: MetricsTokenOption = None,
+    metrics_ca: MetricsCaOption = None,
+) -> int:
+    """Show which clients are throttled, live: by which quota, their rate and its limit.
+
+    Kafka's API lists quotas, and nothing of what clients use of them: each broker measures that for
+    itself, and reports it as metrics, which --metrics reads. kctl's brokers (--metrics-port) and
+    those of Apache Kafka with the JMX exporter report them under the same names. Without --metrics
+    there are only the quotas. The keys are those of `kctl top`, of which this is the view `quotas`.
+
+    \b
+    Examples:
+      kctl quota top --metrics :9404
+      kctl quota top --once -o json --metrics http://broker1:9404 --metrics http://broker2:9404
+      kctl quota top --metrics :9404 --metrics-token-file token --metrics-ca ca.pem
+    """
+    source = metrics_source(metrics, metrics_token_file, metrics_ca)
+    return show(session, View.QUOTAS, every, source, once=once)
 
 
 @remote_command(app, "set", CHANGES)

@@ -143,6 +143,51 @@ FAILED_REAUTHENTICATIONS = _sockets(
     "failed-reauthentication-total", "Renewals of logins that failed (KIP-368)."
 )
 
+# Quotas: the clients of one bucket, which have a user, a client id, or both.
+QUOTA_LABELS = ("user", "client_id")
+
+
+def _quota(kind: str, name: str, text: str) -> Family:
+    return gauge(
+        f"kafka_server_{kind.lower()}_{name.replace('-', '_')}",
+        text,
+        *QUOTA_LABELS,
+        jmx=f"kafka.server:type={kind},user=,client-id=[{name}]",
+    )
+
+
+PRODUCE_RATE = _quota("Produce", "byte-rate", "Bytes a second of clients with a produce quota.")
+FETCH_RATE = _quota("Fetch", "byte-rate", "Bytes a second of clients with a consume quota.")
+REQUEST_TIME = _quota(
+    "Request",
+    "request-time",
+    "Percent of the thread's time that requests of clients with a request quota take.",
+)
+MUTATION_TOKENS = _quota(
+    "ControllerMutation",
+    "tokens",
+    "Partitions that clients may create or delete at once; negative: they wait.",
+)
+THROTTLE_TIMES = {
+    kind: _quota(kind, "throttle-time", "Milliseconds of an average pause of the last minute.")
+    for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
+}
+QUOTA_LIMIT = gauge(
+    "kctl_quota_limit", "The quota of clients that have used it.", "quota", *QUOTA_LABELS
+)
+QUOTA_THROTTLED = counter(
+    "kctl_quota_throttled_total", "Times that a quota paused a client.", "quota", *QUOTA_LABELS
+)
+QUOTA_PAUSED = gauge(
+    "kctl_quota_paused_seconds", "How long clients are still paused.", "quota", *QUOTA_LABELS
+)
+QUOTA_SERIES_OMITTED = gauge(
+    "kctl_metrics_quotas_omitted",
+    "Clients with a quota left out of this text, because there are too many; "
+    "/metrics?quotas=1 has them.",
+)
+BROKER_ID = gauge("kctl_broker_id", "The broker's id.")
+
 # Logs and disks.
 LOG_FLUSHES = summary(
     "kafka_log_logflushstats_logflushrateandtimems",
@@ -258,6 +303,10 @@ MAX_FILES = gauge("process_max_fds", "Limit of open file descriptors.")
 START_SECONDS = gauge("process_start_time_seconds", "Start of the process, Unix time.")
 
 PROCESS = (CPU_SECONDS, RESIDENT_BYTES, OPEN_FILES, MAX_FILES, START_SECONDS)
+QUOTAS = (
+    PRODUCE_RATE, FETCH_RATE, REQUEST_TIME, MUTATION_TOKENS, *THROTTLE_TIMES.values(),
+    QUOTA_LIMIT, QUOTA_THROTTLED, QUOTA_PAUSED,
+)  # fmt: skip
 PER_PARTITION = (
     PARTITION_UNDER_MIN_ISR, PARTITION_AT_MIN_ISR, PARTITION_UNDER_REPLICATED, PARTITION_ISR,
     PARTITION_REPLICAS, LOG_SIZE, LOG_END, LOG_START, LOG_SEGMENTS,
@@ -271,8 +320,9 @@ BROKER = (
     PRODUCE_REQUESTS, FETCH_REQUESTS, FAILED_PRODUCE, FAILED_FETCH,
     REQUESTS, ERRORS, TOTAL_TIME, NETWORK_IDLE, HANDLER_IDLE, CONNECTIONS, CONNECTIONS_MADE,
     AUTHENTICATIONS, FAILED_AUTHENTICATIONS, REAUTHENTICATIONS, FAILED_REAUTHENTICATIONS,
+    *QUOTAS, QUOTA_SERIES_OMITTED,
     LOG_FLUSHES, OFFLINE_DIRECTORIES, DIRECTORY_OFFLINE, DISK_READ, DISK_WRITE,
-    PURGATORY, FETCH_SESSIONS, GROUPS, *GROUPS_BY_STATE.values(), GROUP_OFFSETS, BROKER_STATE,
+    PURGATORY, FETCH_SESSIONS, GROUPS, *GROUPS_BY_STATE.values(), GROUP_OFFSETS, BROKER_STATE, BROKER_ID,
     REQUEST_SECONDS, TURN_SECONDS, FSYNC_SECONDS, LOOP_BUSY, LOOP_BUSY_SECONDS, LONG_TURNS,
     BAD_REQUESTS, HANDLER_ERRORS, REFUSED_CONNECTIONS, TLS_FAILURES, REQUEST_MEMORY, MEMORY_WAITS,
     SERIES_OMITTED, *PROCESS, *PER_PARTITION,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Maximum size of a document.
 DOCUMENT_BYTES_MAX = 1024 * 1024
+# ... and of what a broker or exporter serves at /metrics.
+METRICS_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,15 @@ class Web(Protocol):
         """
         ...
 
+    def metrics(self, url: str, authorization: str = "", ca_file: str = "") -> Future[bytes]:
+        """Return a Future of what a broker serves at `url`, http or https; `ca_file` has the
+        certificates (PEM) to trust in place of the system's.
+
+        It fails with UnreachableError. Raise UsageError for another kind of URL, and for an
+        `authorization` that would travel in clear to another machine.
+        """
+        ...
+
     def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
         """Return a Future of a token for Amazon MSK in `region`, or in the SDK's default region.
 
@@ -53,6 +64,10 @@ class NoWeb:
     def fetch(self, url: str, *_request: object) -> Future[bytes]:
         """Raise UnreachableError."""
         raise UnreachableError(f"{url} cannot be fetched here")
+
+    def metrics(self, url: str, *_request: object) -> Future[bytes]:
+        """Raise UnreachableError."""
+        raise UnreachableError(f"{url} cannot be read here")
 
     def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
         """Raise UnreachableError."""

@@ -209,3 +209,22 @@ def test_a_consumer_gets_its_rate_over_all_windows(speed):
         delivered += 0 if pause_ms else 16_384
         now_ms += pause_ms
     assert 0.98 <= delivered / (33 * rate) <= 1.02
+
+
+def test_usage_has_the_pauses_of_each_client_with_a_quota():
+    it = quotas((None, "app", 100), ("alice", None, 1000))
+    for _ in range(2):
+        it.answered(request("alice"), 10_500, 0, 1_000)
+    it.answered(request("bob", "app"), 10, 0, 1_000)
+    used = {usage.share: usage for usage in it.usage(1_500)}
+
+    alice, bob = used["alice", "", 1000], used["", "app", 100]
+    assert (alice.kind, alice.used, bob.used) == (
+        QuotaKind.PRODUCE,
+        2_000,
+        pytest.approx(10 / 10.5),
+    )
+    assert (alice.throttled, alice.throttle_ms, alice.paused_ms) == (2, 5_750, 10_500)
+    assert (bob.throttled, bob.throttle_ms, bob.paused_ms) == (0, 0, 0)
+    it.change(ClientQuotaEntity(sanitize("alice"), None), {})
+    assert [each and each.share.client_id for each in it.usage(1_500)] == [None, "app"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.broker.client_throttling import MutationQuota
-from kctl.broker.sampled_rate import THROTTLE_MS_MAX, SampledRate, TokenBucket, Windows
+from kctl.broker.sampled_rate import THROTTLE_MS_MAX, Pauses, SampledRate, TokenBucket, Windows
 from kctl.protocol.error_codes import ApiError
 from tests.support import apache_kafka
 
@@ -133,3 +133,17 @@ def test_ten_thousand_random_steps_have_the_delays_of_the_real_classes(tmp_path)
     refused = [it for it in theirs if it.startswith("refused")]
     assert len(refused) > 300, "the scripts have to exceed their quotas"
     assert sum(it != "0" for it in theirs) > 1_500
+
+
+def test_pauses_are_averaged_over_the_last_minute_at_most():
+    pauses = Pauses()
+    assert pauses.average_ms(0) == 0
+    pauses.add(100, 0)
+    pauses.add(300, 10_000)
+    assert (pauses.average_ms(20_000), pauses.until_ms, pauses.count) == (200, 10_300, 2)
+    pauses.add(50, 31_000)
+    assert pauses.average_ms(31_000) == 150
+    # The first sample is over; then the second.
+    assert pauses.average_ms(62_000) == 50
+    assert pauses.average_ms(200_000) == 0
+    assert pauses.count == 3

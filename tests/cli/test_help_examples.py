@@ -37,6 +37,7 @@ NOT_RUN = {
     "broker describe 3": "needs a broker 3",
     "txn abort --topic": "needs a hanging transaction",
     "--window 1m": "takes a minute",
+    "kctl quota top": "runs until it is interrupted",
     "kctl top": "runs until it is interrupted, but for --once",
     "--watch": "runs until it is interrupted",
     "--spark": "needs Spark",

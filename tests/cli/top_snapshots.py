@@ -26,6 +26,15 @@ ROWS = {
          "size": 1 << (40 + number)}
         for number in (1, 2, 3)
     ],
+    View.QUOTAS: [
+        {"client": name, "quota": quota, "throttled": used > limit, "used": used, "limit": limit,
+         "share": used / limit, "throttle_ms": 1250.0, "broker": 1, "records_s": None}
+        for name, quota, used, limit in (
+            ("user=alice,client-id=reports", "producer_byte_rate", 10.5e6, 10e6),
+            (LONG, "request_percentage", 25.0, 50.0),
+            (HOSTILE, "controller_mutation_rate", 1.5, 5.0),
+        )
+    ],
     View.CLIENTS: [
         {"client": name, "member": f"{name}-1", "group": "billing", "host": "10.0.0.1",
          "partitions": 4, "records_s": 10.0, "lag": 7}

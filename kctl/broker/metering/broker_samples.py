@@ -280,6 +280,7 @@ class BrokerSamples:
             yield one(f.GROUPS_BY_STATE[state], count)
         yield one(f.GROUP_OFFSETS, offsets)
         yield one(f.BROKER_STATE, BROKER_RUNNING if self._is_running() else BROKER_STARTING)
+        yield one(f.BROKER_ID, services.broker_id)
 
     def _loop(self) -> Samples:
         watchdog = self._watchdog

@@ -12,6 +12,7 @@ from kctl.broker.metering.cluster_samples import ClusterSamples
 from kctl.broker.metering.health import Readiness, healthz
 from kctl.broker.metering.measured_replicas import MeasuredReplicaManager
 from kctl.broker.metering.meter import BrokerMeter, MeteredTrace
+from kctl.broker.metering.quota_samples import quota_samples
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.replica_manager import ReplicaManager
@@ -102,11 +103,13 @@ class Metering:
         services.log_manager.measure_flushes(self.meter.seconds, self.meter.fsyncs.observe)
 
     def _metrics(self, request: PageRequest) -> Work[Page]:
-        wanted = {"1": True, "0": False}.get(request.parameters.get("partitions", ""))
-        page = yield from metrics_page(self._all(wanted), request.accept)
+        choices = {"1": True, "0": False}
+        wanted = choices.get(request.parameters.get("partitions", ""))
+        with_quotas = choices.get(request.parameters.get("quotas", ""))
+        page = yield from metrics_page(self._all(wanted, with_quotas), request.accept)
         return page
 
-    def _all(self, with_partitions: bool | None) -> Samples:
+    def _all(self, with_partitions: bool | None, with_quotas: bool | None) -> Samples:
         facts = self._process_facts()
         if self._samples is not None and self._cluster is not None:
             services = self.readiness.services
@@ -114,6 +117,12 @@ class Metering:
             if with_partitions is None:
                 with_partitions = count <= PARTITIONS_MAX
             yield from self._samples.all(with_partitions=with_partitions)
+            if services is not None:
+                yield from quota_samples(
+                    services.client_quotas,
+                    services.runtime.clock.monotonic_ms(),
+                    with_each=with_quotas,
+                )
             yield from self._cluster.all(with_partitions=with_partitions)
         yield from disk_samples(facts)
         yield from process_samples(facts)

@@ -1,7 +1,7 @@
-"""kctl top: what a cluster does, live: topics, groups, brokers, clients."""
+"""kctl top: what a cluster does, live: topics, groups, brokers, clients, quotas."""
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
@@ -9,15 +9,40 @@ from kctl.cli.failures import DONE
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.top.live import WITH_GROUPS, Live, rows_of
-from kctl.cli.top.screen import COLUMNS, KEYS, Screen, View
+from kctl.cli.top.screen import KEYS, Screen, View, quota_text
 from kctl.cli.units import parse_duration_ms
 from kctl.errors import UsageError
 
-ViewArgument = Annotated[View, Argument(metavar="VIEW", help="topics, groups, brokers or clients.")]
+if TYPE_CHECKING:
+    from kctl.admin.broker_metrics import MetricsSource
+
+_PORT_MAX = 65_535
+
+ViewArgument = Annotated[
+    View, Argument(metavar="VIEW", help="topics, groups, brokers, clients or quotas.")
+]
 EveryOption = Annotated[str, Option("--every", metavar="DURATION", help="Interval of updates.")]
 OnceOption = Annotated[
     bool,
     Option("--once", help="Print the rates of one interval, and end; also without a terminal."),
+]
+MetricsOption = Annotated[
+    list[str] | None,
+    Option(
+        "--metrics",
+        metavar="URL",
+        help="Read a broker's /metrics, too: a URL, HOST:PORT, or :PORT for each broker.",
+    ),
+]
+MetricsTokenOption = Annotated[
+    str | None,
+    Option("--metrics-token-file", metavar="PATH", help="The bearer token that /metrics asks for."),
+]
+MetricsCaOption = Annotated[
+    str | None,
+    Option(
+        "--metrics-ca", metavar="PATH", help="Read /metrics by https, and trust these CAs (PEM)."
+    ),
 ]
 
 
@@ -31,12 +56,16 @@ def top(
     view: ViewArgument = View.TOPICS,
     every: EveryOption = "2s",
     once: OnceOption = False,
+    metrics: MetricsOption = None,
+    metrics_token_file: MetricsTokenOption = None,
+    metrics_ca: MetricsCaOption = None,
 ) -> int:
     """Show what a cluster does, live: the rates of topics and brokers, the lag of groups.
 
     Works with any cluster: rates in records are differences of offsets, those in bytes of the sizes
     of logs, and a group's rate is what it commits. Clients are the members of groups: brokers list
-    no others.
+    no others. With --metrics, rates in bytes are the brokers' own, there are those of reading, and
+    the view of quotas shows who is throttled.
 
     \b
     Keys:
@@ -50,27 +79,69 @@ def top(
       kctl top
       kctl top groups --every 5s
       kctl top brokers --once -o json
+      kctl top brokers --metrics :9404
     """
+    source = metrics_source(metrics, metrics_token_file, metrics_ca)
+    return show(session, view, every, source, once=once)
+
+
+def metrics_source(
+    places: list[str] | None, token_file: str | None, ca_file: str | None
+) -> "MetricsSource | None":
+    """Return where metrics are read; None without --metrics. Raise UsageError for options that
+    make no sense."""
+    if not places:
+        if token_file or ca_file:
+            raise UsageError("--metrics-token-file and --metrics-ca need --metrics")
+        return None
+    from kctl.admin.broker_metrics import MetricsSource
+    from kctl.cli.text_files import read_text
+    from kctl.configs.urls import check_metrics_url
+
+    token = read_text(token_file).strip() if token_file else ""
+    if token_file and not (token.isascii() and token.isprintable() and token):
+        raise UsageError(f"{token_file} has no token: one line of ASCII")
+    if ca_file:
+        read_text(ca_file)
+    for place in places:
+        if not place.startswith(":"):
+            url = place if "://" in place else f"http://{place}"
+            check_metrics_url(url, has_secret=False)
+        elif not place[1:].isdigit() or int(place[1:]) > _PORT_MAX:
+            raise UsageError(f"--metrics {place}: not a port", hint="e.g. --metrics :9404")
+    return MetricsSource(tuple(places), f"Bearer {token}" if token else "", ca_file or "")
+
+
+def show(
+    session: Session, view: View, every: str, source: "MetricsSource | None", *, once: bool
+) -> int:
+    """Show a view, live or once."""
     every_ms = parse_duration_ms(every)
     if every_ms < 1:
         raise UsageError(f"--every must be at least 1ms, not {every}")
     if once:
-        return _show_once(session, view, every_ms)
+        return _show_once(session, view, every_ms, source)
     if session.output.format is not OutputFormat.TABLE:
         raise UsageError(f"-o {session.output.format} needs --once")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("kctl top needs a terminal", hint="add --once")
-    return _run(session, view, every_ms)
+    return _run(session, view, every_ms, source)
 
 
-def _show_once(session: Session, view: View, every_ms: int) -> int:
+def _show_once(session: Session, view: View, every_ms: int, source: "MetricsSource | None") -> int:
     from kctl.admin.cluster_activity import look_twice
     from kctl.cli.interrupt import Interrupt
 
     interrupt = Interrupt(session.runtime.scheduler)
     found = interrupt.run(
         lambda: session.run(
-            lambda admin: look_twice(admin, every_ms, with_groups=view in WITH_GROUPS),
+            lambda admin: look_twice(
+                admin,
+                every_ms,
+                with_groups=view in WITH_GROUPS,
+                with_quotas=view is View.QUOTAS,
+                metrics=source,
+            ),
             interrupt.guard,
         )
     )
@@ -82,22 +153,34 @@ def _show_once(session: Session, view: View, every_ms: int) -> int:
     screen = Screen()
     screen.choose(view)
     screen.update(rows_of(view, before, now))
+    columns = [it for it in screen.columns() if it != "history"]
     documents = [_rounded(row) for row in screen.shown()]
-    columns = [it for it in COLUMNS[view] if it != "history"]
+    if view is View.QUOTAS and session.output.format is OutputFormat.TABLE:
+        documents = [
+            {
+                **row,
+                **{it: quota_text(str(row["quota"]), row[it]) for it in ("used", "limit")},
+                "share": None if row["share"] is None else f"{row['share'] * 100:.0f}%",
+            }
+            for row in documents
+        ]
     session.output.show(documents, columns, name=KEYS[view][0])
     return DONE
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: round(it, 1) if isinstance(it, float) else it for key, it in row.items()}
+    return {
+        key: round(it, 3 if key in ("share", "busy") else 1) if isinstance(it, float) else it
+        for key, it in row.items()
+    }
 
 
-def _run(session: Session, view: View, every_ms: int) -> int:
+def _run(session: Session, view: View, every_ms: int, source: "MetricsSource | None") -> int:
     from kctl.cli.interrupt import Interrupt
 
     screen = Screen()
     screen.choose(view)
     interrupt = Interrupt(session.runtime.scheduler)
 
-    interrupt.run(lambda: session.run(Live(session, screen, every_ms).run, interrupt.guard))
+    interrupt.run(lambda: session.run(Live(session, screen, every_ms, source).run, interrupt.guard))
     return interrupt.status

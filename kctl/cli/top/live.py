@@ -11,6 +11,7 @@ from kctl.errors import UnreachableError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.admin.broker_metrics import MetricsSource
     from kctl.admin.cluster_activity import Look
     from kctl.runtime.future import Task
     from kctl.runtime.real.terminal_screen import TerminalScreen
@@ -29,6 +30,7 @@ def rows_of(view: View, before: "Look | None", now: "Look") -> list[dict[str, An
         View.GROUPS: cluster_activity.group_rows,
         View.BROKERS: cluster_activity.broker_rows,
         View.CLIENTS: cluster_activity.client_rows,
+        View.QUOTAS: cluster_activity.quota_rows,
     }[view]
     return make(before, now)
 
@@ -36,11 +38,18 @@ def rows_of(view: View, before: "Look | None", now: "Look") -> list[dict[str, An
 class Live:
     """Looks, keys and drawing, in turns."""
 
-    def __init__(self, session: Session, screen: Screen, every_ms: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        screen: Screen,
+        every_ms: int,
+        metrics: "MetricsSource | None" = None,
+    ) -> None:
         self._session = session
         self._screen = screen
         self._terminal: TerminalScreen
         self._every_ms = every_ms
+        self._metrics = metrics
         self._before: Look | None = None
         self._now: Look | None = None
         self._blocks = has_blocks()
@@ -101,7 +110,12 @@ class Live:
         screen = self._screen
         view = screen.view
         try:
-            found = await look(admin, with_groups=view in WITH_GROUPS)
+            found = await look(
+                admin,
+                with_groups=view in WITH_GROUPS,
+                with_quotas=view is View.QUOTAS,
+                metrics=self._metrics,
+            )
         except UnreachableError as error:
             if self._now is None:
                 raise

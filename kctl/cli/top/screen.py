@@ -32,6 +32,7 @@ class View(Enum):
     GROUPS = "groups"
     BROKERS = "brokers"
     CLIENTS = "clients"
+    QUOTAS = "quotas"
 
 
 class Mode(Enum):
@@ -51,7 +52,13 @@ COLUMNS = {
         "broker", "host", "records_s", "bytes_s", "history", "size", "leaders", "replicas", "rack",
     ),
     View.CLIENTS: ("client", "group", "lag", "records_s", "history", "partitions", "host"),
+    View.QUOTAS: (
+        "client", "quota", "throttled", "used", "limit", "share", "throttle_ms", "history",
+        "broker",
+    ),
 }  # fmt: skip
+# Shown after bytes_s if brokers' metrics are read.
+MEASURED_COLUMNS = {View.TOPICS: ("out_s",), View.BROKERS: ("out_s", "requests_s", "busy")}
 DETAIL_COLUMNS = {
     View.TOPICS: ("partition", "leader", "records_s", "bytes_s", "size", "end_offset"),
     View.GROUPS: ("topic", "partition", "lag", "records_s", "client"),
@@ -59,13 +66,18 @@ DETAIL_COLUMNS = {
 # The key of a row in each view, which is also that of its history.
 KEYS = {
     View.TOPICS: ("topic",), View.GROUPS: ("group",), View.BROKERS: ("broker",),
-    View.CLIENTS: ("client", "member", "group"),
+    View.CLIENTS: ("client", "member", "group"), View.QUOTAS: ("client", "quota", "broker"),
 }  # fmt: skip
 _SORTED_BY = {
     View.TOPICS: "records_s", View.GROUPS: "lag", View.BROKERS: "bytes_s", View.CLIENTS: "lag",
+    View.QUOTAS: "throttled",
 }  # fmt: skip
-_UNITS = {"records_s": "RECORDS/S", "bytes_s": "BYTES/S"}
-_TEXT = frozenset({"topic", "group", "client", "host", "state", "rack", "history"})
+# What the sparkline of a row is of.
+_HISTORY_OF = {View.QUOTAS: "share"}
+_UNITS = {
+    "records_s": "RECORDS/S", "bytes_s": "BYTES/S", "out_s": "OUT/S", "requests_s": "REQUESTS/S",
+}  # fmt: skip
+_TEXT = frozenset({"topic", "group", "client", "host", "state", "rack", "history", "quota"})
 _HELP = "q quit  tab view  s sort  r reverse  / filter  p pause  enter open  esc back"
 
 _STEPS = {"up": -1, "down": 1, "page-up": -10, "page-down": 10}
@@ -104,7 +116,7 @@ class Screen:
         for row in rows:
             key = self._key(row)
             known.add(key)
-            rate = row.get("records_s")
+            rate = row.get(_HISTORY_OF.get(self.view, "records_s"))
             history = self.history.setdefault(key, deque(maxlen=HISTORY_MAX))
             history.append(float(rate) if isinstance(rate, int | float) else 0.0)
         for key in self.history.keys() - known:
@@ -144,8 +156,9 @@ class Screen:
 
     def _sort_by_next(self) -> None:
         if self.mode is Mode.LIST:
-            columns = [it for it in COLUMNS[self.view] if it != "history"]
-            self.sorted_by = columns[(columns.index(self.sorted_by) + 1) % len(columns)]
+            columns = [it for it in self.columns() if it != "history"]
+            at = columns.index(self.sorted_by) if self.sorted_by in columns else -1
+            self.sorted_by = columns[(at + 1) % len(columns)]
 
     def _open(self) -> None:
         shown = self.shown()
@@ -180,6 +193,15 @@ class Screen:
         known.sort(key=lambda row: _order(row[key]), reverse=(key in _TEXT) == self.is_reversed)
         return known + [row for row in rows if row.get(key) is None]
 
+    def columns(self) -> list[str]:
+        """Return the columns of the view: with those of brokers' metrics if rows have them."""
+        columns = list(COLUMNS[self.view])
+        more = MEASURED_COLUMNS.get(self.view, ())
+        if any(row.get(it) is not None for row in self.rows for it in more):
+            after = columns.index("bytes_s") + 1
+            columns[after:after] = more
+        return columns
+
     def _key(self, row: Row) -> tuple[object, ...]:
         return tuple(row.get(it) for it in KEYS[self.view])
 
@@ -193,7 +215,7 @@ class Screen:
             columns: Sequence[str] = DETAIL_COLUMNS[self.view]
             rows = self.details
         else:
-            columns, rows = COLUMNS[self.view], self.shown()
+            columns, rows = self.columns(), self.shown()
         room = max(1, height - 4)
         first = max(0, min(self.selected - room // 2, len(rows) - room))
         part = rows[first : first + room]
@@ -245,15 +267,34 @@ class Screen:
         if column == "history":
             return sparkline(list(self.history.get(self._key(row), ())), blocks=blocks)
         value = row.get(column)
-        if isinstance(value, int | float):
-            if column == "bytes_s":
+        if column in ("used", "limit"):
+            return quota_text(str(row.get("quota")), value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if column in ("share", "busy"):
+                return f"{value * 100:,.0f}%"
+            if column == "throttle_ms":
+                return f"{value:,.0f}ms"
+            if column in ("bytes_s", "out_s"):
                 return f"{format_bytes(round(value))}/s"
             if column == "size":
                 return format_bytes(round(value))
-            if column == "records_s":
+            if column in ("records_s", "requests_s"):
                 return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
             return f"{value:,}" if column in ("lag", "end_offset") else str(value)
         return cell_text(value)
+
+
+def quota_text(key: str, value: object) -> str:
+    """Return a quota, or what is used of it, with its unit.
+
+    >>> quota_text("producer_byte_rate", 10_000_000.0), quota_text("request_percentage", 50.0)
+    ('9.5 MiB/s', '50%')
+    """
+    if not isinstance(value, int | float):
+        return cell_text(value)
+    if key in ("producer_byte_rate", "consumer_byte_rate"):
+        return f"{format_bytes(round(value))}/s"
+    return f"{value:,.1f}".removesuffix(".0") + ("%" if key == "request_percentage" else "/s")
 
 
 def _order(value: object) -> tuple[int, float | str]:

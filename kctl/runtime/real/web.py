@@ -3,12 +3,12 @@ way."""
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.errors import UnreachableError
 from kctl.runtime.future import Future
 from kctl.runtime.real.loop import RealScheduler
-from kctl.runtime.web import DOCUMENT_BYTES_MAX, SignedToken
+from kctl.runtime.web import DOCUMENT_BYTES_MAX, METRICS_BYTES_MAX, SignedToken
 
 if TYPE_CHECKING:
     from kctl.protocol.sasl.login import AwsIdentity
@@ -34,6 +34,18 @@ class RealWeb:
         return self._on_thread(
             lambda: _fetched(url, form, authorization),
             lambda error: UnreachableError(f"cannot fetch {url}: {_reason(error)}"),
+        )
+
+    def metrics(self, url: str, authorization: str = "", ca_file: str = "") -> Future[bytes]:
+        """Return a Future of what a broker serves at `url`."""
+        from kctl.configs.urls import check_metrics_url
+
+        check_metrics_url(url, has_secret=bool(authorization))
+        return self._on_thread(
+            lambda: _fetched(
+                url, None, authorization, "text/plain", METRICS_BYTES_MAX, ca_file=ca_file
+            ),
+            lambda error: UnreachableError(f"cannot read {url}: {_reason(error)}"),
         )
 
     def aws_token(self, identity: "AwsIdentity", region: str) -> Future[SignedToken]:
@@ -67,7 +79,15 @@ class RealWeb:
         return future
 
 
-def _fetched(url: str, form: Mapping[str, str] | None, authorization: str) -> bytes:
+def _fetched(
+    url: str,
+    form: Mapping[str, str] | None,
+    authorization: str,
+    accept: str = "application/json",
+    bytes_max: int = DOCUMENT_BYTES_MAX,
+    *,
+    ca_file: str = "",
+) -> bytes:
     import urllib.parse  # slow to import: only clients of identity providers need it
     import urllib.request
 
@@ -78,15 +98,21 @@ def _fetched(url: str, form: Mapping[str, str] | None, authorization: str) -> by
             """Return None: no request follows."""
 
     data = None if form is None else urllib.parse.urlencode(form).encode()
-    headers = {"Accept": "application/json", "User-Agent": "kctl"}
+    headers = {"Accept": accept, "User-Agent": "kctl"}
     if authorization:
         headers["Authorization"] = authorization
     request = urllib.request.Request(url, data, headers)
-    opener = urllib.request.build_opener(NoRedirects)
+    handlers: list[Any] = [NoRedirects]
+    if ca_file:
+        import ssl
+
+        context = ssl.create_default_context(cafile=ca_file)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(*handlers)
     with opener.open(request, timeout=FETCH_TIMEOUT_S) as response:
-        document: bytes = response.read(DOCUMENT_BYTES_MAX + 1)
-    if len(document) > DOCUMENT_BYTES_MAX:
-        raise ValueError(f"it has more than {DOCUMENT_BYTES_MAX} bytes")
+        document: bytes = response.read(bytes_max + 1)
+    if len(document) > bytes_max:
+        raise ValueError(f"it has more than {bytes_max} bytes")
     return document
 
 

@@ -5,7 +5,14 @@ import urllib.request
 
 import pytest
 
+from kctl.cli import app
 from kctl.metrics.parse import parse_metrics
+from kctl.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kctl.protocol.messages.delete_topics import DeleteTopicsRequest
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -209,6 +216,34 @@ def test_each_value_is_what_the_clients_did(broker):
     assert after.value("kctl_loop_turn_seconds_count") > before.value(
         "kctl_loop_turn_seconds_count"
     )
+
+
+def test_a_throttled_client_is_seen_in_the_metrics_and_by_quota_top(broker, capfdbinary):
+    def alter(rate):
+        entity = EntityData(entity_type="client-id", entity_name=None)
+        ops = [OpData(key="producer_byte_rate", value=rate, remove=not rate)]
+        request = AlterClientQuotasRequest(entries=[EntryData(entity=[entity], ops=ops)])
+        assert client.ask(request).entries[0].error_code == 0
+
+    with BrokerClient(broker.address) as client:
+        make_topic(client, "slow")
+        alter(10.0)
+        wait_for(lambda: produce(client, "slow").throttle_time_ms, lambda: "not throttled")
+        now = broker.scrape()
+        [limit] = now.of("kctl_quota_limit")
+        [pauses] = now.of("kctl_quota_throttled_total")
+        [rate] = now.of("kafka_server_produce_byte_rate")
+        url = broker.errors.partition("metrics on ")[2].split()[0]
+        status = app.run(
+            ["quota", "top", "--once", "--every", "10ms", "-o", "json", "--metrics", url,
+             "-b", broker.address]
+        )  # fmt: skip
+        [row] = json.loads(capfdbinary.readouterr().out)
+        alter(0.0)
+    assert (limit.value, pauses.value > 0, rate.value > 10) == (10, True, True)
+    assert (status, row["throttled"], row["limit"], row["broker"]) == (0, True, 10, 0)
+    assert row["share"] > 1
+    assert "kctl_quota_limit" not in broker.scrape("/metrics?quotas=0").samples
 
 
 def test_dashboards_for_apache_kafka_find_what_they_draw(broker):
