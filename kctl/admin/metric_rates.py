@@ -1,4 +1,4 @@
-"""Rates of topics and brokers from two readings of brokers' counters at /metrics. Pure.
+"""Rates of topics and brokers from two readings of brokers' counters at /metrics.
 
 A counter that is lower than before belongs to a broker that was restarted: it has no rate.
 """
