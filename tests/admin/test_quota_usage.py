@@ -86,7 +86,8 @@ def test_without_metrics_there_are_only_the_quotas():
 def test_the_most_specific_quota_limits_a_client():
     quotas = {
         QuotaEntity("u", "c"): {RATE: 1.0}, QuotaEntity("u", DEFAULT_ENTITY): {RATE: 2.0},
-        QuotaEntity(DEFAULT_ENTITY, "c"): {RATE: 3.0}, QuotaEntity(None, DEFAULT_ENTITY): {RATE: 4.0},
+        QuotaEntity(DEFAULT_ENTITY, "c"): {RATE: 3.0},
+        QuotaEntity(None, DEFAULT_ENTITY): {RATE: 4.0},
     }  # fmt: skip
     found = [limit_of(quotas, RATE, *it) for it in (("u", "c"), ("u", "d"), ("v", "c"), ("", "x"))]
     assert found == [1, 2, 3, 4]
