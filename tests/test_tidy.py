@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.miscompiled import compiled_modules, find_miscompiled
+
 ROOT = Path(__file__).parent.parent
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -370,3 +372,60 @@ def test_docstrings_of_functions_begin_with_a_verb():
         and (words[0] in NOUN_PHRASE_STARTS.split() or words[0].startswith("`"))
     ]
     assert nouns == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "finding"),
+    [
+        ("left = view[write(fd, view):]", "the bound write(fd, view) may be evaluated twice"),
+        ("left = view[: (end := 3)]", "the bound (end := 3) may be evaluated twice"),
+        (
+            "try:\n    f()\nexcept A as e:\n    g(e)\nexcept B as e:\n    h(e)",
+            "a second `except ... as e` in one function",
+        ),
+        ("part = content[slice(2, 4)]", "a slice object, by which bytes cannot be indexed"),
+        ("part = content[8:3]", "reversed bounds 8:3"),
+        ("part = content[-3:-8]", "reversed bounds -3:-8"),
+    ],
+)
+def test_idioms_that_mypyc_gets_wrong_are_found(lines, finding):
+    assert [text for _, text in find_miscompiled(lines)] == [finding]
+    inside = "def f():\n" + "\n".join(f"    {line}" for line in lines.splitlines())
+    assert [text for _, text in find_miscompiled(inside)] == [finding]
+
+
+def test_idioms_that_mypyc_compiles_well_are_not_found():
+    assert (
+        find_miscompiled("part = content[len(head) : start + 4], content[3:8], content[2:-8]") == []
+    )
+    one = "def {}():\n    try:\n        g()\n    except A as e:\n        h(e)\n"
+    assert find_miscompiled(one.format("first") + one.format("second")) == []
+
+
+def test_modules_that_may_be_compiled_have_none_of_those_idioms():
+    found = [
+        f"{name(path)}:{line}: {text}"
+        for path in compiled_modules()
+        for line, text in find_miscompiled(text_of(path))
+    ]
+    assert found == []
+
+
+def test_constants_of_modules_that_may_be_compiled_are_final():
+    # mypyc looks a name of a module up in a dictionary at each use, but inlines Final constants.
+    found = [
+        f"{name(path)}:{node.lineno} {node.targets[0].id}"
+        for path in compiled_modules()
+        for node in ast.parse(text_of(path)).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and re.fullmatch(r"_?[A-Z][A-Z0-9_]+", node.targets[0].id)
+    ]
+    assert found == []
+
+
+def test_modules_that_make_things_durable_are_never_compiled():
+    durable = ("kctl/runtime/real/disk.py", "kctl/broker/log/checkpoints.py")
+    listed = [name(path) for path in compiled_modules()]
+    assert listed == sorted(set(listed))
+    assert not set(durable) & set(listed)

@@ -13,16 +13,17 @@ Kafka 2.7: kafka.server.FetchSession, FetchManager; KIP-227.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest
 
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-INVALID_SESSION_ID = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+INVALID_SESSION_ID: Final = 0
 # How long a session is protected from eviction after its last use.
-EVICTION_MS = 120_000
-EPOCH_MAX = 2**31 - 1
+EVICTION_MS: Final = 120_000
+EPOCH_MAX: Final = 2**31 - 1
 
 Key = tuple[str, int]
 

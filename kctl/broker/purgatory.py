@@ -19,13 +19,14 @@ Kafka 2.7: kafka.server.DelayedOperationPurgatory.
 from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 # Completed operations allowed in the heap, beyond the number of waiting ones, before it is rebuilt.
-HEAP_SLACK = 1000
+HEAP_SLACK: Final = 1000
 # Work of one turn; a unit is 5 to 10 microseconds: an attempt, or a key of a completed operation.
-UNITS_PER_TURN = 500
+UNITS_PER_TURN: Final = 500
 # What a completion costs besides, mostly the response.
-UNITS_PER_COMPLETION = 2
+UNITS_PER_COMPLETION: Final = 2
 
 
 class DelayedOperation:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kctl.broker.security.access import UNRESTRICTED, Access
 from kctl.model import SecurityProtocol
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 
-ANONYMOUS = "User:ANONYMOUS"
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from collections import deque
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
+from typing import Final
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import Api, ApiKey
@@ -31,17 +32,17 @@ from kctl.protocol.primitives import Buffer, read_unknown_tags, read_uvarint
 from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
 
-CORRELATION_ID_MAX = 0x7FFF_FFFF
+CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
 
 # API, version, correlation id, length of the client id.
-_request_header = Struct(">hhih")
-_request_header_v0 = Struct(">hhi")
+_request_header: Final = Struct(">hhih")
+_request_header_v0: Final = Struct(">hhi")
 _unpack_request_header = _request_header.unpack_from
-_correlation_id = Struct(">i")
-_error_code = Struct(">h")
-_response_prefix = Struct(">ii").pack
-_flexible_response_prefix = Struct(">iix").pack
-_pack_size = Struct(">i").pack
+_correlation_id: Final = Struct(">i")
+_error_code: Final = Struct(">h")
+_response_prefix: Final = Struct(">ii").pack
+_flexible_response_prefix: Final = Struct(">iix").pack
+_pack_size: Final = Struct(">i").pack
 
 
 @dataclass(slots=True)
@@ -291,4 +292,4 @@ def _skip_tags(frame: Buffer, position: int) -> int:
         raise CorruptDataError("a header that ends inside its tagged fields") from error
 
 
-_APIS = {int(api): api for api in ApiKey}
+_APIS: Final = {int(api): api for api in ApiKey}

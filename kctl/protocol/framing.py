@@ -20,26 +20,27 @@ Kafka 2.7: NetworkReceive.
 """
 
 from struct import Struct
+from typing import Final
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.primitives import Buffer
 
 # Kafka's default of socket.request.max.bytes.
-FRAME_BYTES_MAX = 104_857_600
+FRAME_BYTES_MAX: Final = 104_857_600
 # Two of a producer's default batch.size.
-SMALL_FRAME_MAX = 32_768
-FIRST_BUFFER_BYTES = 65_536
-STEP_FROM_BYTES = 8 * 1024 * 1024
-STEP_BYTES = 4 * 1024 * 1024
+SMALL_FRAME_MAX: Final = 32_768
+FIRST_BUFFER_BYTES: Final = 65_536
+STEP_FROM_BYTES: Final = 8 * 1024 * 1024
+STEP_BYTES: Final = 4 * 1024 * 1024
 # Room for an unfinished small frame and a read of useful size after it.
-SCRATCH_BYTES_MIN = 2 * SMALL_FRAME_MAX
-SCRATCH_BYTES = 131_072
+SCRATCH_BYTES_MIN: Final = 2 * SMALL_FRAME_MAX
+SCRATCH_BYTES: Final = 131_072
 # The largest buffer kept in a pool: touched pages are several times faster than new ones.
-POOLED_BUFFER_BYTES_MAX = 8 * 1024 * 1024
-POOL_BYTES_MAX = 32 * 1024 * 1024
+POOLED_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
+POOL_BYTES_MAX: Final = 32 * 1024 * 1024
 
-SIZE_BYTES = 4
-_unpack_size = Struct(">i").unpack_from
+SIZE_BYTES: Final = 4
+_unpack_size: Final = Struct(">i").unpack_from
 
 
 class BufferPool:

@@ -8,6 +8,7 @@ translates.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from typing import Final
 
 from kctl.errors import CorruptDataError
 
@@ -16,14 +17,14 @@ Buffer = bytes | bytearray | memoryview
 UnknownTag = tuple[int, bytes]
 
 # Tagged fields that one struct may carry (CVE-2026-111115: millions of empty ones stall a broker).
-TAGS_MAX = 1_000
+TAGS_MAX: Final = 1_000
 # A string's largest length in bytes; Kafka reads no longer one, compact or not.
-STRING_BYTES_MAX = 0x7FFF
-UVARINT_BYTES_MAX = 5
-UVARINT_MAX = 0xFFFF_FFFF
+STRING_BYTES_MAX: Final = 0x7FFF
+UVARINT_BYTES_MAX: Final = 5
+UVARINT_MAX: Final = 0xFFFF_FFFF
 
 # The encodings of 0 to 127, which are nearly all that occur.
-SMALL_UVARINTS = tuple(bytes((value,)) for value in range(128))
+SMALL_UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
 
 
 def write_uvarint(value: int) -> bytes:

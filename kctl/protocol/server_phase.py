@@ -17,6 +17,7 @@ Kafka 2.7: org.apache.kafka.common.network.KafkaChannel.ChannelMuteState.
 """
 
 from enum import IntEnum
+from typing import Final
 
 
 class ServerPhase(IntEnum):
@@ -39,7 +40,7 @@ class ServerPhase(IntEnum):
 _P = ServerPhase
 
 # Phase -> the phases that may follow. Ending twice is legal: an abort may follow a close.
-LEGAL_MOVES: dict[ServerPhase, frozenset[ServerPhase]] = {
+LEGAL_MOVES: Final[dict[ServerPhase, frozenset[ServerPhase]]] = {
     _P.READING: frozenset({_P.IN_FLIGHT, _P.SENDING, _P.MUTED, _P.OVER}),
     _P.IN_FLIGHT: frozenset({_P.READING, _P.DRAINING, _P.OVER}),
     _P.SENDING: frozenset({_P.READING, _P.OVER}),

@@ -7,7 +7,7 @@ Kafka 2.7: org.apache.kafka.common.record.MemoryRecords, ByteBufferLogInputStrea
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.primitives import Buffer
@@ -26,7 +26,7 @@ __all__ = ["batches", "records", "valid_end"]
 
 Batch = RecordBatch | LegacyBatch
 
-CURRENT_MAGIC = 2
+CURRENT_MAGIC: Final = 2
 
 
 class BatchLocation(NamedTuple):

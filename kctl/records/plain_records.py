@@ -6,13 +6,14 @@ than `record.encode_record` for each record.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from kctl.records.varint import write_varint
 
 # Encoded numbers of records that are kept for all batches; later ones are encoded on use.
-_KEPT_MAX = 1 << 14
-_NULL = b"\x01"
-_NO_HEADERS = b"\x00"
+_KEPT_MAX: Final = 1 << 14
+_NULL: Final = b"\x01"
+_NO_HEADERS: Final = b"\x00"
 _kept: list[bytes] = []
 
 

@@ -21,7 +21,7 @@ Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98, KIP-101
 import struct
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.errors import CorruptDataError
 from kctl.protocol.primitives import Buffer
@@ -33,41 +33,41 @@ __all__ = ["RecordBatch"]
 
 
 # Bytes of baseOffset and batchLength, which batchLength does not count.
-LOG_OVERHEAD = 12
+LOG_OVERHEAD: Final = 12
 # Bytes that hold the size and magic of a batch of any format.
-HEADER_SIZE_UP_TO_MAGIC = 17
-RECORD_BATCH_OVERHEAD = 61
-MAGIC_OFFSET = 16
-CRC_OFFSET = 17
-ATTRIBUTES_OFFSET = 21
-BASE_TIMESTAMP_OFFSET = 27
-MAX_TIMESTAMP_OFFSET = 35
+HEADER_SIZE_UP_TO_MAGIC: Final = 17
+RECORD_BATCH_OVERHEAD: Final = 61
+MAGIC_OFFSET: Final = 16
+CRC_OFFSET: Final = 17
+ATTRIBUTES_OFFSET: Final = 21
+BASE_TIMESTAMP_OFFSET: Final = 27
+MAX_TIMESTAMP_OFFSET: Final = 35
 
 # The whole header in one call; the fields in BatchHeader's order.
-HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 # baseOffset and batchLength.
-PREFIX = struct.Struct(">qi")
-INT64 = struct.Struct(">q")
-INT32 = struct.Struct(">i")
-UINT32 = struct.Struct(">I")
-INT16 = struct.Struct(">h")
+PREFIX: Final = struct.Struct(">qi")
+INT64: Final = struct.Struct(">q")
+INT32: Final = struct.Struct(">i")
+UINT32: Final = struct.Struct(">I")
+INT16: Final = struct.Struct(">h")
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_PARTITION_LEADER_EPOCH = -1
-CREATE_TIME = 0
-LOG_APPEND_TIME = 1
-NO_TIMESTAMP_TYPE = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+NO_TIMESTAMP_TYPE: Final = -1
 
-COMPRESSION_MASK = 0x07
-TIMESTAMP_TYPE_MASK = 0x08
-TRANSACTIONAL_MASK = 0x10
-CONTROL_MASK = 0x20
-DELETE_HORIZON_MASK = 0x40
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
 
-SEQUENCE_MAX = 2**31 - 1
+SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):

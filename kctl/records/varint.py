@@ -5,14 +5,16 @@ Hot loops decode the one-byte case themselves and come here only for longer ones
 Kafka 2.7: org.apache.kafka.common.utils.ByteUtils (readVarint, readVarlong).
 """
 
+from typing import Final
+
 from kctl.errors import CorruptDataError
 
-MAX_VARINT_BYTES = 5
-MAX_VARLONG_BYTES = 10
-_INT_MAX = 2**31 - 1
-_INT_MIN = -(2**31)
-_U32 = 2**32 - 1
-_U64 = 2**64 - 1
+MAX_VARINT_BYTES: Final = 5
+MAX_VARLONG_BYTES: Final = 10
+_INT_MAX: Final = 2**31 - 1
+_INT_MIN: Final = -(2**31)
+_U32: Final = 2**32 - 1
+_U64: Final = 2**64 - 1
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:

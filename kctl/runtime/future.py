@@ -12,11 +12,11 @@ retrieved is reported to the scheduler that spawned it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 CallSoon = Callable[..., None]
-_PENDING = object()
+_PENDING: Final = object()
 
 
 class CancelledError(Exception):
@@ -148,9 +148,9 @@ class Task(Future[T]):
                 waited_for = self._coroutine.send(None)
         except StopIteration as stop:
             self.set_result(stop.value)
-        except CancelledError as error:
+        except CancelledError as cancellation:
             self._is_watched = True
-            self.set_error(error)
+            self.set_error(cancellation)
         except Exception as error:  # noqa: BLE001 - a Task passes every error to its awaiter
             self.set_error(error)
             self._call_soon(self._tell_if_unseen, error)

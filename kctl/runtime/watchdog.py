@@ -13,25 +13,26 @@ Durations are passed in. The counters are plain numbers for a metrics endpoint t
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kctl.runtime.clock import Clock
 from kctl.runtime.trace import NullTrace, Trace
 
 # A turn over this is counted, over LOGGED_MS it is also logged.
-TURN_MS_MAX = 20
-LOGGED_MS = 50
+TURN_MS_MAX: Final = 20
+LOGGED_MS: Final = 50
 # Callbacks over this are named in the report of their turn.
-NOTED_MS = 5
+NOTED_MS: Final = 5
 # Callbacks named in one report, the longest first.
-NOTED_MAX = 4
+NOTED_MAX: Final = 4
 # Minimum time between two log lines, except for stalls; turns that are not logged are counted in
 # the next line.
-REPORT_INTERVAL_MS = 1_000
+REPORT_INTERVAL_MS: Final = 1_000
 # A turn over this is a warning: clients notice. A callback over this is reported to stall listeners
 # at once, before anything else runs.
-STALL_MS = 500
+STALL_MS: Final = 500
 
-_TURN_SECONDS_MAX = TURN_MS_MAX / 1000
+_TURN_SECONDS_MAX: Final = TURN_MS_MAX / 1000
 
 # How long a callback ran, in seconds, and its name.
 Noted = tuple[float, str]

@@ -18,7 +18,7 @@ Suspended work is resumed when the holder ends: the holder itself waits for noth
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kctl.runtime.scheduler import Scheduler
 from kctl.work import EXCLUSIVE, ClaimingWork
@@ -26,7 +26,7 @@ from kctl.work import EXCLUSIVE, ClaimingWork
 T = TypeVar("T")
 
 # Pieces of work that are active at a time, suspended ones included.
-ACTIVE_MAX = 8
+ACTIVE_MAX: Final = 8
 
 
 def _always() -> bool:

@@ -25,7 +25,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleFetchRequest, FetchManager.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kctl.broker.fetch_session import INVALID_SESSION_ID, FetchContext, Key
 from kctl.broker.replication.replica_manager import (
@@ -55,17 +55,17 @@ from kctl.runtime.disk import FileSlice
 from kctl.work import ClaimingWork, Work
 
 # From this version on consumers know that a follower may serve them (KIP-392).
-FOLLOWER_FETCH_VERSION = 11
-FIRST_VERSION_OF_V1_BATCHES = 2
-FIRST_VERSION_OF_V2_BATCHES = 4
-FIRST_VERSION_OF_ZSTD = 10
+FOLLOWER_FETCH_VERSION: Final = 11
+FIRST_VERSION_OF_V1_BATCHES: Final = 2
+FIRST_VERSION_OF_V2_BATCHES: Final = 4
+FIRST_VERSION_OF_ZSTD: Final = 10
 # Partitions encoded per turn of the loop, about 5 ms.
-PARTITIONS_PER_TURN = 2_000
-_EMPTY = b""
+PARTITIONS_PER_TURN: Final = 2_000
+_EMPTY: Final = b""
 # Of a response besides its records, for quotas: once, and per topic and partition.
-RESPONSE_BYTES = 18
-TOPIC_BYTES = 6
-PARTITION_BYTES = 42
+RESPONSE_BYTES: Final = 18
+TOPIC_BYTES: Final = 6
+PARTITION_BYTES: Final = 42
 
 
 def handle_fetch(services: Services, request: Request) -> None:

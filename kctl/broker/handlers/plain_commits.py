@@ -27,7 +27,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest.
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kctl.broker.coordinator.group.offset_commits import PlainCommit
 from kctl.broker.request import RequestContext
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from kctl.broker.security.authorizer import AclAuthorizer
 
 # Maximum number of cached heads; beyond it the cache is cleared.
-HEADS_MAX = 16_384
-HEAD_START = 8
-_VERSION = slice(2, 4)
-_CORRELATION_ID = slice(4, HEAD_START)
+HEADS_MAX: Final = 16_384
+HEAD_START: Final = 8
+_VERSION_START: Final = 2
+_CORRELATION_ID_START: Final = 4
 # After the size of the response.
-_ANSWER_CORRELATION_ID = 4
-_NO_RETENTION_MS = -1
+_ANSWER_CORRELATION_ID: Final = 4
+_NO_RETENTION_MS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class _Tail:
     one_partition: bytes
 
 
-_OLD = _Tail(Struct(">q").unpack_from, 10, b"\0\0", b"\0\0\0\1")
-_WITH_EPOCH = _Tail(Struct(">qi").unpack_from, 14, b"\0\0", b"\0\0\0\1")
-_FLEXIBLE = _Tail(Struct(">qi").unpack_from, 16, b"\1\0\0\0", b"\2")
-_TAILS = {
+_OLD: Final = _Tail(Struct(">q").unpack_from, 10, b"\0\0", b"\0\0\0\1")
+_WITH_EPOCH: Final = _Tail(Struct(">qi").unpack_from, 14, b"\0\0", b"\0\0\0\1")
+_FLEXIBLE: Final = _Tail(Struct(">qi").unpack_from, 16, b"\1\0\0\0", b"\2")
+_TAILS: Final = {
     2: _OLD, 3: _OLD, 4: _OLD, 5: _OLD, 6: _WITH_EPOCH, 7: _WITH_EPOCH, 8: _FLEXIBLE,
 }  # fmt: skip
-_INDEX_BYTES = 4
+_INDEX_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class PlainCommits:
         """Commit, and `send` the response frame; return False if the request is not plain."""
         if type(frame) is not bytes:
             return False  # too large for one offset
-        version = frame[_VERSION]
+        version = frame[_VERSION_START:_CORRELATION_ID_START]
         tail = self._tails.get(version)
         if tail is None or not frame.endswith(tail.end):
             return False
@@ -131,7 +131,7 @@ class PlainCommits:
             return False
         if not self._commit(commit, *tail.numbers(frame, start)):
             return False
-        send(b"".join((head.size, frame[_CORRELATION_ID], head.rest)))
+        send(b"".join((head.size, frame[_CORRELATION_ID_START:HEAD_START], head.rest)))
         return True
 
     def _learn(self, frame: bytes, key: tuple[bytes, bytes]) -> None:

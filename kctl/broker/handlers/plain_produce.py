@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kctl.broker.replication.replica_manager import LogAppendInfo, ReplicaManager
 from kctl.broker.request import RequestContext
@@ -55,30 +55,30 @@ if TYPE_CHECKING:
     from kctl.broker.security.authorizer import AclAuthorizer
 
 # The first version whose responses have a log start offset.
-VERSION_MIN = 5
+VERSION_MIN: Final = 5
 # Maximum number of cached heads; beyond it the cache is cleared.
-HEADS_MAX = 4096
-HEAD_START = 8
+HEADS_MAX: Final = 4096
+HEAD_START: Final = 8
 # Version and size of the client id.
-_start = Struct(">2xh4xh").unpack_from
-_CLIENT_ID_START = 10
+_start: Final = Struct(">2xh4xh").unpack_from
+_CLIENT_ID_START: Final = 10
 # Transactional id (null), acks, timeout, number of topics.
-_BEFORE_NAME = 2 + 2 + 4 + 4
+_BEFORE_NAME: Final = 2 + 2 + 4 + 4
 # Size of the name; number of partitions, partition index.
-_AROUND_NAME = 2 + 4 + 4
+_AROUND_NAME: Final = 2 + 4 + 4
 # Size of the batch, its base offset, length, leader epoch, magic, CRC, attributes.
-_records = Struct(">i8xi4xb4xh").unpack_from
-_SIZE_BYTES = 4
-_producer_id = Struct(">43xq").unpack_from
+_records: Final = Struct(">i8xi4xb4xh").unpack_from
+_SIZE_BYTES: Final = 4
+_producer_id: Final = Struct(">43xq").unpack_from
 # Base offset, log append time, log start offset.
-_ANSWER = Struct(">qqq")
+_ANSWER: Final = Struct(">qqq")
 # Size and correlation id of the response; number of topics, size of the name.
-_ANSWER_BODY = 8
-_ANSWER_NAME = _ANSWER_BODY + 4 + 2
+_ANSWER_BODY: Final = 8
+_ANSWER_NAME: Final = _ANSWER_BODY + 4 + 2
 # Number of partitions, partition index, error code.
-_AFTER_ANSWER_NAME = 4 + 4 + 2
+_AFTER_ANSWER_NAME: Final = 4 + 4 + 2
 
-_VALID_ACKS = (ACKS_ALL, ACKS_LEADER)
+_VALID_ACKS: Final = (ACKS_ALL, ACKS_LEADER)
 
 
 @dataclass(frozen=True, slots=True)

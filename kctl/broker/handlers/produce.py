@@ -17,6 +17,7 @@ Kafka 2.7: kafka.server.KafkaApis.handleProduceRequest.
 """
 
 import struct
+from typing import Final
 
 from kctl.broker.replication.delayed import AppendResult
 from kctl.broker.replication.replica_manager import AppendEntry
@@ -43,12 +44,12 @@ from kctl.records.record_batch import (
     TRANSACTIONAL_MASK,
 )
 
-_VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
-_FIRST_VERSION_OF_V2_BATCHES = 3
-_FIRST_VERSION_OF_ZSTD = 7
-_ZSTD = int(CompressionType.ZSTD)
+_VALID_ACKS: Final = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
+_FIRST_VERSION_OF_V2_BATCHES: Final = 3
+_FIRST_VERSION_OF_ZSTD: Final = 7
+_ZSTD: Final = int(CompressionType.ZSTD)
 # Length, magic and attributes of the batch at the start of a buffer.
-_read_prefix = struct.Struct(">8xi4xb4xh").unpack_from
+_read_prefix: Final = struct.Struct(">8xi4xb4xh").unpack_from
 
 
 def handle_produce(services: Services, request: Request) -> None:

@@ -3,6 +3,8 @@
 Kafka 2.7: kafka.log.Log (`read`, `collectAbortedTransactions`, `fetchOffsetByTimestamp`); KIP-98
 """
 
+from typing import Final
+
 from kctl.broker.log.fetch_data import FetchDataInfo
 from kctl.broker.log.local_log import LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_segment import LogSegment
@@ -10,7 +12,7 @@ from kctl.storage.transaction_index import AbortedTransaction
 from kctl.work import ClaimingWork
 
 # Segments that a search examines in one step; each may have its time index read.
-SEGMENTS_PER_STEP = 50
+SEGMENTS_PER_STEP: Final = 50
 
 
 def read_up_to(

@@ -16,7 +16,7 @@ Kafka 2.7: kafka.log.LogSegment
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.errors import CorruptDataError
@@ -39,10 +39,10 @@ from kctl.storage.transaction_index import TransactionIndex
 from kctl.work import Claim, ClaimingWork, Work, at_once
 
 # Batch headers that a search reads in one step.
-HEADERS_PER_STEP = 1_000
+HEADERS_PER_STEP: Final = 1_000
 # Minimum number of batches remembered in the tail; the maximum is twice that.
-TAIL_BATCHES = 512
-_UNKNOWN = -2
+TAIL_BATCHES: Final = 512
+_UNKNOWN: Final = -2
 
 
 class SegmentOptions(NamedTuple):

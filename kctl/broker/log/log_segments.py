@@ -63,7 +63,8 @@ class LogSegments:
 
     def since(self, offset: int) -> tuple[LogSegment, ...]:
         """Return the segments from the one that holds `offset` to the active one."""
-        return self.all[max(0, self.floor_index(offset)) :]
+        first = max(0, self.floor_index(offset))
+        return self.all[first:]
 
     @property
     def size(self) -> int:

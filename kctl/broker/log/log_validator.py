@@ -20,7 +20,7 @@ Kafka 2.7: kafka.log.LogValidator, Log.analyzeAndValidateRecords; KIP-32, KIP-98
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.broker.log.log_rewriter import validate_and_rewrite
 from kctl.broker.log.record_checks import CHECKED_BYTES, check_records
@@ -111,9 +111,9 @@ class CheckedRecords(NamedTuple):
 
 
 # Looking up an Enum's member is slow.
-_COORDINATOR = AppendOrigin.COORDINATOR
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 # baseOffset, batchLength, partitionLeaderEpoch: the fields that assignment writes.
-_ASSIGNMENT = struct.Struct(">qii")
+_ASSIGNMENT: Final = struct.Struct(">qii")
 
 
 def validate_records(

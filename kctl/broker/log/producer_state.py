@@ -6,7 +6,7 @@ is among them, and any other batch must follow the last one without a gap.
 Kafka 2.7: kafka.log.ProducerStateEntry, BatchMetadata, ProducerAppendInfo; KIP-98, KIP-360
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.records.control import EndTransactionMarker
 from kctl.records.record_batch import (
@@ -19,8 +19,8 @@ from kctl.records.record_batch import (
 from kctl.storage.producer_snapshot import NO_OFFSET, ProducerSnapshotEntry, pack_entry
 
 # max.in.flight.requests.per.connection of an idempotent producer.
-BATCHES_KEPT = 5
-NO_COORDINATOR_EPOCH = -1
+BATCHES_KEPT: Final = 5
+NO_COORDINATOR_EPOCH: Final = -1
 
 
 class BatchMetadata(NamedTuple):

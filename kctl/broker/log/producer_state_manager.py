@@ -22,6 +22,7 @@ Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from kctl.broker.log.producer_state import (
     BATCHES_KEPT,
@@ -43,13 +44,13 @@ from kctl.work import Work, at_once, parts
 
 # Batches of an unknown producer that are rejected before one is accepted: the number that a client
 # may have in flight after its first.
-REFUSALS_MAX = BATCHES_KEPT - 1
+REFUSALS_MAX: Final = BATCHES_KEPT - 1
 # Unknown producers whose batches were rejected; beyond it the table is cleared.
-REFUSED_PRODUCERS_MAX = 1_000
+REFUSED_PRODUCERS_MAX: Final = 1_000
 # Producers of a snapshot that are loaded in one step.
-PRODUCERS_PER_STEP = 2_000
+PRODUCERS_PER_STEP: Final = 2_000
 # transactional.id.expiration.ms, which in 2.7 also governs producer ids.
-DEFAULT_EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
+DEFAULT_EXPIRATION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 
 @dataclass(slots=True)

@@ -8,21 +8,23 @@ where hand-made mistakes are most likely, is checked to the last byte.
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.readPartiallyFrom, DefaultRecordBatch
 """
 
+from typing import Final
+
 from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.primitives import Buffer
 from kctl.records.varint import read_varint, read_varlong
 
 # Records of each batch that are checked field by field.
-FULLY_CHECKED_RECORDS = 4
+FULLY_CHECKED_RECORDS: Final = 4
 # Records after those that are only followed by their lengths.
-FOLLOWED_RECORDS = 16
+FOLLOWED_RECORDS: Final = 16
 # The same for a compressed batch: decompressing costs more than following its records.
-FOLLOWED_RECORDS_COMPRESSED = 68
+FOLLOWED_RECORDS_COMPRESSED: Final = 68
 # Bytes of a compressed batch's records that are decompressed for the check.
-CHECKED_BYTES = 64 * 1024
+CHECKED_BYTES: Final = 64 * 1024
 
-_NOT_EVERY_RECORD = (-1, 0)
+_NOT_EVERY_RECORD: Final = (-1, 0)
 
 
 def check_records(

@@ -8,6 +8,7 @@ kafka.server.RecordValidationException
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from kctl.configs.config_key import LONG_MAX
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -25,7 +26,7 @@ from kctl.records.record_batch import (
 )
 
 # Maximum number of record errors reported: enough to find the cause.
-RECORD_ERRORS_MAX = 1000
+RECORD_ERRORS_MAX: Final = 1000
 
 
 class AppendOrigin(Enum):
@@ -37,7 +38,7 @@ class AppendOrigin(Enum):
 
 
 # Looking up an Enum's member is slow.
-_CLIENT = AppendOrigin.CLIENT
+_CLIENT: Final = AppendOrigin.CLIENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,15 @@ and what they send ahead waits in the kernel.
 Kafka 2.7: kafka.network.Processor, which reads nothing while a request is in progress
 """
 
+from typing import Final
+
 from kctl.protocol.framing import Scratch
 
 # Bytes that one connection accepts while a request is in progress, before reading stops.
-PIPELINED_BYTES_MAX = 32 * 1024
+PIPELINED_BYTES_MAX: Final = 32 * 1024
 # Of all connections; beyond it, each adds less than FULL_READ_BYTES.
-BACKLOG_BYTES_MAX = 32 * 1024 * 1024
-FULL_READ_BYTES = 512
+BACKLOG_BYTES_MAX: Final = 32 * 1024 * 1024
+FULL_READ_BYTES: Final = 512
 
 
 class Backlog:

@@ -22,20 +22,20 @@ become the finisher, leaves the line in the loop's next turn.
 Kafka 2.7: org.apache.kafka.common.memory.SimpleMemoryPool; KIP-72
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from kctl.broker.network.counters import NetworkCounters
 from kctl.protocol.framing import SMALL_FRAME_MAX
 from kctl.runtime.scheduler import Scheduler, Timer
 
-MEDIUM_BYTES_MAX = 1024 * 1024
+MEDIUM_BYTES_MAX: Final = 1024 * 1024
 # The fraction of the budget that is reserved for medium requests: one in this many parts.
-RESERVE_DIVISOR = 4
+RESERVE_DIVISOR: Final = 4
 # Of small requests that have begun and are not complete, over all connections.
-UNFINISHED_SMALL_BYTES_MAX = 32 * 1024 * 1024
-PROGRESS_MS = 1_000
-PROGRESS_BYTES_MIN = 64 * 1024
-LOOK_MS = 100
+UNFINISHED_SMALL_BYTES_MAX: Final = 32 * 1024 * 1024
+PROGRESS_MS: Final = 1_000
+PROGRESS_BYTES_MIN: Final = 64 * 1024
+LOOK_MS: Final = 100
 
 
 class Holder(Protocol):

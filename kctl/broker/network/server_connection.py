@@ -22,7 +22,7 @@ Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.network.connection_host import ConnectionHost, FastPath
@@ -51,25 +51,25 @@ if TYPE_CHECKING:
 
 # Smaller requests are never sliced: an element takes at least four bytes, so that they hold no more
 # elements than a slice.
-LIGHT_FRAME_MAX = 1_024
+LIGHT_FRAME_MAX: Final = 1_024
 
 # Larger requests are decoded in turns: these hold at most 10,000 or so structs.
-DECODED_AT_ONCE_BYTES_MAX = 128 * 1024
+DECODED_AT_ONCE_BYTES_MAX: Final = 128 * 1024
 
 # The bytes at the start of a frame that select its fast path.
-API_KEY_BYTES = 2
+API_KEY_BYTES: Final = 2
 
-_NOT_SERVED = (0, -1)
+_NOT_SERVED: Final = (0, -1)
 
 # Looked up once: reading a member of an enum costs more than reading a global.
-_READING = ServerPhase.READING
-_IN_FLIGHT = ServerPhase.IN_FLIGHT
-_SENDING = ServerPhase.SENDING
-_DRAINING = ServerPhase.DRAINING
-_OVER = ServerPhase.OVER
-_MUTED = ServerPhase.MUTED
+_READING: Final[ServerPhase] = ServerPhase.READING
+_IN_FLIGHT: Final[ServerPhase] = ServerPhase.IN_FLIGHT
+_SENDING: Final[ServerPhase] = ServerPhase.SENDING
+_DRAINING: Final[ServerPhase] = ServerPhase.DRAINING
+_OVER: Final[ServerPhase] = ServerPhase.OVER
+_MUTED: Final[ServerPhase] = ServerPhase.MUTED
 # The move of most answers, checked here and not each time.
-_ANSWERED = moved(_IN_FLIGHT, _READING)
+_ANSWERED: Final = moved(_IN_FLIGHT, _READING)
 
 
 class ServerConnection:

@@ -15,7 +15,7 @@ Kafka 2.7: kafka.log.Log.append (the log's lock)
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.broker.log.log_validator import CheckedRecords, ValidatedRecords, ValidationInTurns
 from kctl.broker.log.unified_log import UnifiedLog
@@ -28,7 +28,7 @@ from kctl.runtime.work_queue import WorkQueue
 
 # Errors of a produce request that occur before the log is reached; others report the log start
 # offset.
-_ERRORS_BEFORE_THE_LOG = frozenset(
+_ERRORS_BEFORE_THE_LOG: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -9,6 +9,7 @@ KIP-392, KIP-595.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.delayed import FetchParams, FetchResult
@@ -21,7 +22,7 @@ from kctl.runtime.clock import Clock
 from kctl.work import Work
 
 # Partitions of one fetch read per turn of the loop, about 5 ms.
-READS_PER_TURN = 1_000
+READS_PER_TURN: Final = 1_000
 
 
 class FetchReader:
@@ -126,8 +127,8 @@ class FetchReader:
         except ApiError as error:
             result.error_code = error.code
             return result
-        except StorageError as error:
-            self._on_storage_failure(partition, error)
+        except StorageError as failure:
+            self._on_storage_failure(partition, failure)
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
         log = partition.log

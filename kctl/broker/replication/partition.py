@@ -14,6 +14,7 @@ Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 from kctl.broker.log.log_validator import CheckedRecords
 from kctl.broker.log.unified_log import (
@@ -45,8 +46,8 @@ class Role(Enum):
 
 
 # Looking up an Enum's member is slow, and every request needs these.
-_LEADER = Role.LEADER
-_FOLLOWER = Role.FOLLOWER
+_LEADER: Final = Role.LEADER
+_FOLLOWER: Final = Role.FOLLOWER
 
 
 class Partition:

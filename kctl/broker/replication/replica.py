@@ -4,8 +4,9 @@ Kafka 2.7: kafka.cluster.Replica; KIP-107 (log start offset), KAFKA-7128 (epoch 
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-UNKNOWN_OFFSET = -1
+UNKNOWN_OFFSET: Final = -1
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ Kafka 2.7: kafka.server.ReplicaManager.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import Final
 
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.log.log_validator import CheckedRecords, ValidationInTurns
@@ -48,7 +49,7 @@ from kctl.runtime.work_queue import WorkQueue
 from kctl.work import Work, parts
 
 # Looking up an Enum's member is slow.
-_CLIENT = AppendOrigin.CLIENT
+_CLIENT: Final = AppendOrigin.CLIENT
 AppendEntry = tuple[str, int, Records]
 
 

@@ -28,7 +28,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kctl.runtime.clock import Clock
 from kctl.runtime.future import Future, Task
@@ -43,23 +43,23 @@ T = TypeVar("T")
 Callback = Callable[..., object]
 
 # Descriptors served in one turn before timers and callbacks run.
-EVENTS_PER_TURN = 256
+EVENTS_PER_TURN: Final = 256
 # How long one turn serves descriptors, and how long it then runs callbacks.
-PHASE_MS = 5
+PHASE_MS: Final = 5
 # Polls before the loop sleeps.
-LOOKS_BEFORE_SLEEP = 128
+LOOKS_BEFORE_SLEEP: Final = 128
 # After at most this many polls without a result the loop sleeps at once.
-LOOKS_IN_VAIN_MAX = 256
+LOOKS_IN_VAIN_MAX: Final = 256
 # Small responses that are sent together.
-SENDS_TOGETHER = 16
+SENDS_TOGETHER: Final = 16
 # Callbacks run in one turn before descriptors are served.
-CALLBACKS_PER_TURN = 1_000
+CALLBACKS_PER_TURN: Final = 1_000
 # Cancelled timers kept in the heap before it is rebuilt without them.
-CANCELLED_TIMERS_MAX = 512
-_PHASE_SECONDS = PHASE_MS / 1000
-_NOTED_SECONDS = NOTED_MS / 1000
+CANCELLED_TIMERS_MAX: Final = 512
+_PHASE_SECONDS: Final = PHASE_MS / 1000
+_NOTED_SECONDS: Final = NOTED_MS / 1000
 # epoll does not handle longer timeouts well; waking up once a day is harmless.
-WAIT_MS_MAX = 86_400_000
+WAIT_MS_MAX: Final = 86_400_000
 
 
 class RealTimer:

@@ -9,7 +9,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.runtime.future import Future
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kctl.runtime.real.tls_stack import TlsAcceptor, TlsConnector, TlsStack
     from kctl.tls.settings import TlsSettings
 
-BACKLOG = 1024
-ACCEPTS_PER_TURN = 64
+BACKLOG: Final = 1024
+ACCEPTS_PER_TURN: Final = 64
 # How long to stop accepting when the process is out of descriptors.
-NO_DESCRIPTORS_PAUSE_MS = 200
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_DESCRIPTORS_PAUSE_MS: Final = 200
+_OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Address = tuple[str, int]
 OnAccept = Callable[[Transport], Receiver | None]
@@ -280,8 +280,8 @@ class RealNetwork:
             at = host or "0.0.0.0"
             family, address = _numeric_address(at, port) or _addresses_of(at, port)[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:
-            raise KctlError(f"cannot listen on {name}: {error.strerror}") from error
+        except OSError as failure:
+            raise KctlError(f"cannot listen on {name}: {failure.strerror}") from failure
         try:
             sock.settimeout(0)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

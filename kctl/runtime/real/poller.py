@@ -1,12 +1,12 @@
 """Poller: which descriptors are ready; epoll on Linux, the best selector elsewhere."""
 
 import select
-from typing import Protocol
+from typing import Final, Protocol
 
-READABLE = 1  # EPOLLIN
-WRITABLE = 4  # EPOLLOUT
-FAILED = 8  # EPOLLERR, reported whether asked for or not
-HUNG_UP = 16  # EPOLLHUP, the same
+READABLE: Final = 1  # EPOLLIN
+WRITABLE: Final = 4  # EPOLLOUT
+FAILED: Final = 8  # EPOLLERR, reported whether asked for or not
+HUNG_UP: Final = 16  # EPOLLHUP, the same
 
 
 class Poller(Protocol):

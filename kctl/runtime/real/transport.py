@@ -17,7 +17,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Final, cast
 
 from kctl.errors import KctlError
 from kctl.protocol.primitives import Buffer
@@ -27,20 +27,20 @@ from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import FAILED, HUNG_UP, READABLE, WRITABLE
 
 # Bytes that one transport may move in one bulk turn, which bounds how long others wait.
-QUANTUM_BYTES = 256 * 1024
+QUANTUM_BYTES: Final = 256 * 1024
 # Responses up to this size are sent in the call that creates them.
-INLINE_BYTES = 64 * 1024
+INLINE_BYTES: Final = 64 * 1024
 # Responses up to this size wait for the others of their turn; see RealScheduler.send_soon.
-HELD_BYTES = 4 * 1024
+HELD_BYTES: Final = 4 * 1024
 # A read of at least this size makes the next one wait for a bulk turn.
-BULK_READ_BYTES = 64 * 1024
+BULK_READ_BYTES: Final = 64 * 1024
 # Buffers passed to one sendmsg(2); Linux accepts 1024.
-PARTS_PER_CALL = 64
+PARTS_PER_CALL: Final = 64
 # The chunk size for reading FileSlices without a descriptor.
-READ_BYTES = 64 * 1024
+READ_BYTES: Final = 64 * 1024
 
-MSG_MORE = getattr(socket, "MSG_MORE", 0)
-_HAS_SENDFILE = sys.platform == "linux"
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_HAS_SENDFILE: Final = sys.platform == "linux"
 
 
 class RealTransport:
@@ -248,8 +248,8 @@ class RealTransport:
             except (BlockingIOError, InterruptedError):
                 self._is_bulk_reader = False
                 return
-            except OSError as error:
-                self._lose(error)
+            except OSError as failure:
+                self._lose(failure)
                 return
             self._is_bulk_reader = count >= BULK_READ_BYTES
             if count:
