@@ -93,8 +93,8 @@ class Disk(Protocol):
         """Return the names in directory `path`, sorted."""
         ...
 
-    def make_directory(self, path: str) -> None:
-        """Create `path` and its parents; an existing directory is no error."""
+    def make_directory(self, path: str) -> bool:
+        """Create `path` and its parents; return False if it is a directory already."""
         ...
 
     def rename(self, old: str, new: str) -> None:

@@ -330,13 +330,14 @@ class SimDisk:
         found = {name[len(start) :] for name in names if name.startswith(start)}
         return sorted(name for name in found if name and "/" not in name)
 
-    def make_directory(self, path: str) -> None:
-        """Create `path` and its parents."""
+    def make_directory(self, path: str) -> bool:
+        """Create `path` and its parents; return False if it is a directory already."""
         if path in self._names.directories:
-            return
+            return False
         if _parent(path) != path:
             self.make_directory(_parent(path))
         self._change(_Change("mkdir", path))
+        return True
 
     def rename(self, old: str, new: str) -> None:
         """Replace `new` by `old` atomically."""

@@ -39,6 +39,7 @@ class LiveConfigs:
         # Why some overrides are ignored; logged when it changes.
         self._complaint: str | None = None
         self._broker = self._effective()
+        self._topic_defaults = self._broker.topic_defaults()
         dynamic_configs.on_change(self._overrides_changed)
 
     @property
@@ -48,7 +49,7 @@ class LiveConfigs:
 
     def topic_values(self, topic: str) -> dict[str, Any]:
         """Return the value of every config of `topic`: its overrides over the broker's defaults."""
-        values = self._broker.topic_defaults()
+        values = self._topic_defaults.copy()
         for name, text in self._dynamic_configs.topic(topic).items():
             if name in TOPIC_CONFIGS:
                 # A tool that writes to the store directly may have left an invalid value.
@@ -84,6 +85,7 @@ class LiveConfigs:
                 on_topic(entity_name)
         elif entity_name in (znodes.DEFAULT_ENTITY, str(self._broker_id)):
             self._broker = self._effective()
+            self._topic_defaults = self._broker.topic_defaults()
             for on_broker in self._broker_listeners:
                 on_broker(self._broker)
             for on_topic in self._topic_listeners:

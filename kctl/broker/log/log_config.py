@@ -8,9 +8,11 @@ Kafka 2.7: kafka.log.LogConfig
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache, lru_cache
 from typing import Any
 
 from kctl.broker.log.validation_rules import ValidationRules
+from kctl.configs.api_version import API_VERSIONS
 from kctl.configs.config_key import LONG_MAX
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
@@ -72,10 +74,10 @@ class LogConfig:
         """Return the config for values by Kafka's names ("segment.bytes"); others keep their
         default."""
         given: dict[str, Any] = {}
-        known = {field.name for field in fields(cls)}
+        attributes = _attributes()
         for name, value in values.items():
-            attribute = name.replace(".", "_")
-            if attribute not in known:
+            attribute = attributes.get(name)
+            if attribute is None:
                 raise UsageError(f"Unknown topic config name: {name}")
             given[attribute] = tuple(value) if isinstance(value, list) else value
         return cls(**given)
@@ -129,6 +131,13 @@ class LogConfig:
         )
 
 
+@cache
+def _attributes() -> Mapping[str, str]:
+    """Return the attribute of each config, by Kafka's name of it."""
+    return {field.name.replace("_", "."): field.name for field in fields(LogConfig)}
+
+
+@lru_cache(len(API_VERSIONS) * 2)
 def magic_of_version(version: str) -> int:
     """Return the record format of a Kafka release: 0 before 0.10, 1 before 0.11, 2 since."""
     # For "2.7-IV2" and "2.7.2": the part after the second number is ignored.

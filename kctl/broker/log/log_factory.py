@@ -38,8 +38,8 @@ class LogFactory:
         self, directory: LogDirectory, tp: TopicPartition, path: str, config: LogConfig
     ) -> UnifiedLog:
         """Create a log in a new directory. Raise StorageError."""
-        self._runtime.disk.make_directory(path)
-        request = self._request(tp, path, config, had_clean_shutdown=True)
+        is_new = self._runtime.disk.make_directory(path)
+        request = self._request(tp, path, config, had_clean_shutdown=True, is_new=is_new)
         loaded = self._load(request)
         return self._log(directory.path, request, loaded, is_durable=False)
 
@@ -107,6 +107,7 @@ class LogFactory:
         recovery_point: int = 0,
         log_start_offset: int = UNKNOWN_OFFSET,
         gaps_allowed_below: int = 0,
+        is_new: bool = False,
     ) -> LoadRequest:
         return LoadRequest(
             tp,
@@ -118,6 +119,7 @@ class LogFactory:
             now_ms=self._runtime.clock.wall_ms(),
             gaps_allowed_below=gaps_allowed_below,
             producer_expiration_ms=self._producer_expiration_ms,
+            is_new=is_new,
         )
 
     def _load(self, request: LoadRequest) -> LoadedLog:

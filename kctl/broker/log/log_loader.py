@@ -73,6 +73,8 @@ class LoadRequest:
     # Below this offset the log may have been compacted, so that missing offsets are expected.
     gaps_allowed_below: int = 0
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    # The directory has just been created, and is empty.
+    is_new: bool = False
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class LogLoader:
     def load(self) -> LoadedLog:
         """Load the directory."""
         request = self._request
-        self._names = set(self._disk.list(self._directory))
+        self._names = set() if request.is_new else set(self._disk.list(self._directory))
         swaps = self._clear_leftovers()
         self._epochs = self._load_epochs()
         self._producers = self._make_producers()
@@ -354,6 +356,7 @@ class LogLoader:
             self._log_start_offset,
             segment_options(self._request.config),
             now_ms=self._request.now_ms,
+            is_directory_new=self._request.is_new,
         )
         self._segments = LogSegments([segment])
         return self._log_start_offset

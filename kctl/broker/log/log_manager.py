@@ -46,6 +46,10 @@ from kctl.work import Work, parts
 PREFERRED_DIRS_MAX = 100_000
 # Index files created by one background job, so that flushes are not delayed.
 _FILES_PER_JOB = 32
+# How long no log is created before index files are, and how many files wait for that: they take
+# longer than everything else that the creation of a topic needs.
+INDEX_FILES_DELAY_MS = 20
+INDEX_FILES_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,11 +338,24 @@ class LogManager:
         return log
 
     def _make_index_files(self, log: UnifiedLog) -> None:
-        """Create the index files of a new segment in the background, a few at a time: on a busy
-        disk each takes a millisecond, and they are not needed before the segment is closed."""
+        """Create the index files of a new segment in the background, a few at a time, once no logs
+        are created: on a busy disk each takes a millisecond, and they are not needed before the
+        segment is closed."""
         if not self._index_files:
-            self._scheduler.call_soon(self._make_some_files)
+            self._make_files_later(0)
         self._index_files += log.segments[-1].index_paths
+
+    def _make_files_later(self, known: int) -> None:
+        """Make the files that wait, unless they are more than `known` after the delay."""
+
+        def make() -> None:
+            count = len(self._index_files)
+            if known < count < INDEX_FILES_MAX:
+                self._make_files_later(count)
+            else:
+                self._make_some_files()
+
+        self._scheduler.call_later(INDEX_FILES_DELAY_MS, make)
 
     def _make_some_files(self) -> None:
         paths = self._index_files[:_FILES_PER_JOB]

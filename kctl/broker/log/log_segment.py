@@ -137,8 +137,10 @@ class LogSegment:
         now_ms: int,
         suffix: str = "",
         roll_jitter_ms: int = 0,
+        is_directory_new: bool = False,
     ) -> "LogSegment":
-        """Create an empty segment; existing files of its names are emptied.
+        """Create an empty segment; existing files of its names are emptied, for which the disk is
+        not asked if `is_directory_new`.
 
         Only the .log is created here, because creating files is the most expensive part. The index
         files are created with their first entries, by `close`, or by the caller from `index_paths`.
@@ -154,9 +156,10 @@ class LogSegment:
             file.truncate(options.preallocated_bytes)
         segment._adopt(FileRecords(file, 0))
         segment._may_lack_indexes = True
-        for index in (segment.offset_index, segment.time_index, segment.transaction_index):
-            if disk.exists(index.path):
-                index.reset()
+        if not is_directory_new:
+            for index in (segment.offset_index, segment.time_index, segment.transaction_index):
+                if disk.exists(index.path):
+                    index.reset()
         return segment
 
     @property

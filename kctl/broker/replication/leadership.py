@@ -38,7 +38,7 @@ from kctl.runtime.clock import Clock
 from kctl.work import Work, parts
 
 # Partitions of a request processed per turn of the loop; one whose log is created or deleted, which
-# takes about 0.8 ms, counts as UNITS_PER_LOG.
+# takes up to 0.8 ms, counts as UNITS_PER_LOG.
 PARTITIONS_PER_TURN = 500
 UNITS_PER_LOG = 80
 
@@ -101,16 +101,18 @@ class Leadership:
         errors, kept = [], []
         changes: list[RoleChange] = []
         units = 0
+        # The configs of the topics whose logs this turn creates: a later turn may find others.
+        configs: dict[str, LogConfig] = {}
         for topic, state in leader_and_isr_states(body):
             if units >= PARTITIONS_PER_TURN:
                 self._announce(changes)
-                units, changes = 0, []
+                units, changes, configs = 0, [], {}
                 yield
                 if body.controller_epoch < self._replicas.controller_epoch:
                     return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
             is_known = (topic, state.partition_index) in self._replicas.partitions
             units += 1 if is_known else UNITS_PER_LOG
-            code, change = self._apply(topic, state)
+            code, change = self._apply(topic, state, configs)
             errors.append(
                 LeaderAndIsrPartitionError(
                     topic_name=topic, partition_index=state.partition_index, error_code=code
@@ -133,7 +135,7 @@ class Leadership:
         return LeaderAndIsrResponse(partition_errors=errors)
 
     def _apply(
-        self, topic: str, state: LeaderAndIsrPartitionState
+        self, topic: str, state: LeaderAndIsrPartitionState, configs: dict[str, LogConfig]
     ) -> tuple[int, RoleChange | None]:
         replicas = self._replicas
         tp = TopicPartition(topic, state.partition_index)
@@ -149,9 +151,13 @@ class Leadership:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         replicas.partitions[tp] = partition
         try:
-            log = partition.log or replicas.log_manager.get_or_create_log(
-                tp, self._log_config(topic), is_new=state.is_new
-            )
+            log = partition.log
+            if log is None:
+                if topic not in configs:
+                    configs[topic] = self._log_config(topic)
+                log = replicas.log_manager.get_or_create_log(
+                    tp, configs[topic], is_new=state.is_new
+                )
             if state.leader == replicas.broker_id:
                 is_change = partition.become_leader(state, log, self._clock.wall_ms())
                 if log.is_write_through:

@@ -221,12 +221,20 @@ class RealDisk:
         except OSError as error:
             raise _refused(path, error) from error
 
-    def make_directory(self, path: str) -> None:
-        """Create `path` and its parents."""
+    def make_directory(self, path: str) -> bool:
+        """Create `path` and its parents; return False if it is a directory already."""
         try:
-            os.makedirs(path, exist_ok=True)
+            try:
+                os.mkdir(path)
+            except FileNotFoundError:
+                os.makedirs(path, exist_ok=True)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
+                return False
         except OSError as error:
             raise _refused(path, error) from error
+        return True
 
     def rename(self, old: str, new: str) -> None:
         """Replace `new` by `old` atomically."""
