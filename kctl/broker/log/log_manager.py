@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kctl.broker.log.checkpoints import LOGS_PER_TURN, Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
 from kctl.broker.log.group_commit import LOGS_PER_FLUSH_MAX, GroupCommit, flush_together
+from kctl.broker.log.index_files import IndexFileMaker
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
@@ -35,7 +36,6 @@ from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.runtime.turns import fail_loudly, in_turns
 from kctl.storage.layout import (
-    LOG_SUFFIX,
     delete_directory_name,
     directory_name,
     parse_directory_name,
@@ -44,12 +44,6 @@ from kctl.work import Work, parts
 
 # Future replicas with a chosen directory; the oldest choices are dropped.
 PREFERRED_DIRS_MAX = 100_000
-# Index files created by one background job, so that flushes are not delayed.
-_FILES_PER_JOB = 32
-# How long no log is created before index files are, and how many files wait for that: they take
-# longer than everything else that the creation of a topic needs.
-INDEX_FILES_DELAY_MS = 20
-INDEX_FILES_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +112,7 @@ class LogManager:
         )  # fmt: skip
         # The directories chosen for replicas that do not exist yet.
         self._preferred_dirs: dict[TopicPartition, str] = {}
-        # Index files of new segments that have not been created yet.
-        self._index_files: list[str] = []
+        self._index_files = IndexFileMaker(self._scheduler, runtime.disk)
         # Partitions whose logs cannot be served -> (directory, reason).
         self.damaged: dict[TopicPartition, tuple[str, str]] = {}
         self._timers: dict[str, Timer] = {}
@@ -334,45 +327,8 @@ class LogManager:
         if self._checkpoints.may_mention(directory.path, tp):
             # The checkpoints may still mention a deleted log of the partition.
             log.local.announce(0)
-        self._make_index_files(log)
+        self._index_files.make_soon(log.segments[-1].index_paths)
         return log
-
-    def _make_index_files(self, log: UnifiedLog) -> None:
-        """Create the index files of a new segment in the background, a few at a time, once no logs
-        are created: on a busy disk each takes a millisecond, and they are not needed before the
-        segment is closed."""
-        if not self._index_files:
-            self._make_files_later(0)
-        self._index_files += log.segments[-1].index_paths
-
-    def _make_files_later(self, known: int) -> None:
-        """Make the files that wait, unless they are more than `known` after the delay."""
-
-        def make() -> None:
-            count = len(self._index_files)
-            if known < count < INDEX_FILES_MAX:
-                self._make_files_later(count)
-            else:
-                self._make_some_files()
-
-        self._scheduler.call_later(INDEX_FILES_DELAY_MS, make)
-
-    def _make_some_files(self) -> None:
-        paths = self._index_files[:_FILES_PER_JOB]
-
-        def make() -> None:
-            for path in paths:
-                # The log may have been deleted meanwhile.
-                if self._disk.exists(path.rpartition(".")[0] + LOG_SUFFIX):
-                    self._disk.open(path, create=True).close()
-
-        def done(_: Future[None]) -> None:
-            # A failure recurs, and is handled, when the index is saved.
-            del self._index_files[: len(paths)]
-            if self._index_files:
-                self._make_some_files()
-
-        self._scheduler.background(make).add_done_callback(done)
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Apply changed configs of the topic to its logs."""
@@ -508,7 +464,7 @@ class LogManager:
         return not is_used and not is_offline
 
     def _rolled(self, log: UnifiedLog) -> None:
-        self._make_index_files(log)
+        self._index_files.make_soon(log.segments[-1].index_paths)
         self.flush_soon(log)
 
     def _flush_by_time(self) -> Work[None]:
