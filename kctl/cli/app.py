@@ -104,6 +104,11 @@ COMMANDS = (
     CommandRow(
         "dump-log", "kctl.cli.log.dump_log", "Show the contents of the files of a log directory."
     ),
+    CommandRow(
+        "log-stats",
+        "kctl.cli.log.partition_log_stats",
+        "Show sizes, ages and compression of logs, by topic.",
+    ),
     CommandRow("verify-log", "kctl.cli.log.verify_log", "Check the files of a log directory."),
     CommandRow("repair-log", "kctl.cli.log.repair_log", "Repair the files of a log directory."),
     CommandRow(

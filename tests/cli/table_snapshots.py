@@ -102,6 +102,7 @@ WITHOUT_A_TABLE = {
     "profile remove": "prints a line",
     "top": "prints rates; test_top.py has its screens",
     "quota top": "a view of top",
+    "log-stats": "prints ages; test_log_stats.py has its table",
     "records delete": "the table of topic purge",
     "topic offsets-07": "needs a broker of Kafka 0.7",
     "broker demote": "the table of reassign execute",

@@ -30,34 +30,25 @@ def show_stats(output: Output, paths: list[str], top: int, spark: "SparkOptions"
 
 def _here(paths: list[str]) -> "LogStats":
     from kctl.dump.file_stats import add_file
+    from kctl.dump.partition_stats import log_files
     from kctl.dump.stats import LogStats
     from kctl.runtime.real.disk import RealDisk
 
     stats = LogStats()
-    for file, base_offset in _log_files(paths):
+    for file, base_offset in log_files(RealDisk(), paths):
         add_file(stats, RealDisk(), file, base_offset)
     return stats
 
 
 def _on_spark(paths: list[str], spark: "SparkOptions") -> "LogStats":
     from kctl.cli.tables.spark import absolute, spark_session
+    from kctl.dump.partition_stats import log_files
     from kctl.export.spark.forensics import stats_on_spark
-
-    files = _log_files(absolute(paths))
-    with spark_session(spark) as session:
-        return stats_on_spark(session, files)
-
-
-def _log_files(paths: list[str]) -> list[tuple[str, int]]:
-    """Return the .log and .kafka files and their base offsets."""
-    from kctl.dump.dump import classify, find_files
-    from kctl.dump.values import FileKind
     from kctl.runtime.real.disk import RealDisk
 
-    disk = RealDisk()
-    found = [(file, classify(file)) for path in paths for file in find_files(disk, path)]
-    kinds = (FileKind.LOG, FileKind.OLD_LOG)
-    return [(file, it[1] or 0) for file, it in found if it is not None and it[0] in kinds]
+    files = log_files(RealDisk(), absolute(paths))
+    with spark_session(spark) as session:
+        return stats_on_spark(session, files)
 
 
 def stats_document(stats: "LogStats", top: int) -> dict[str, Any]:
