@@ -3,7 +3,6 @@
 import dataclasses
 
 from kctl.broker.log.index_files import DELAY_MS, IndexFileMaker
-from kctl.runtime.future import sleep
 from kctl.simulation.disk import SimDisk
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -18,15 +17,14 @@ def test_the_index_files_of_many_logs_follow_the_last_log():
     disk = SimDisk()
     runtime = dataclasses.replace(virtual_runtime(), disk=disk)
     maker = IndexFileMaker(runtime.scheduler, disk)
-    run = runtime.scheduler.run_until
     for number in range(LOGS):
         assert disk.make_directory(f"/t-{number}")
         disk.open(f"/t-{number}/{0:020d}.log", create=True)
         maker.make_soon([index_of(number)])
-        run(sleep(runtime.scheduler, 1))
+        runtime.scheduler.advance(1)
     assert not any(disk.exists(index_of(number)) for number in range(LOGS))
     assert not disk.make_directory("/t-0")
     disk.remove(f"/t-7/{0:020d}.log")
-    run(sleep(runtime.scheduler, 5 * DELAY_MS))
+    runtime.scheduler.advance(5 * DELAY_MS)
     found = [number for number in range(LOGS) if disk.exists(index_of(number))]
     assert found == [number for number in range(LOGS) if number != 7]  # deleted meanwhile
