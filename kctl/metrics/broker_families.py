@@ -136,12 +136,20 @@ CONNECTIONS = _sockets("connection-count", "Open connections.", "listener", "net
 CONNECTIONS_MADE = _sockets(
     "connection-creation-total", "Connections accepted.", "listener", "networkProcessor"
 )
-AUTHENTICATIONS = _sockets("successful-authentication-total", "Logins that succeeded.")
-FAILED_AUTHENTICATIONS = _sockets("failed-authentication-total", "Logins that failed.")
-REAUTHENTICATIONS = _sockets("successful-reauthentication-total", "Renewed logins (KIP-368).")
-FAILED_REAUTHENTICATIONS = _sockets(
-    "failed-reauthentication-total", "Renewals of logins that failed (KIP-368)."
+_LISTENER = ("listener", "networkProcessor")
+AUTHENTICATIONS = _sockets("successful-authentication-total", "Logins that succeeded.", *_LISTENER)
+FAILED_AUTHENTICATIONS = _sockets("failed-authentication-total", "Logins that failed.", *_LISTENER)
+REAUTHENTICATIONS = _sockets(
+    "successful-reauthentication-total", "Renewed logins (KIP-368).", *_LISTENER
 )
+FAILED_REAUTHENTICATIONS = _sockets(
+    "failed-reauthentication-total", "Renewals of logins that failed (KIP-368).", *_LISTENER
+)
+TLS_HANDSHAKES = counter(
+    "kctl_tls_handshakes_total",
+    "TLS handshakes that were completed.",
+    "listener", "protocol", "cipher",
+)  # fmt: skip
 
 # Quotas: the clients of one bucket, which have a user, a client id, or both.
 QUOTA_LABELS = ("user", "client_id")
@@ -216,6 +224,40 @@ DISK_WRITE = gauge(
     jmx="kafka.server:type=KafkaServer,name=linux-disk-write-bytes",
 )
 
+_CLEANER = "kafka.log:type=LogCleaner,name="
+_CLEANER_MANAGER = "kafka.log:type=LogCleanerManager,name="
+CLEANER_RECOPY = gauge(
+    "kafka_log_logcleaner_cleaner_recopy_percent",
+    "Bytes that the last cleaning of a log wrote, in percent of those that it read.",
+    jmx=f"{_CLEANER}cleaner-recopy-percent",
+)
+CLEANER_TIME = gauge(
+    "kafka_log_logcleaner_max_clean_time_secs",
+    "Seconds that the last cleaning of a log took.",
+    jmx=f"{_CLEANER}max-clean-time-secs",
+)
+CLEANER_DEAD = gauge(
+    "kafka_log_logcleaner_deadthreadcount",
+    "1 if the cleaner has ended while the broker runs: a bug.",
+    jmx=f"{_CLEANER}DeadThreadCount",
+)
+CLEANER_DIRTY = gauge(
+    "kafka_log_logcleanermanager_max_dirty_percent",
+    "The dirty share of the dirtiest compacted log, in percent, as the cleaner last looked.",
+    jmx=f"{_CLEANER_MANAGER}max-dirty-percent",
+)
+CLEANER_LOOKED = gauge(
+    "kafka_log_logcleanermanager_time_since_last_run_ms",
+    "Milliseconds since the cleaner last looked for a log to clean.",
+    jmx=f"{_CLEANER_MANAGER}time-since-last-run-ms",
+)
+UNCLEANABLE = gauge(
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "Logs that damage keeps from being cleaned.",
+    "logDirectory",
+    jmx=f"{_CLEANER_MANAGER}uncleanable-partitions-count,logDirectory=",
+)
+
 # Waiting requests, sessions, coordinators.
 PURGATORY = gauge(
     "kafka_server_delayedoperationpurgatory_numdelayedoperations",
@@ -285,7 +327,9 @@ HANDLER_ERRORS = counter("kctl_handler_errors_total", "Requests that failed unex
 REFUSED_CONNECTIONS = counter(
     "kctl_connections_refused_total", "Connections refused by max.connections.per.ip."
 )
-TLS_FAILURES = counter("kctl_tls_failures_total", "Connections that ended because of TLS.")
+TLS_FAILURES = counter(
+    "kctl_tls_failures_total", "Connections that ended because of TLS.", "listener"
+)
 REQUEST_MEMORY = gauge("kctl_request_memory_bytes", "Bytes of requests that are being handled.")
 MEMORY_WAITS = counter(
     "kctl_request_memory_waits_total", "Times that a request waited for queued.max.request.bytes."
@@ -322,9 +366,11 @@ BROKER = (
     AUTHENTICATIONS, FAILED_AUTHENTICATIONS, REAUTHENTICATIONS, FAILED_REAUTHENTICATIONS,
     *QUOTAS, QUOTA_SERIES_OMITTED,
     LOG_FLUSHES, OFFLINE_DIRECTORIES, DIRECTORY_OFFLINE, DISK_READ, DISK_WRITE,
+    CLEANER_RECOPY, CLEANER_TIME, CLEANER_DEAD, CLEANER_DIRTY, CLEANER_LOOKED, UNCLEANABLE,
     PURGATORY, FETCH_SESSIONS, GROUPS, *GROUPS_BY_STATE.values(), GROUP_OFFSETS,
     BROKER_STATE, BROKER_ID,
     REQUEST_SECONDS, TURN_SECONDS, FSYNC_SECONDS, LOOP_BUSY, LOOP_BUSY_SECONDS, LONG_TURNS,
-    BAD_REQUESTS, HANDLER_ERRORS, REFUSED_CONNECTIONS, TLS_FAILURES, REQUEST_MEMORY, MEMORY_WAITS,
+    BAD_REQUESTS, HANDLER_ERRORS, REFUSED_CONNECTIONS, TLS_FAILURES, TLS_HANDSHAKES,
+    REQUEST_MEMORY, MEMORY_WAITS,
     SERIES_OMITTED, *PROCESS, *PER_PARTITION,
 )  # fmt: skip

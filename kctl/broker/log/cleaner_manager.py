@@ -137,6 +137,15 @@ class CleanerManager:
         self._states: dict[TopicPartition, CleaningState] = {}
         # Of uncleanable logs: the log, and its number of truncations at that time.
         self._damaged: dict[TopicPartition, tuple[UnifiedLog, int]] = {}
+        # The largest dirty share (0 to 1) of the logs that `filthiest` last looked at.
+        self.dirtiest_ratio = 0.0
+
+    def uncleanable(self, directories: Iterable[str]) -> dict[str, int]:
+        """Return the number of uncleanable logs of each log directory, also of one without any."""
+        counts = dict.fromkeys(directories, 0)
+        for log, _ in self._damaged.values():
+            counts[log.log_directory] = counts.get(log.log_directory, 0) + 1
+        return counts
 
     def state(self, topic_partition: TopicPartition) -> CleaningState:
         """Return the state of a partition's log."""
@@ -160,13 +169,16 @@ class CleanerManager:
     def filthiest(self, logs: Iterable[UnifiedLog], now_ms: int) -> LogToClean | None:
         """Return the log to clean next, or None if none is due."""
         due = []
+        dirtiest = 0.0
         for log in logs:
             self._reset_if_changed(log)
             if not log.config.is_compacted or log.topic_partition in self._states:
                 continue
             found = cleanable_part(log, now_ms)
+            dirtiest = max(dirtiest, found.dirty_ratio)
             if found.is_due:
                 due.append(found)
+        self.dirtiest_ratio = dirtiest
         return max(due, key=lambda it: it.dirty_ratio, default=None)
 
     def _reset_if_changed(self, log: UnifiedLog) -> None:

@@ -56,6 +56,20 @@ class CleanerSettings:
     bytes_per_second: float = float(2**63)
 
 
+@dataclass(frozen=True, slots=True)
+class CleaningFigures:
+    """What one cleaning of a log read and wrote, in bytes, and how long it took."""
+
+    bytes_before: int = 0
+    bytes_after: int = 0
+    took_ms: int = 0
+
+    @property
+    def recopy_percent(self) -> float:
+        """Return the bytes written, in percent of those read (cleaner-recopy-percent)."""
+        return 100 * self.bytes_after / self.bytes_before if self.bytes_before else 0.0
+
+
 class _AbortedError(Exception):
     """The log has changed since cleaning began."""
 
@@ -89,6 +103,9 @@ class LogCleaner:
         self._on_failure = on_failure
         self._is_held = is_held
         self.manager = CleanerManager()
+        # Of the last log that was cleaned to its end.
+        self.last = CleaningFigures()
+        self._looked_ms = runtime.clock.monotonic_ms()
         self._is_stopping = False
         self._running: Task[None] | None = None
         # Set while the cleaner waits for work.
@@ -126,6 +143,15 @@ class LogCleaner:
         timer.cancel()
         self._resting = None
 
+    @property
+    def is_dead(self) -> bool:
+        """Return whether it has ended although nothing stopped it."""
+        return self._running is not None and self._running.done and not self._is_stopping
+
+    def looked_ms_ago(self) -> int:
+        """Return how long ago it last looked for a log to clean."""
+        return self._clock.monotonic_ms() - self._looked_ms
+
     def is_cleaning(self, log: UnifiedLog) -> bool:
         """Return whether the log is being cleaned, so that its segments should not be deleted
         now."""
@@ -136,6 +162,7 @@ class LogCleaner:
     async def clean_one(self) -> bool:
         """Clean the dirtiest log; return False if none is due."""
         logs = [log for tp, log in self._logs.items() if not self._is_held(tp)]
+        self._looked_ms = self._clock.monotonic_ms()
         due = self.manager.filthiest(logs, self._clock.wall_ms())
         if due is None:
             return False
@@ -170,6 +197,7 @@ class LogCleaner:
 
     async def _clean_all(self, work: "_Work") -> None:
         log, cleaner = work.due.log, work.cleaner
+        began_ms = self._clock.monotonic_ms()
         await self._drive(cleaner.build_map(), work)
         for group in await self._scheduler.background(cleaner.groups):
             base_offset = group[0].base_offset
@@ -180,6 +208,9 @@ class LogCleaner:
             work.target = None
             work.bytes_after += target.segment.size
         log.local.cleaned_offset = max(log.local.cleaned_offset, cleaner.end_offset)
+        self.last = CleaningFigures(
+            work.bytes_before, work.bytes_after, self._clock.monotonic_ms() - began_ms
+        )
         self._trace.event(
             "log_cleaned",
             partition=log.topic_partition,

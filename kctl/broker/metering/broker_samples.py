@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.metering.meter import BrokerMeter, TopicCounters
+from kctl.broker.network.counters import ListenerCounters
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.services import Services
@@ -35,6 +36,12 @@ _TOPIC_COUNTERS: tuple[tuple[Family, str], ...] = (
     (f.FETCH_REQUESTS, "fetch_requests"),
     (f.FAILED_PRODUCE, "failed_produce"),
     (f.FAILED_FETCH, "failed_fetch"),
+)
+_LOGIN_COUNTERS: tuple[tuple[Family, str], ...] = (
+    (f.AUTHENTICATIONS, "authentications"),
+    (f.FAILED_AUTHENTICATIONS, "failed_authentications"),
+    (f.REAUTHENTICATIONS, "reauthentications"),
+    (f.FAILED_REAUTHENTICATIONS, "failed_reauthentications"),
 )
 BROKER_STARTING, BROKER_RUNNING = 1, 3
 
@@ -233,19 +240,31 @@ class BrokerSamples:
             yield Sample(f.CONNECTIONS, (name, _PROCESSOR), count)
         for name, count in list(counters.accepted_by_listener.items()):
             yield Sample(f.CONNECTIONS_MADE, (name, _PROCESSOR), count)
+        yield from self._security()
         for family, count in (
-            (f.AUTHENTICATIONS, counters.authentications),
-            (f.FAILED_AUTHENTICATIONS, counters.failed_authentications),
-            (f.REAUTHENTICATIONS, counters.reauthentications),
-            (f.FAILED_REAUTHENTICATIONS, counters.failed_reauthentications),
             (f.BAD_REQUESTS, counters.bad_requests),
             (f.HANDLER_ERRORS, counters.handler_errors),
             (f.REFUSED_CONNECTIONS, counters.connections_refused),
-            (f.TLS_FAILURES, counters.failed_tls_connections),
             (f.REQUEST_MEMORY, counters.queued_request_bytes),
             (f.MEMORY_WAITS, counters.budget_waits),
         ):
             yield one(family, count)
+
+    def _security(self) -> Samples:
+        """Yield the samples of logins and TLS, also of listeners that had none."""
+        counters = self._server.counters
+        by_listener = {
+            name: counters.listeners.get(name, ListenerCounters())
+            for name in (*self._server.connections_by_listener(), *counters.listeners)
+        }
+        for family, attribute in _LOGIN_COUNTERS:
+            for name, counts in by_listener.items():
+                yield Sample(family, (name, _PROCESSOR), getattr(counts, attribute))
+        for name, counts in by_listener.items():
+            yield Sample(f.TLS_FAILURES, (name,), counts.failed_tls_connections)
+        for name, counts in by_listener.items():
+            for (protocol, cipher), count in list(counts.handshakes.items()):
+                yield Sample(f.TLS_HANDSHAKES, (name, protocol, cipher), count)
 
     # --- logs, coordinators, loop ------------------------------------------------------------
 
@@ -263,6 +282,19 @@ class BrokerSamples:
         recent = meter.fsync_window.recent(value.counts, now_ms)
         yield Sample(f.LOG_FLUSHES, (), summarized(value, recent, _MS))
         yield Sample(f.FSYNC_SECONDS, (), value)
+        yield from self._cleaner()
+
+    def _cleaner(self) -> Samples:
+        cleaner = self._services.log_manager.cleaner
+        yield one(f.CLEANER_RECOPY, cleaner.last.recopy_percent)
+        yield one(f.CLEANER_TIME, cleaner.last.took_ms / _MS)
+        yield one(f.CLEANER_DEAD, int(cleaner.is_dead))
+        yield one(f.CLEANER_DIRTY, 100 * cleaner.manager.dirtiest_ratio)
+        yield one(f.CLEANER_LOOKED, cleaner.looked_ms_ago())
+        for directory, count in cleaner.manager.uncleanable(
+            self._services.log_manager.live_log_dirs
+        ).items():
+            yield Sample(f.UNCLEANABLE, (directory,), count)
 
     def _coordinators(self) -> Samples:
         services = self._services

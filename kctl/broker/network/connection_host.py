@@ -11,6 +11,7 @@ from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.request import Request, RequestContext
 from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.primitives import Buffer
+from kctl.runtime.network import TlsSession
 from kctl.runtime.scheduler import Scheduler
 
 # (frame, function that sends the response, connection) -> whether a response was sent.
@@ -66,7 +67,11 @@ class ConnectionHost(Protocol):
         """Count and log a connection that ends because of TLS."""
         ...
 
-    def authenticated(self, *, is_again: bool) -> None:
+    def secured(self, context: RequestContext, session: TlsSession) -> None:
+        """Count a completed TLS handshake."""
+        ...
+
+    def authenticated(self, context: RequestContext, *, is_again: bool) -> None:
         """Count a successful authentication."""
         ...
 

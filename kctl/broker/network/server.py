@@ -36,7 +36,7 @@ from kctl.model import Endpoint
 from kctl.protocol.framing import BufferPool, Scratch
 from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future
-from kctl.runtime.network import Transport
+from kctl.runtime.network import TlsSession, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.store.errors import StoppingError
@@ -337,25 +337,33 @@ class SocketServer:
 
     def tls_failed(self, context: RequestContext, reason: str) -> None:
         """Count and log a connection that ends because of TLS, one line per host and second."""
-        self.counters.failed_tls_connections += 1
+        self.counters.listener(context.listener_name).failed_tls_connections += 1
         self.complain(context.client_host, f"{context.connection_id}: {reason}")
 
-    def authenticated(self, *, is_again: bool) -> None:
+    def secured(self, context: RequestContext, session: TlsSession) -> None:
+        """Count a completed TLS handshake."""
+        handshakes = self.counters.listener(context.listener_name).handshakes
+        key = (session.version, session.cipher)
+        handshakes[key] = handshakes.get(key, 0) + 1
+
+    def authenticated(self, context: RequestContext, *, is_again: bool) -> None:
         """Count a successful authentication."""
+        counters = self.counters.listener(context.listener_name)
         if is_again:
-            self.counters.reauthentications += 1
+            counters.reauthentications += 1
         else:
-            self.counters.authentications += 1
+            counters.authentications += 1
 
     def authentication_failed(
         self, connection: ServerConnection, reason: str, *, is_again: bool
     ) -> None:
         """Count a failed authentication and log it, one line per host and second."""
-        if is_again:
-            self.counters.failed_reauthentications += 1
-        else:
-            self.counters.failed_authentications += 1
         context = connection.context
+        counters = self.counters.listener(context.listener_name)
+        if is_again:
+            counters.failed_reauthentications += 1
+        else:
+            counters.failed_authentications += 1
         self.complain(
             context.client_host, f"{context.connection_id}: failed authentication: {reason}"
         )

@@ -182,6 +182,7 @@ class ServerConnection:
 
     def when_secured(self, session: TlsSession) -> None:
         """Take the client's principal from its certificate, unless SASL authenticates it."""
+        self._server.secured(self.context, session)
         certificate = session.certificate
         if certificate is None or self._authentication is not None:
             return
@@ -435,7 +436,7 @@ class ServerConnection:
         if step.response is not None:
             self._post(step.response)
         if authentication.is_complete:
-            server.authenticated(is_again=was_complete)
+            server.authenticated(self.context, is_again=was_complete)
             self.context = authentication.authenticated(self.context)
             self._frames.frame_bytes_max = server.limits.request_bytes_max
             if not authentication.has_lifetime:

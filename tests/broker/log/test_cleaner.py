@@ -572,3 +572,29 @@ def test_an_emptied_batch_of_every_kind_is_still_a_batch():
     assert isinstance(empty, RecordBatch)
     assert (empty.count, empty.producer_id, empty.last_sequence) == (0, 5, 9)
     assert empty.is_crc_valid()
+
+
+def test_the_figures_of_the_last_cleaning_are_kept():
+    world = compacted()
+    log = world.log()
+    cleaner = world.manager.cleaner
+    for number in range(50):
+        put(log, (b"k%d" % (number % 5), b"v%d" % number))
+    log.roll()
+    assert cleaner.last.recopy_percent == 0
+    before = sum(segment.size for segment in log.segments)
+    pass_time(world, 70)
+    assert cleaner.looked_ms_ago() >= 70
+    clean(world)
+
+    after = sum(segment.size for segment in log.segments)
+    assert (cleaner.last.bytes_before, cleaner.last.bytes_after) == (before, after)
+    assert cleaner.last.recopy_percent == 100 * after / before
+    assert cleaner.manager.dirtiest_ratio == 0, "nothing was dirty when it last looked"
+    assert cleaner.looked_ms_ago() < 70
+    assert cleaner.manager.uncleanable(["/empty"]) == {"/empty": 0}
+    put(log, (b"k1", b"later"))
+    log.roll()
+    cleaner.manager.filthiest([log], BASE_MS)
+    assert 0 < cleaner.manager.dirtiest_ratio < 1
+    assert not cleaner.is_dead

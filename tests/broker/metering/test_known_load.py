@@ -213,6 +213,12 @@ def test_each_value_is_what_the_clients_did(broker):
     assert after.value("kafka_server_replicamanager_partitioncount") >= 2
     assert after.value("kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert 0 <= after.value("kctl_loop_busy_ratio") <= 1
+    sockets = "kafka_server_socket_server_metrics_"
+    for name in ("successful_authentication_total", "failed_authentication_total"):
+        assert [it.value for it in after.of(f"{sockets}{name}", listener="PLAINTEXT")] == [0]
+    assert after.value("kctl_tls_failures_total", listener="PLAINTEXT") == 0
+    assert after.value("kafka_log_logcleaner_deadthreadcount") == 0
+    assert after.of("kafka_log_logcleanermanager_uncleanable_partitions_count")
     assert after.value("kctl_loop_turn_seconds_count") > before.value(
         "kctl_loop_turn_seconds_count"
     )

@@ -322,6 +322,8 @@ def test_failure_is_answered_after_its_delay_and_closes(loop):
     loop.until(lambda: broker.server.connection_count == 0)
     assert broker.principals == []
     assert broker.server.counters.failed_authentications == 1
+    [counters] = broker.server.counters.listeners.values()
+    assert (counters.failed_authentications, counters.authentications) == (1, 0)
 
 
 def test_stranger_may_not_send_much(loop):
