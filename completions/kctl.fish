@@ -376,6 +376,8 @@ complete -c kctl -n '__kctl_at export' -l latest-per-key -d 'Only the last recor
 complete -c kctl -n '__kctl_at export' -l on-damage -r -f -a 'skip fail' -d 'Continue after damage, or fail.'
 complete -c kctl -n '__kctl_at export' -l file-size -r -f -d 'Bytes of log per file.'
 complete -c kctl -n '__kctl_at export' -l jobs -s j -r -f -d 'Number of processes. [default: one per core]'
+complete -c kctl -n '__kctl_at export' -l follow -d 'Keep the table current until Ctrl-C or SIGTERM.'
+complete -c kctl -n '__kctl_at export' -l every -r -f -d 'With --follow: time between two commits.'
 complete -c kctl -n '__kctl_at export' -l spark -d 'Run the tasks on Spark; needs kctl-kafka[spark].'
 complete -c kctl -n '__kctl_at export' -l master -r -f -d 'Spark\'s master.'
 complete -c kctl -n '__kctl_at export' -l conf -r -f -d 'Spark setting; may be repeated.'

@@ -9,7 +9,7 @@ Kafka 2.7: kafka.log.Log, kafka.log.TransactionIndex
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,7 +63,8 @@ class PartitionLog:
     beside: dict[str, int] = field(default_factory=dict)
     # Records before it were deleted, although their segment still exists.
     log_start_offset: int = 0
-    _end_offset: int | None = None
+    # The end offset, and the position in the last segment after its last whole batch.
+    _end: tuple[int, int] | None = None
 
     @property
     def start_offset(self) -> int:
@@ -74,20 +75,32 @@ class PartitionLog:
     def end_offset(self) -> int:
         """Return the offset of the next record, from the batch headers at the end of the last
         segment."""
-        if self._end_offset is None:
+        return max(self._found_end()[0], self.log_start_offset)
+
+    def leave_torn_end(self) -> None:
+        """Ignore what follows the last whole batch of the last segment: a broker may be writing
+        it."""
+        last = self.segments[-1]
+        if not last.is_old:
+            self.segments[-1] = replace(last, size=self._found_end()[1])
+
+    def _found_end(self) -> tuple[int, int]:
+        if self._end is None:
             last = self.segments[-1]
-            end = last.base_offset
+            end, position = last.base_offset, 0
+            # What a broker has appended since the listing belongs to the next run.
             if last.size and last.is_old:
-                end += end_of_intact(ViewFile(self.files.map(last.path)))
+                end += end_of_intact(ViewFile(self.files.map(last.path)[: last.size]))
             elif last.size:
                 entries = self.index_entries(last)
                 start = int(entries[-1, 1]) if len(entries) else 0
-                view = self.files.map(last.path, start)
+                view = self.files.map(last.path, start)[: last.size]
                 for step in scan_batches(view, start, check_crc=False):
                     if len(step.batches):
                         end = max(end, int(step.batches.last_offsets.max()) + 1)
-            self._end_offset = max(end, self.log_start_offset)
-        return self._end_offset
+                        position = max(position, int(step.batches.ends.max()))
+            self._end = end, position
+        return self._end
 
     def index_entries(self, segment: Segment) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
         """Return the (relative offset, position) pairs of the segment's .index; empty if it is not

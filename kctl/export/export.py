@@ -60,6 +60,8 @@ class ExportReport:
     partitions: int = 0
     earlier_rows: int = 0
     damages: list[DamagedRange] = field(default_factory=list)
+    # Other reasons, found while following, why the table may lack records.
+    problems: list[str] = field(default_factory=list)
 
     def add(self, row: ManifestRow) -> None:
         """Count a committed split."""
@@ -123,7 +125,7 @@ def export_logs(
     valid.
     """
     logs = find_logs(request.sources, request.topics, request.partitions)
-    request = replace(request, options=_with_schema(request, logs))
+    request = replace(request, options=with_schema(request, logs))
     manifest = Manifest.open(request.out, request.options, request.run)
     return run_plan(plan_export(request, logs, manifest), manifest, runner, on_plan, on_row)
 
@@ -176,9 +178,9 @@ def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]
     return [it for it in splits if (it.first_offset, it.end_offset) not in done]
 
 
-def _with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportOptions:
+def with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportOptions:
     """Return the options with the schema of JSON values: the given one, the table's or an inferred
-    one."""
+    one. UsageError if the logs hold none."""
     options = request.options
     if not needs_sample(options):
         return options

@@ -143,6 +143,10 @@ class Manifest:
         for row in added:
             self._place(row)
 
+    def forget(self) -> None:
+        """Drop the committed rows from memory; the caller keeps what it needs of them."""
+        self.rows = []
+
     def close(self) -> None:
         """Remove everything below tmp."""
         self._files.delete_tree(f"{self._root}/{_TMP}")

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import (
-    COUNT,
     READS,
     remote_command,
 )
@@ -16,6 +15,7 @@ from kctl.cli.output import OutputFormat
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.session import Session
 from kctl.cli.tables.export_schema import SchemaOptions, value_schema
+from kctl.cli.tables.follow import RunOptions, follow
 from kctl.cli.tables.spark import SparkOptions
 from kctl.cli.units import parse_size
 from kctl.errors import UsageError
@@ -73,11 +73,6 @@ OnDamageOption = Annotated[OnDamage, Option("--on-damage", help="Continue after 
 FileSizeOption = Annotated[
     str, Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
 ]
-JobsOption = Annotated[
-    int | None,
-    Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
-    COUNT,
-]
 
 # Endings of files, with which a user may expect --out to be one.
 _FILE_ENDINGS = (".parquet", ".orc", ".csv", ".json", ".jsonl", ".ndjson")
@@ -106,7 +101,7 @@ def export(
     latest_per_key: LatestPerKeyOption = False,
     on_damage: OnDamageOption = OnDamage.SKIP,
     file_size: FileSizeOption = "256MiB",
-    jobs: JobsOption = None,
+    running: RunOptions,
     on_spark: SparkOptions,
 ) -> int:
     """Export records to a table: Parquet, ORC, CSV, JSON lines, Delta or Iceberg.
@@ -114,7 +109,8 @@ def export(
     SOURCE is read without a broker and is a local path or a URL (s3://, gs://, hdfs://). Without
     SOURCE, records are fetched from the brokers of -b. The columns are those of Spark's Kafka
     source. A repeated run continues where an interrupted one stopped, adds new records, and never
-    adds a record twice. Damage is reported on stderr, and the exit status is then 1.
+    adds a record twice. Damage is reported on stderr, and the exit status is then 1. --follow keeps
+    the table current until Ctrl-C or SIGTERM; new topics and partitions are included.
 
     \b
     Examples:
@@ -125,6 +121,8 @@ def export(
       kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
       kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
+      kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
+      kctl export --follow /data -t orders --format delta --out /tables/orders
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
       kctl export --spark -b broker1:9092 -t orders --out /tables/orders
     """
@@ -155,9 +153,12 @@ def export(
         check_offline(request.bounds)
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
+    running.check(on_spark, offset)
+    if running.follow:
+        return _show(session, follow(session, request, running), out, is_said=True)
     if on_spark.spark:
         return _show(session, _on_spark(session, request, on_spark), out)
-    return _show(session, _here(session, request, jobs), out)
+    return _show(session, _here(session, request, running.jobs), out)
 
 
 def _check_name(session: Session, out: str) -> None:
@@ -239,9 +240,9 @@ def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":
             bar.close()
 
 
-def _show(session: Session, report: "ExportReport", out: str) -> int:
+def _show(session: Session, report: "ExportReport", out: str, *, is_said: bool = False) -> int:
     output = session.output
-    for damage in report.damages:
+    for damage in report.damages if not is_said else []:
         output.say(f"error: {damage}")
     document = {
         "out": out,
@@ -257,7 +258,7 @@ def _show(session: Session, report: "ExportReport", out: str) -> int:
     if output.format is not OutputFormat.TABLE:
         document["damages"] = [str(damage) for damage in report.damages]
     output.show([document], list(document), name="out")
-    return FAILED if report.damages else DONE
+    return FAILED if report.damages or report.problems else DONE
 
 
 def _place(disk: "Disk", out: str, table_format: "TableFormat") -> str:

@@ -1,0 +1,331 @@
+"""Follower: keeps a table current with a log that grows, exactly once by the table's manifest.
+
+It works in rounds. A round asks its source which offsets each partition holds now, compares them
+with the offsets that the manifest has, and exports the difference: new records, new partitions and
+new topics alike. Finished splits are committed together, when the interval has passed or
+COMMIT_BYTES are waiting. One split is written at a time, so its size bounds the memory. A round
+that takes longer than the interval ends after the split that it is writing, and the rest is planned
+again: no partition waits for the backlog of another.
+
+Offsets that were deleted before they were exported become a row of the manifest without files,
+which names them as damage: they are reported once, and not again by later runs.
+
+Invariants: the table's ranges of a partition do not overlap; an offset below the first range of a
+partition is never exported; tmp holds nothing committed after a commit.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
+from kctl.export.export import ExportReport, ExportRequest
+from kctl.export.lake import publish
+from kctl.export.live import RecordsGoneError
+from kctl.export.live_plan import LiveSplit
+from kctl.export.manifest import Manifest, ManifestRow
+from kctl.export.rows import DamagedRange
+from kctl.export.splits import Split, gaps
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError
+from kctl.runtime.future import sleep
+from kctl.runtime.runtime import Runtime
+
+__all__ = ["Caught", "FollowSource", "Follower", "Held"]
+
+# The largest file of a table that is followed: it bounds memory, and the time until a stop.
+FILE_BYTES_MAX = 64 * 1024 * 1024
+# Bytes of log in splits that wait for their commit.
+COMMIT_BYTES = 256 * 1024 * 1024
+# Splits that one round plans; the rest waits for the next.
+ROUND_SPLITS_MAX = 1_000
+
+_DELETED = "deleted"
+Ranges = dict[TopicPartition, list[tuple[int, int]]]
+
+
+@dataclass(slots=True)
+class Held:
+    """What the logs hold now."""
+
+    # [first offset, end offset) of each partition.
+    ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    # Where the export of a partition without rows begins; the first offset if it is not here.
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    # Partitions that cannot be read now, and why.
+    failures: list[str] = field(default_factory=list)
+
+
+class FollowSource(Protocol):
+    """Where the records come from: brokers or directories."""
+
+    async def look(self, request: ExportRequest, known: Iterable[TopicPartition]) -> Held:
+        """Return what the logs hold now; `known` partitions need no beginning."""
+        ...
+
+    async def with_schema(self, request: ExportRequest) -> ExportRequest:
+        """Return the request with the schema of its values, inferred if it must be."""
+        ...
+
+    async def plan(self, request: ExportRequest, wanted: Ranges) -> Sequence[Split | LiveSplit]:
+        """Return the splits of offset ranges that `look` found, those of a partition in order."""
+        ...
+
+    def write(
+        self, request: ExportRequest, split: Split | LiveSplit, attempt: str
+    ) -> AsyncIterator[ManifestRow]:
+        """Write a split's files; yield their rows. RecordsGoneError if its records were deleted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """The state after a commit, for progress."""
+
+    # Of this commit.
+    rows: int
+    log_bytes: int
+    # Since the previous commit.
+    elapsed_ms: int
+    # Offsets that are in the logs and not in the table, as of the round's beginning.
+    lag: int
+    partitions: int
+
+
+class Follower:
+    """Exports what is new, round after round."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        source: FollowSource,
+        request: ExportRequest,
+        *,
+        every_ms: int,
+        on_commit: Callable[[Caught], object] = lambda _caught: None,
+        on_problem: Callable[[str], object] = lambda _why: None,
+    ) -> None:
+        """UsageError for options that a table kept current cannot have.
+
+        `on_problem` takes a line about what is lost or cannot be read now, each once in a row.
+        """
+        if request.options.latest_per_key:
+            raise UsageError(
+                "--latest-per-key replaces whole partitions, so it cannot be followed",
+                hint="follow all records, and query max_by(value, offset) of each key",
+            )
+        if every_ms < 1:
+            raise UsageError("--every must be positive", hint="e.g. --every 30s")
+        file_bytes = min(request.options.file_bytes, FILE_BYTES_MAX)
+        self._request = replace(request, options=replace(request.options, file_bytes=file_bytes))
+        self._runtime, self._source = runtime, source
+        self._every_ms = every_ms
+        self._on_commit, self._on_problem = on_commit, on_problem
+        self.report = ExportReport()
+        self._manifest: Manifest | None = None
+        # Committed and waiting ranges, adjacent ones merged.
+        self._done: Ranges = {}
+        self._waiting: list[ManifestRow] = []
+        self._seen: set[TopicPartition] = set()
+        self._broken: set[TopicPartition] = set()
+        self._failing: set[str] = set()
+        self._lag = 0
+        self._attempts = 0
+        self._committed_ms = self._now_ms()
+
+    async def run(self) -> None:
+        """Follow until the task is cancelled; what is finished by then is committed.
+
+        Raise what the first look at the source raises, StorageError if the table cannot be written,
+        and CorruptDataError for damage and RecordsGoneError for deleted records if the options ask
+        for it.
+        """
+        try:
+            await self._open()
+            while True:
+                began_ms = self._now_ms()
+                if await self.round():
+                    passed_ms = self._now_ms() - began_ms
+                    await sleep(self._runtime.scheduler, max(0, self._every_ms - passed_ms))
+        finally:
+            self._commit()
+
+    async def round(self) -> bool:
+        """Export what is new; return whether nothing was left out."""
+        if self._manifest is None:
+            await self._open()
+        try:
+            held = await self._source.look(self._request, self._done)
+            self._note(held)
+            splits = await self._source.plan(self._request, self._missing(held))
+        except KctlError as error:
+            # A segment may be deleted between its listing and its reading.
+            if not _passes(error) and not isinstance(error, StorageError):
+                raise
+            self._say_once("look", f"cannot look for new records: {error}")
+            return True
+        whole = len(splits) <= ROUND_SPLITS_MAX
+        began_ms = self._now_ms()
+        for split in _in_turn(splits)[:ROUND_SPLITS_MAX]:
+            if self._now_ms() - began_ms >= self._every_ms:
+                whole = False
+                break
+            whole = await self._export(split) and whole
+        self._commit()
+        return whole
+
+    async def _open(self) -> None:
+        # A wrong address, topic or schema is an error of the caller. Later failures are retried.
+        await self._source.look(self._request, ())
+        self._request = await self._source.with_schema(self._request)
+        manifest = Manifest.open(self._request.out, self._request.options, self._request.run)
+        publish(self._request.out, self._request.options, manifest)
+        self.report.earlier_rows = sum(row.rows for row in manifest.rows)
+        for key, ranges in manifest.done().items():
+            self._done[TopicPartition(*key)] = _merged(ranges)
+        manifest.forget()
+        self._manifest = manifest
+
+    async def _export(self, split: Split | LiveSplit) -> bool:
+        self._attempts += 1
+        attempt = f"{self._request.run}-{self._attempts}"
+        try:
+            async for row in self._source.write(self._request, split, attempt):
+                self._add(row)
+                # Lets signals and monitoring in.
+                await sleep(self._runtime.scheduler, 0)
+        except RecordsGoneError as error:
+            # The next round finds out which offsets are lost.
+            self._say_once(split.topic, str(error))
+            return False
+        except KctlError as error:
+            if not _passes(error):
+                raise
+            name = f"{split.topic}-{split.partition}"
+            self._say_once(name, f"cannot read {name}: {error}")
+            return True
+        return True
+
+    def _missing(self, held: Held) -> Ranges:
+        """Return the offsets to export; those that were deleted before become rows at once."""
+        wanted: Ranges = {}
+        lag = 0
+        for partition, (first, end) in held.ranges.items():
+            done = self._done.get(partition, [])
+            begin = done[0][0] if done else held.begins.get(partition, first)
+            if done and done[-1][1] > end:
+                self._report(
+                    partition,
+                    f"{partition}: the log ends at {end}, before offset {done[-1][1]} that the "
+                    "table has; the topic was created again, or the log lost records",
+                )
+                continue
+            for low, high in gaps(begin, end, done):
+                if low < first:
+                    self._lose(partition, low, min(high, first))
+                if high > first:
+                    wanted.setdefault(partition, []).append((max(low, first), high))
+                    lag += high - max(low, first)
+        self._lag = lag
+        self.report.partitions = len(self._seen)
+        return wanted
+
+    def _lose(self, partition: TopicPartition, first: int, end: int) -> None:
+        lost = DamagedRange(
+            str(partition), 0, 0, _DELETED, first, end - 1,
+            f"offsets {first} to {end - 1} were deleted before they were exported",
+        )  # fmt: skip
+        if self._request.options.fails_on_damage:
+            raise RecordsGoneError(
+                f"{partition}: {lost.message}", hint="--on-damage skip reports them and goes on"
+            )
+        self._add(ManifestRow(*partition, first, end, damages=[lost]))
+
+    def _note(self, held: Held) -> None:
+        now = set(held.ranges)
+        for why in held.failures:
+            self._say_once(why, why)
+        if not held.failures:
+            # What fails again after this is reported again.
+            self._failing.clear()
+            for partition in sorted(self._seen - now):
+                self._report(partition, f"{partition}: the partition is gone")
+        self._seen |= now
+
+    def _report(self, partition: TopicPartition, problem: str) -> None:
+        """Report what keeps the table from being complete, once for each partition."""
+        if partition not in self._broken:
+            self._broken.add(partition)
+            self._on_problem(problem)
+            self.report.problems.append(problem)
+
+    def _say_once(self, key: str, why: str) -> None:
+        """Report what a later round tries again, until it succeeds."""
+        if key not in self._failing:
+            self._failing.add(key)
+            self._on_problem(why)
+
+    def _add(self, row: ManifestRow) -> None:
+        self._waiting.append(row)
+        partition = TopicPartition(row.topic, row.partition)
+        done = self._done.get(partition, [])
+        self._done[partition] = _merged([*done, (row.first_offset, row.end_offset)])
+        self._lag -= row.end_offset - row.first_offset if not _is_lost(row) else 0
+        for damage in row.damages:
+            self._on_problem(f"{damage.path}: {damage.message}" if _is_lost(row) else str(damage))
+        is_due = self._now_ms() - self._committed_ms >= self._every_ms
+        if is_due or sum(it.log_bytes for it in self._waiting) >= COMMIT_BYTES:
+            self._commit()
+
+    def _commit(self) -> None:
+        rows, self._waiting = self._waiting, []
+        if self._manifest is None or not rows:
+            return
+        self._manifest.commit(rows)
+        publish(self._request.out, self._request.options, self._manifest)
+        self._manifest.forget()
+        self._manifest.close()
+        now_ms = self._now_ms()
+        for row in rows:
+            self.report.add(row)
+        caught = Caught(
+            sum(row.rows for row in rows), sum(row.log_bytes for row in rows),
+            now_ms - self._committed_ms, max(0, self._lag), len(self._seen),
+        )  # fmt: skip
+        self._committed_ms = now_ms
+        self._on_commit(caught)
+
+    def _now_ms(self) -> int:
+        return self._runtime.clock.monotonic_ms()
+
+
+def _is_lost(row: ManifestRow) -> bool:
+    return any(damage.rule == _DELETED for damage in row.damages)
+
+
+def _passes(error: KctlError) -> bool:
+    """Return whether a later round may succeed."""
+    if isinstance(error, ApiError):
+        return error.code.retriable
+    return isinstance(error, UnreachableError | NotFoundError)
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for first, end in sorted(ranges):
+        if merged and merged[-1][1] == first:
+            merged[-1] = merged[-1][0], end
+        else:
+            merged.append((first, end))
+    return merged
+
+
+def _in_turn(splits: Sequence[Split | LiveSplit]) -> list[Split | LiveSplit]:
+    """Return the first splits of all partitions, then the second ones, and so on."""
+    counts: dict[tuple[str, int], int] = {}
+    ordered = []
+    for split in splits:
+        number = counts.get((split.topic, split.partition), 0)
+        counts[split.topic, split.partition] = number + 1
+        ordered.append((number, split.topic, split.partition, split))
+    return [it[3] for it in sorted(ordered, key=lambda it: it[:3])]

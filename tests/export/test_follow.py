@@ -1,0 +1,212 @@
+"""A table that follows a directory or brokers has each record once, whatever happens to either."""
+
+import pytest
+
+from kctl.admin.admin_client import AdminClient
+from kctl.errors import UsageError
+from kctl.export.export import ExportRequest
+from kctl.export.follow import Follower
+from kctl.export.follow_sources import BrokerSource, DirectorySource
+from kctl.export.live import RecordsGoneError
+from kctl.export.manifest import Manifest
+from kctl.export.options import ExportOptions, TableFormat
+from kctl.runtime.real import make_runtime
+from kctl.runtime.trace import NullTrace
+from kctl.testing.kafka_broker import KafkaBroker
+from tests.export.log_files import batch_of, rows_of
+
+
+@pytest.fixture
+def runtime():
+    running = make_runtime(NullTrace())
+    yield running
+    running.scheduler.close()
+
+
+class Following:
+    """Rounds of one run, with what it reports."""
+
+    def __init__(self, runtime, source, out, sources=(), topics=(), run="run1", **options):
+        self.runtime = runtime
+        self.said = []
+        self.commits = []
+        request = ExportRequest(sources, str(out), ExportOptions(**options), topics, run=run)
+        self.follower = Follower(
+            runtime, source, request, every_ms=60_000, on_commit=self.commits.append,
+            on_problem=self.said.append,
+        )  # fmt: skip
+
+    def round(self):
+        scheduler = self.runtime.scheduler
+        return scheduler.run_until(scheduler.spawn(self.follower.round()))
+
+
+@pytest.fixture
+def log(tmp_path):
+    directory = tmp_path / "logs" / "orders-0"
+    directory.mkdir(parents=True)
+    return directory / f"{0:020d}.log"
+
+
+@pytest.fixture
+def follow(runtime, tmp_path):
+    runs = 0
+
+    def start(**options):
+        nonlocal runs
+        runs += 1
+        return Following(
+            runtime, DirectorySource(), tmp_path / "table", [str(tmp_path / "logs")],
+            run=f"run{runs}", **options,
+        )  # fmt: skip
+
+    return start
+
+
+def offsets(table, partition=0):
+    return [row[2] for row in rows_of(table) if row[1] == partition]
+
+
+def append(path, data):
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_each_round_adds_what_the_directory_has_gained(log, follow, tmp_path):
+    append(log, batch_of(0))
+    run = follow()
+    assert run.round()
+    assert offsets(tmp_path / "table") == list(range(10))
+    assert run.round()
+    assert len(run.commits) == 1
+
+    append(log, batch_of(10))
+    append(tmp_path / "logs" / "orders-1" / log.name, batch_of(0, 3))
+    append(tmp_path / "logs" / "orders-0" / f"{20:020d}.log", batch_of(20))
+    assert run.round()
+
+    assert offsets(tmp_path / "table") == list(range(30))
+    assert offsets(tmp_path / "table", 1) == [0, 1, 2]
+    assert (run.follower.report.rows, run.commits[-1].lag, run.said) == (33, 0, [])
+    again = follow()
+    assert again.round()
+    assert (again.follower.report.rows, again.follower.report.earlier_rows) == (0, 33)
+
+
+def test_a_batch_that_is_being_written_waits_for_its_end(log, follow, tmp_path):
+    whole = batch_of(10)
+    append(log, batch_of(0) + whole[:70])
+    run = follow()
+    run.round()
+    assert offsets(tmp_path / "table") == list(range(10))
+
+    append(log, whole[70:])
+    run.round()
+
+    assert offsets(tmp_path / "table") == list(range(20))
+    assert run.said == []
+    assert run.follower.report.damages == []
+
+
+def test_records_deleted_before_they_were_exported_are_reported_once(log, follow, tmp_path):
+    append(log, batch_of(0))
+    follow().round()
+    log.unlink()
+    append(log.with_name(f"{25:020d}.log"), batch_of(25))
+
+    run = follow()
+    run.round()
+    run.round()
+
+    assert run.said == ["orders-0: offsets 10 to 24 were deleted before they were exported"]
+    assert [(it.first_offset, it.last_offset) for it in run.follower.report.damages] == [(10, 24)]
+    assert offsets(tmp_path / "table") == [*range(10), *range(25, 35)]
+    later = follow()
+    later.round()
+    assert later.said == []
+
+
+def test_deleted_records_end_the_run_if_damage_does(log, follow):
+    append(log, batch_of(0))
+    follow().round()
+    log.unlink()
+    append(log.with_name(f"{25:020d}.log"), batch_of(25))
+    with pytest.raises(RecordsGoneError, match="10 to 24"):
+        follow(fails_on_damage=True).round()
+
+
+def test_a_log_that_is_shorter_than_the_table_is_reported_and_others_go_on(log, follow, tmp_path):
+    append(log, batch_of(0, 20))
+    run = follow()
+    run.round()
+    log.write_bytes(batch_of(0, 5))
+    append(tmp_path / "logs" / "orders-1" / log.name, batch_of(0, 3))
+
+    run.round()
+    run.round()
+
+    assert len(run.said) == len(run.follower.report.problems) == 1
+    assert "the log ends at 5, before offset 20" in run.said[0]
+    assert offsets(tmp_path / "table", 1) == [0, 1, 2]
+
+
+def test_splits_that_were_finished_before_a_kill_are_taken_over(log, follow, tmp_path, monkeypatch):
+    append(log, batch_of(0))
+
+    class KilledError(Exception):
+        pass
+
+    def killed(*_arguments, **_options):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "commit", killed)
+        with pytest.raises(KilledError):
+            follow().round()
+    append(log, batch_of(10))
+
+    follow().round()
+
+    assert offsets(tmp_path / "table") == list(range(20))
+
+
+def test_a_delta_table_gets_one_version_for_each_commit(log, follow, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    append(log, batch_of(0))
+    run = follow(table_format=TableFormat.DELTA)
+    run.round()
+    append(log, batch_of(10))
+    run.round()
+    run.round()
+
+    table = deltalake.DeltaTable(str(tmp_path / "table"))
+    assert table.version() == 2
+    rows = table.to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
+    assert sorted(rows) == list(range(20))
+
+
+def test_the_latest_record_of_each_key_cannot_be_followed(follow):
+    with pytest.raises(UsageError, match="--latest-per-key"):
+        follow(latest_per_key=True)
+
+
+def test_topics_of_brokers_are_followed_with_their_new_partitions(runtime, tmp_path):
+    with KafkaBroker(topics=["orders:1"]) as broker:
+        broker.produce("orders", b"a")
+        broker.produce("orders", b"b")
+        admin = AdminClient.connect(runtime, [broker.bootstrap_servers], 10_000, {})
+        run = Following(runtime, BrokerSource(admin), tmp_path / "table", topics=["ord*"])
+        run.round()
+        assert offsets(tmp_path / "table") == [0, 1]
+
+        broker.produce("orders", b"c")
+        broker.create_topic("ordered", 2)
+        broker.produce("ordered", b"d", partition=1)
+        run.round()
+        run.round()
+
+        rows = [row[:3] for row in rows_of(tmp_path / "table")]
+        assert rows == [("ordered", 1, 0), ("orders", 0, 0), ("orders", 0, 1), ("orders", 0, 2)]
+        assert (len(run.commits), run.said) == (2, [])
+        admin.close()
