@@ -195,7 +195,7 @@ def test_topics_of_brokers_are_followed_with_their_new_partitions(runtime, tmp_p
     with KafkaBroker(topics=["orders:1"]) as broker:
         broker.produce("orders", b"a")
         broker.produce("orders", b"b")
-        admin = AdminClient.connect(runtime, [broker.bootstrap_servers], 10_000, {})
+        admin = AdminClient.connect(runtime, [(broker.host, broker.port)], 10_000, {})
         run = Following(runtime, BrokerSource(admin), tmp_path / "table", topics=["ord*"])
         run.round()
         assert offsets(tmp_path / "table") == [0, 1]

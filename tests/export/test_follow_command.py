@@ -83,7 +83,7 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
                 before = count(table)
                 process = started(*words)
                 # It has written something, and is killed at any moment after that.
-                eventually(lambda: count(table) > before or process.poll() is not None)  # noqa: B023
+                eventually(lambda before=before: count(table) > before)
                 time.sleep(chosen.random() * 0.5)
                 assert process.poll() is None, process.communicate()
                 process.kill()

@@ -151,9 +151,19 @@ def export(
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     if request.sources:
         check_offline(request.bounds)
+    running.check(on_spark, offset)
+    return _run(session, request, out, running, on_spark)
+
+
+def _run(
+    session: Session,
+    request: "ExportRequest",
+    out: str,
+    running: RunOptions,
+    on_spark: SparkOptions,
+) -> int:
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
-    running.check(on_spark, offset)
     if running.follow:
         return _show(session, follow(session, request, running), out, is_said=True)
     if on_spark.spark:

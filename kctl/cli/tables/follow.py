@@ -1,5 +1,4 @@
-"""How kctl export runs: in how many processes, or with --follow, which keeps a table current until it
-is interrupted."""
+"""How kctl export runs: in how many processes, or with --follow, which keeps a table current."""
 
 import sys
 from dataclasses import dataclass
