@@ -164,7 +164,8 @@ def parse_position(offset: int, metadata: str) -> MirrorPosition:
     """Return the position that was committed as `offset` with `metadata`; raise CorruptDataError if
     no mirror has committed it."""
     try:
-        found = json.loads(metadata)
+        # Clients on librdkafka that commit what they have read add the NUL of a C string.
+        found = json.loads(metadata.rstrip("\0"))
         if found["kctl-mirror"] != _POSITION_VERSION:
             raise CorruptDataError(f"A mirror's position has version {found['kctl-mirror']}")
         return MirrorPosition(

@@ -7,7 +7,7 @@ mirror. A group that has members in the target is left alone, and none goes back
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,10 @@ from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.client.offsets import CommittedOffset
+
+# Committed offsets by group and partition.
+CommittedByGroup = Mapping[str, Mapping[TopicPartition, "CommittedOffset"]]
 
 _METADATA = "kctl-mirror"
 
@@ -56,6 +60,29 @@ def translated(
     return found
 
 
+async def read_groups(
+    source: "AdminClient", selects: Callable[[str], bool], names: Container[str]
+) -> CommittedByGroup:
+    """Return what the groups that `selects` selects have committed for the topics `names`."""
+    listed = await source.groups.list_groups([], [])
+    groups = [
+        group.group_id
+        for group in listed.groups
+        if group.protocol_type in ("consumer", "") and not group.group_id.startswith(PREFIX)
+    ]
+    found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    for group in sorted(filter(selects, groups)):
+        committed = await source.offsets.committed(group)
+        offsets = {
+            partition: it
+            for partition, it in committed.items()
+            if it.error is None and it.offset >= 0 and partition.topic in names
+        }
+        if offsets:
+            found[group] = offsets
+    return found
+
+
 async def carry_groups(
     source: "AdminClient",
     target: "AdminClient",
@@ -64,19 +91,9 @@ async def carry_groups(
     names: Mapping[str, str],
 ) -> list[CarriedOffset]:
     """Commit the offsets of the groups that `selects` selects; return what was committed."""
-    listed = await source.groups.list_groups([], [])
-    groups = [
-        group.group_id
-        for group in listed.groups
-        if group.protocol_type in ("consumer", "") and not group.group_id.startswith(PREFIX)
-    ]
     carried: list[CarriedOffset] = []
-    for group in sorted(filter(selects, groups)):
-        committed = await source.offsets.committed(group)
-        offsets = {p: it.offset for p, it in committed.items() if it.error is None}
-        offsets = {p: at for p, at in offsets.items() if at >= 0 and p.topic in names}
-        if not offsets:
-            continue
+    for group, committed in (await read_groups(source, selects, names)).items():
+        offsets = {partition: it.offset for partition, it in committed.items()}
         there = await target.offsets.committed(group)
         present = {p: it.offset for p, it in there.items() if it.error is None}
         wanted = translated(offsets, present, maps, names)

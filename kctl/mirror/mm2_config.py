@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from kctl.configs.client_configs import is_client_config, without_effect
 from kctl.errors import UsageError
+from kctl.mirror.mm2_formats import Mm2Settings
 from kctl.store.topic_filter import Whitelist
 
 _DEFAULT_TOPICS = ".*"
@@ -42,6 +43,13 @@ _EFFECTIVE = frozenset(
         "replication.policy.separator",
         "sync.group.offsets.enabled",
     }
+)
+_CHECKPOINTS, _HEARTBEATS = "emit.checkpoints", "emit.heartbeats"
+# Have an effect if MirrorMaker 2's topics are kept.
+_EMITTING = frozenset(
+    f"{what}.{name}"
+    for what in (_CHECKPOINTS, _HEARTBEATS)
+    for name in ("enabled", "interval.seconds")
 )
 
 
@@ -80,13 +88,21 @@ class MirrorFlow:
     # For `parse_rename`.
     rename: str
     replication_factor: int
+    # MirrorMaker 2's own topics; None: they are not kept.
+    mm2: Mm2Settings | None
     # Names in the file that have no effect.
     without_effect: list[str]
 
 
-def parse_flow(properties: Mapping[str, str], flow: str | None = None) -> MirrorFlow:
+def parse_flow(
+    properties: Mapping[str, str], flow: str | None = None, *, has_mm2_topics: bool = False
+) -> MirrorFlow:
     """Return the flow that `flow` names (`A->B`), or the only one that is enabled; raise UsageError
-    if there is none, or if the file is not one of MirrorMaker 2."""
+    if there is none, or if the file is not one of MirrorMaker 2.
+
+    MirrorMaker 2's own topics are kept with `has_mm2_topics`, or if the file names
+    `emit.checkpoints.enabled` or `emit.heartbeats.enabled` and one of them is true.
+    """
     clusters = [it.strip() for it in properties.get("clusters", "").split(",") if it.strip()]
     if len(clusters) < 2:
         raise UsageError(
@@ -107,6 +123,20 @@ def parse_flow(properties: Mapping[str, str], flow: str | None = None) -> Mirror
     if policy not in _POLICIES:
         raise UsageError(f"replication.policy.class {policy} is not supported")
     separator = value("replication.policy.separator", _DEFAULT_SEPARATOR)
+    emits = [value(f"{what}.enabled", "") for what in (_CHECKPOINTS, _HEARTBEATS)]
+    has_mm2_topics = has_mm2_topics or "true" in (it.lower() for it in emits)
+    groups = _filter(
+        value("groups", ".*", "groups.whitelist"),
+        value("groups.exclude", _DEFAULT_GROUPS_EXCLUDE, "groups.blacklist"),
+    )
+    mm2 = Mm2Settings(
+        source, target,
+        groups if emits[0].lower() != "false" else None,
+        emits[1].lower() != "false",
+        1000 * _count(value(f"{_CHECKPOINTS}.interval.seconds", "60"), _CHECKPOINTS, "seconds"),
+        1000 * _count(value(f"{_HEARTBEATS}.interval.seconds", "1"), _HEARTBEATS, "seconds"),
+    )  # fmt: skip
+    effective = _EFFECTIVE | _EMITTING if has_mm2_topics else _EFFECTIVE
     has_groups = value("sync.group.offsets.enabled", "false").lower() == "true"
     return MirrorFlow(
         source,
@@ -118,16 +148,21 @@ def parse_flow(properties: Mapping[str, str], flow: str | None = None) -> Mirror
             value("topics.exclude", _DEFAULT_TOPICS_EXCLUDE, "topics.blacklist"),
             None if policy in _IDENTITY_POLICIES else (target, separator),
         ),
-        _filter(
-            value("groups", ".*", "groups.whitelist"),
-            value("groups.exclude", _DEFAULT_GROUPS_EXCLUDE, "groups.blacklist"),
-        )
-        if has_groups
-        else None,
+        groups if has_groups else None,
         "identity" if policy in _IDENTITY_POLICIES else f"{source}{separator}{{topic}}",
-        _count(value("replication.factor", "2")),
-        [name for name in properties if not _has_effect(name, source, target, clusters)],
+        _count(value("replication.factor", "2"), "replication.factor", "replicas"),
+        mm2 if has_mm2_topics else None,
+        [
+            name
+            for name in properties
+            if not _has_effect(name, (source, target), clusters, effective)
+        ],
     )
+
+
+def default_groups() -> NameFilter:
+    """Return what MirrorMaker 2 makes checkpoints of unless its file says otherwise."""
+    return _filter(".*", _DEFAULT_GROUPS_EXCLUDE)
 
 
 def _ends(properties: Mapping[str, str], clusters: list[str], flow: str | None) -> tuple[str, str]:
@@ -160,14 +195,17 @@ def _client(properties: Mapping[str, str], alias: str, role: str) -> dict[str, s
     return found
 
 
-def _has_effect(name: str, source: str, target: str, clusters: list[str]) -> bool:
-    if name == "clusters" or name in _EFFECTIVE - {"enabled"}:
+def _has_effect(
+    name: str, ends: tuple[str, str], clusters: list[str], effective: frozenset[str]
+) -> bool:
+    source, target = ends
+    if name == "clusters" or name in effective - {"enabled"}:
         return True
     for a in clusters:
         for b in clusters:
             if name.startswith(f"{a}->{b}."):
                 inner = name.removeprefix(f"{a}->{b}.")
-                return inner in _EFFECTIVE if (a, b) == (source, target) else inner == "enabled"
+                return inner in effective if (a, b) == (source, target) else inner == "enabled"
     return any(
         name == f"{prefix}bootstrap.servers"
         or (
@@ -185,7 +223,7 @@ def _filter(included: str, excluded: str, target: tuple[str, str] | None = None)
     return NameFilter(Whitelist(included), Whitelist(excluded) if excluded else None, target)
 
 
-def _count(text: str) -> int:
+def _count(text: str, name: str, unit: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"replication.factor is a number of replicas, not {text!r}")
+        raise UsageError(f"{name} is a number of {unit}, not {text!r}")
     return int(text)

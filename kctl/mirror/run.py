@@ -15,6 +15,8 @@ from kctl.mirror.groups import CarriedOffset, carry_groups
 from kctl.mirror.loss import OnLoss
 from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
+from kctl.mirror.mm2_formats import Mm2Settings
+from kctl.mirror.mm2_topics import Mm2Topics
 from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
 from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
 from kctl.protocol.api_keys import ApiKey
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 # How often topics, their settings and partitions are compared, and groups carried over.
 REFRESH_INTERVAL_MS = 30_000
 GROUPS_INTERVAL_MS = 10_000
-_MAP_CONFIGS = {"cleanup.policy": "compact"}
+_COMPACTED = {"cleanup.policy": "compact"}
 _READY_ROUNDS_MAX = 150
 _READY_WAIT_MS = 100
 
@@ -62,6 +64,8 @@ class MirrorRun:
     groups: Callable[[str], bool] | None = None
     say: Callable[[str], object] = lambda _: None
     refresh_interval_ms: int = REFRESH_INTERVAL_MS
+    # Keeps MirrorMaker 2's topics too.
+    mm2: Mm2Settings | None = None
     report: MirrorReport = field(default_factory=MirrorReport)
     _worker: MirrorWorker | None = None
 
@@ -74,17 +78,18 @@ class MirrorRun:
             raise NotFoundError(
                 "No topic to mirror", hint="; ".join(self.report.topic_errors.values()) or None
             )
-        await self._create_map()
+        await self._create_compacted(map_topic_of(self.settings.name))
         clock = self.target.router.runtime.clock
         worker = self._worker = MirrorWorker(
             self.source, self.target.router, self.settings, topics, self.say
         )
-        if self.groups is not None:
+        mm2 = await self._start_mm2(worker)
+        if self.groups is not None or mm2 is not None:
             worker.maps = {}
         refresh_ms = clock.monotonic_ms() + self.refresh_interval_ms
         groups_ms = clock.monotonic_ms() + GROUPS_INTERVAL_MS
         try:
-            while not worker.is_done:
+            while not await worker.is_done():
                 await worker.turn()
                 now_ms = clock.monotonic_ms()
                 if now_ms >= refresh_ms:
@@ -93,7 +98,11 @@ class MirrorRun:
                 if now_ms >= groups_ms:
                     groups_ms = now_ms + GROUPS_INTERVAL_MS
                     await self._carry_groups()
+                if mm2 is not None:
+                    await mm2.write_due(worker.maps or {}, worker.topics.targets)
             await self._carry_groups()
+            if mm2 is not None:
+                await mm2.write_all(worker.maps or {}, worker.topics.targets)
         finally:
             self.report.partitions = [worker.reports[key] for key in sorted(worker.reports)]
             await worker.close()
@@ -151,16 +160,25 @@ class MirrorRun:
                 gone[target.topic] = f"{topic} no longer exists at the source"
         return gone
 
-    async def _create_map(self) -> None:
-        name = map_topic_of(self.settings.name)
+    async def _start_mm2(self, worker: MirrorWorker) -> Mm2Topics | None:
+        if self.mm2 is None:
+            return None
+        await self._create_compacted(*self.mm2.topics)
+        mm2 = Mm2Topics(self.source.admin, self.target, self.mm2, self.say)
+        worker.on_runs = mm2.add
+        return mm2
+
+    async def _create_compacted(self, *names: str) -> None:
         factor = self.choice.replication_factor
         version = await self.target.router.max_version(ApiKey.CREATE_TOPICS)
         if factor == BROKER_DEFAULT and version < 4:
             factor = min(3, len(self.target.router.view.brokers))
-        [result] = await self.target.topics.create([NewTopic(name, 1, factor, _MAP_CONFIGS)])
-        if result.error is not None and not _is_code(result.error, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise result.error
-        await self._wait_for_leaders({name: 1})
+        topics = [NewTopic(name, 1, factor, _COMPACTED) for name in names]
+        for result in await self.target.topics.create(topics):
+            error = result.error
+            if error is not None and not _is_code(error, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise error
+        await self._wait_for_leaders(dict.fromkeys(names, 1))
 
     async def _wait_for_leaders(self, topics: dict[str, int]) -> None:
         """Wait until the target's partitions have leaders."""

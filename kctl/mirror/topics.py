@@ -10,6 +10,7 @@ from kctl.admin.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import KctlError
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.mirror_plan import Step, TopicFacts, TopicPlan, plan_topics
+from kctl.mirror.mm2_formats import is_heartbeats, is_internal
 from kctl.mirror.renames import Rename
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import INTERNAL_TOPICS
@@ -33,9 +34,16 @@ class TopicChoice:
     replication_factor: int = BROKER_DEFAULT
     # Selects topics instead of the patterns.
     name_filter: Callable[[str], bool] | None = None
+    # Whether this mirror keeps MirrorMaker 2's topics: those of the source are not mixed with them.
+    has_mm2_topics: bool = False
 
     def selects(self, name: str) -> bool:
         """Return whether topic `name` of the source is to be copied, if it is not internal."""
+        if self.has_mm2_topics:
+            if is_internal(name):
+                return False
+            if is_heartbeats(name):
+                return self.rename(name) != name
         if self.name_filter is not None:
             return self.name_filter(name)
         is_excluded = self.exclude and matching([name], self.exclude)

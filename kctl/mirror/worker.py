@@ -55,6 +55,8 @@ FAILURES_IN_A_ROW_MAX = 60
 _BACKOFF_MS = 500
 _UNSTABLE_ROUNDS_MAX = 300
 _UNSTABLE_WAIT_MS = 200
+# How often a worker that is done looks where the others are.
+_LOOK_MS = 500
 # Another worker has this one's transactional id.
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 # The group has gone on without this worker.
@@ -131,6 +133,8 @@ class MirrorWorker:
         self.reports: dict[TopicPartition, PartitionReport] = {}
         # The map of this worker's partitions, if groups are carried over.
         self.maps: dict[TopicPartition, OffsetMap] | None = None
+        # Is called with the runs of each turn, once they are committed.
+        self.on_runs: Callable[[list[MappedRun]], object] = lambda _: None
         self.topics = topics
         self._source = source
         self._target = target
@@ -151,21 +155,37 @@ class MirrorWorker:
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
         self._ends: dict[TopicPartition, int] = {}
+        # With `until_end`, the partitions of the target that the whole mirror copies, and where.
+        self._goal: dict[TopicPartition, int] | None = None
+        self._look_ms = 0
         # Partitions whose last copied record was compared with the source's.
         self._examined: frozenset[TopicPartition] = frozenset()
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
 
-    @property
-    def is_done(self) -> bool:
-        """Return whether all partitions have stopped, or are at their ends with `until_end`."""
+    async def is_done(self) -> bool:
+        """Return whether, with `until_end`, all partitions of the mirror are at their ends, those
+        of other workers too. A partition that stopped is done: this worker leaves, and the next one
+        that gets it reports it as well."""
         if not self._is_open or not self._settings.until_end or self._member.must_rejoin:
             return False
-        return all(
+        is_share_done = all(
             self.reports[p].error is not None or at.offset >= self._ends[p]
             for p, at in self._reader.positions.items()
         )
+        if not is_share_done or self.has_failed or self._goal is None:
+            return is_share_done
+        others = [it for it in self._goal if it not in self._assigned]
+        if not others or self._monotonic_ms() < self._look_ms:
+            return not others
+        self._look_ms = self._monotonic_ms() + _LOOK_MS
+        try:
+            found = await OffsetsClient(self._target).committed(self._group, others)
+        except KctlError:
+            # The next turn meets it as well, and recovers.
+            return False
+        return all(it in found and found[it].offset >= self._goal[it] for it in others)
 
     @property
     def has_failed(self) -> bool:
@@ -228,6 +248,8 @@ class MirrorWorker:
         partitions = self._assigned
         positions = await self._positions(partitions)
         await self._find_ends(positions)
+        if self._settings.until_end and self._goal is None:
+            self._goal = await self._find_goal()
         self._last_runs.clear()
         by_target = self.topics.sources
         for partition in partitions:
@@ -347,6 +369,24 @@ class MirrorWorker:
             # A partition that cannot be read is judged by the reader.
             self._ends.setdefault(partition, end.offset if end.error is None else 1 << 62)
 
+    async def _find_goal(self) -> dict[TopicPartition, int]:
+        """Return the source's ends of all partitions that have something to copy, by partition of
+        the target; those that cannot be read now are left to their worker."""
+        wanted = [
+            TopicPartition(topic, number)
+            for topic, count in self.topics.partitions.items()
+            for number in range(count)
+            if self._source.holds(TopicPartition(topic, number))
+        ]
+        starts = await self._source.starts(wanted)
+        ends = await self._source.ends(wanted)
+        goal: dict[TopicPartition, int] = {}
+        for it, end in ends.items():
+            if end.error is None and starts[it].error is None and starts[it].offset < end.offset:
+                target = TopicPartition(self.topics.targets[it.topic], it.partition)
+                goal[target] = self._ends.setdefault(it, end.offset)
+        return goal
+
     # Copying
 
     async def _write(self, ranges: Mapping[TopicPartition, CopiedRange]) -> None:
@@ -366,6 +406,7 @@ class MirrorWorker:
             await self._writer.write({self._map: list(_map_batches(runs, self._now_ms()))})
         await self._commit(ranges)
         self._report(ranges, runs)
+        self.on_runs(runs)
 
     def _runs_of(
         self,

@@ -1,15 +1,14 @@
 """kctl mirror run: copies topics to another cluster."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
-from kctl.cli.mirror.ends import EndOptions, FlowEnds
+from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.mm2_options import Mm2Options
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
-from kctl.cli.text_files import read_text
 from kctl.cli.units import parse_rate
 from kctl.errors import UsageError
 from kctl.mirror.loss import OnLoss
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from kctl.cli.session import Session
     from kctl.mirror.run import MirrorReport
     from kctl.mirror.sources import MirrorSource
-    from kctl.mirror.topics import TopicChoice
     from kctl.mirror.worker import MirrorSettings, PartitionReport
-
-    _Flow = tuple[EndOptions, TopicChoice, Callable[[str], bool] | None]
 
 
 @dataclass(frozen=True)
@@ -58,18 +54,6 @@ class RunOptions:
             help="The id of this worker; each worker of a mirror has its own.",
         ),
     ] = "1"
-    mm2_config: Annotated[
-        str | None,
-        Option(
-            "--mm2-config",
-            metavar="FILE",
-            help="MirrorMaker 2's option file, in place of clusters, topics and groups.",
-        ),
-    ] = None
-    flow: Annotated[
-        str | None,
-        Option("--flow", metavar="A->B", help="The flow in the file of --mm2-config."),
-    ] = None
     throttle: Annotated[
         str | None,
         Option("--throttle", metavar="SIZE", help="Bytes per second at most, e.g. 20MB."),
@@ -93,7 +77,7 @@ class RunOptions:
         )
 
 
-def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
+def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options) -> int:
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
 
@@ -114,17 +98,22 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
       kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
       kctl mirror run --mm2-config mm2.properties --flow 'dc1->dc2'
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename prefix \\
+        --mm2-topics --source-alias dc1 --target-alias dc2
     """
     from kctl.cli.interrupt import Interrupt
     from kctl.mirror.run import MirrorRun
 
     settings = how.settings()
-    ends, choice, groups = _from_file(ends, topics, how) or _from_options(ends, topics, how)
+    flow = mm2.flow_of(ends, topics, how.groups)
+    ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
     runs: list[MirrorRun] = []
 
     def work(source: "MirrorSource", target: "AdminClient") -> Any:
-        it = MirrorRun(source, target, choice, settings, groups, session.output.say)
+        it = MirrorRun(
+            source, target, choice, settings, flow.groups, session.output.say, mm2=flow.mm2
+        )
         runs.append(it)
         return it.run()
 
@@ -134,49 +123,6 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> int:
         return interrupt.status or DONE
     _show(session, runs[0].report)
     return FAILED if runs[0].report.has_failed else interrupt.status or DONE
-
-
-def _from_options(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> "_Flow":
-    """Return what the options of the command line describe."""
-    if how.flow is not None:
-        raise UsageError("--flow names a flow in the file of --mm2-config")
-    from kctl.admin.selection import matching
-
-    patterns = how.groups
-    if patterns and ends.directories("source") is not None:
-        raise UsageError("--groups needs a cluster as --source: a directory's groups are not read")
-    groups = (lambda name: bool(matching([name], patterns))) if patterns else None
-    return ends, topics.choice(), groups
-
-
-def _from_file(ends: EndOptions, topics: TopicOptions, how: RunOptions) -> "_Flow | None":
-    """Return what the file of --mm2-config describes; report what has no effect."""
-    if how.mm2_config is None:
-        return None
-    options = (*ends.given(), topics.topics, topics.exclude, topics.source_alias, how.groups)
-    if any(it is not None for it in options) or topics.rename != "identity":
-        raise UsageError(
-            "--mm2-config names clusters, topics and groups: it cannot be combined with options"
-            " that do"
-        )
-    from kctl.configs.broker_config import parse_properties
-    from kctl.mirror.mm2_config import parse_flow
-    from kctl.mirror.renames import parse_rename
-    from kctl.mirror.topics import TopicChoice
-
-    flow = parse_flow(parse_properties(read_text(how.mm2_config)), how.flow)
-    from_file = FlowEnds(
-        timeout=ends.timeout,
-        output_format=ends.output_format,
-        clients={"source": flow.source, "target": flow.target},
-    )
-    for name in flow.without_effect:
-        from_file.session().output.say(f"warning: {how.mm2_config}: {name} has no effect")
-    choice = TopicChoice(
-        (), (), parse_rename(flow.rename, flow.source_alias),
-        topics.replication_factor or flow.replication_factor, flow.topics,
-    )  # fmt: skip
-    return from_file, choice, flow.groups
 
 
 def _show(session: "Session", report: "MirrorReport") -> None:
