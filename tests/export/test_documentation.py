@@ -19,6 +19,7 @@ PUBLIC = [
 ]
 PUBLIC_ON_SPARK = [
     "kctl.export.spark.brokers",
+    "kctl.export.spark.filtered_read",
     "kctl.export.spark.runner",
     "kctl.export.spark.source",
 ]

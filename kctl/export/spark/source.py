@@ -9,8 +9,9 @@ DataFrames as records of brokers (see `sink`).
 Rows and options are those of Spark's Kafka source: see `options`. A schema with fewer columns reads
 only these; leaderEpoch, producerId, producerEpoch and position are available in addition.
 
-Filters are not pushed down, so ranges come from options alone: Spark 4.1 to 4.3 cache pushed
-filters with the relation, which gives wrong results if one DataFrame is used twice.
+Filters are not pushed down, so ranges come from options alone, or from `filtered_read`: Spark 4.1
+to 4.3 cache pushed filters with the relation, which gives wrong results if one DataFrame is used
+twice.
 
 Since Spark 4.2 a stream's reader receives the offset at which a batch begins, and so can limit the
 batch.

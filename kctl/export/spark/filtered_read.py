@@ -1,0 +1,230 @@
+"""`read` returns a DataFrame that satisfies a SQL condition and reads only what can satisfy it.
+
+    from kctl.export.spark import read
+    read(spark, "broker1:9092", where="partition = 1 and offset > 1000", subscribe="orders")
+
+The condition becomes options of the data source when the DataFrame is made: `assign`,
+`startingOffsets`, `endingOffsets`. Spark then filters the rows by the same condition. So every
+query over the DataFrame is correct, however often and with whatever further filters it is used:
+nothing is pushed down while Spark plans a query.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from kctl.errors import UsageError
+from kctl.export.live_plan import Ranges
+from kctl.export.options import ExportOptions
+from kctl.export.spark.bounds import EARLIEST, LATEST
+from kctl.export.spark.options import SourceOptions
+from kctl.export.spark.places import Place, place_of
+from kctl.export.spark.predicate import Predicate, Region, parse_predicate
+from kctl.export.splits import Split
+from kctl.model import TopicPartition
+
+__all__ = ["PartitionRead", "ReadPlan", "explain", "read"]
+
+_HOSTS = re.compile(r"[^/,\s]+:\d+(,\s*[^/,\s]+:\d+)*")
+_SERVERS = "kafka.bootstrap.servers"
+_STRATEGIES = ("assign", "subscribe")
+_ENDS = ("starting", "ending")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRead:
+    """What is read of one partition, of the offsets [first, end) that it holds."""
+
+    partition: TopicPartition
+    first: int
+    end: int
+    # [start, stop); equal if nothing is read.
+    start: int
+    stop: int
+    # Whether it is part of the DataFrame: it may hold matching rows later.
+    is_read: bool = True
+    # Of files: the ranges of segments to read, and all of the log. 0 for brokers.
+    bytes: int = 0
+    all_bytes: int = 0
+    segments: int = 0
+    all_segments: int = 0
+
+    def __str__(self) -> str:
+        if not self.is_read:
+            return f"{self.partition}: not read"
+        text = (
+            f"{self.partition}: offsets {self.start} to {self.stop} of {self.first} to {self.end}"
+        )
+        if self.all_segments:
+            text += (
+                f", {self.segments} of {self.all_segments} segments,"
+                f" {self.bytes} of {self.all_bytes} bytes"
+            )
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What `read` would read now. As text: a line for each partition."""
+
+    partitions: tuple[PartitionRead, ...]
+    # Parts of the condition that select no offsets; Spark applies them to the rows.
+    unused: tuple[str, ...]
+
+    @property
+    def offsets(self) -> int:
+        """Return the number of offsets to read."""
+        return sum(it.stop - it.start for it in self.partitions)
+
+    def __str__(self) -> str:
+        held = sum(it.end - it.first for it in self.partitions)
+        count = sum(it.stop > it.start for it in self.partitions)
+        where = f"in {count} of {len(self.partitions)} partitions"
+        lines = [f"reads {self.offsets} of {held} offsets, {where}"]
+        lines += [f"  {it}" for it in self.partitions]
+        lines += [f"  selects no offsets: {it}" for it in self.unused]
+        return "\n".join(lines)
+
+
+def read(spark: Any, place: str, where: str | None = None, **options: str) -> Any:
+    """Return a DataFrame of the rows that satisfy `where`, a condition in Spark's SQL.
+
+    `place` is a log directory or brokers (`host:port,...`); `options` are those of the data source,
+    by default all topics except internal ones. UsageError for wrong options. Spark reports a
+    condition that is not valid.
+    """
+    given = _with_place(place, options)
+    reader = spark.read.format("kctl")
+    if where is None:
+        return reader.options(**given).load()
+    source, predicate = _checked(spark, given, where)
+    reading = source.export_options(("offset",))
+    with closing(place_of(source)) as opened:
+        available = opened.available(reading.isolation)
+        bounds = _bounds(opened, available, predicate, reading)
+    if not bounds:
+        from kctl.export.spark.source import KctlDataSource
+
+        return spark.createDataFrame([], KctlDataSource(given).schema()).where(where)
+    kept = {name: it for name, it in given.items() if not name.startswith(_STRATEGIES)}
+    return reader.options(**(kept | _ranges(bounds))).load().where(where)
+
+
+def explain(spark: Any, place: str, where: str | None = None, **options: str) -> ReadPlan:
+    """Return what `read` with the same arguments would read now; as text, a line for each
+    partition."""
+    source, predicate = _checked(spark, _with_place(place, options), where or "true")
+    reading = source.export_options(("offset",))
+    with closing(place_of(source)) as opened:
+        available = opened.available(reading.isolation)
+        bounds = _bounds(opened, available, predicate, reading)
+        reads = tuple(
+            _described(opened, partition, ends, bounds.get(partition), reading)
+            for partition, ends in sorted(available.items())
+        )
+    return ReadPlan(reads, tuple(predicate.unused) if where else ())
+
+
+def _ranges(bounds: Mapping[TopicPartition, tuple[int, int]]) -> dict[str, str]:
+    """Return the options that read these offsets."""
+    assigned: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, number), (start, end) in bounds.items():
+        assigned.setdefault(topic, []).append(number)
+        starts.setdefault(topic, {})[str(number)] = start
+        ends.setdefault(topic, {})[str(number)] = end
+    return {
+        "assign": json.dumps(assigned), "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }  # fmt: skip
+
+
+def _with_place(place: str, options: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items()}
+    is_live = _HOSTS.fullmatch(place.strip()) is not None
+    if given.keys() & {"path", _SERVERS}:
+        raise UsageError("The place is an argument of its own, not an option")
+    if is_live and not any(name.startswith(_STRATEGIES) for name in given):
+        given["subscribepattern"] = ".*"
+    return {_SERVERS if is_live else "path": place, **given}
+
+
+def _checked(spark: Any, given: Mapping[str, str], where: str) -> tuple[SourceOptions, Predicate]:
+    source = SourceOptions(given)
+    for name in given:
+        if name.startswith(_ENDS):
+            raise UsageError(f"{name} and a condition: write the range into the condition")
+    source.check_batch()
+    return source, parse_predicate(where, lambda text: _micros(spark, text))
+
+
+def _micros(spark: Any, text: str) -> int | None:
+    """Return a constant of SQL as microseconds since 1970; None if it is not one."""
+    try:
+        row = spark.sql(f"select unix_micros(cast(({text}) as timestamp))").first()
+    except PySparkException:
+        return None
+    value = None if row is None else row[0]
+    return value if isinstance(value, int) else None
+
+
+def _bounds(
+    place: Place, available: Ranges, predicate: Predicate, reading: ExportOptions
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the offsets that may satisfy the condition, now or later, for the options."""
+    found: dict[TopicPartition, Region] = {}
+    for partition, (first, _end) in sorted(available.items()):
+        region = predicate.root.region(partition)
+        if not region.is_empty and (region.high is None or region.high > first):
+            found[partition] = region
+    times = {
+        partition: region.time_ms
+        for partition, region in found.items()
+        if region.time_ms is not None and region.time_ms >= 0
+    }
+    by_time = place.offsets_for_times(times, reading.isolation) if times else {}
+    bounds = {}
+    for partition, region in found.items():
+        first, end = available[partition]
+        low = region.low
+        if partition in by_time:
+            # Without a record at or after the time, records that come later may match.
+            at = by_time[partition]
+            low = max(low, end if at is None else at)
+        low = min(low, end)
+        high = LATEST if region.high is None or region.high > end else region.high
+        if high == LATEST or high > low:
+            bounds[partition] = (EARLIEST if low <= first else low, high)
+    return bounds
+
+
+def _described(
+    place: Place,
+    partition: TopicPartition,
+    ends: tuple[int, int],
+    bounds: tuple[int, int] | None,
+    reading: ExportOptions,
+) -> PartitionRead:
+    first, end = ends
+    whole = place.splits({partition: ends}, reading) if end > first else []
+    pieces = _pieces(whole)
+    sizes = {"all_bytes": sum(it.size for it in whole), "all_segments": len(pieces)}
+    if bounds is None:
+        return PartitionRead(partition, first, end, first, first, is_read=False, **sizes)
+    start = first if bounds[0] == EARLIEST else bounds[0]
+    stop = end if bounds[1] == LATEST else bounds[1]
+    part = place.splits({partition: (start, stop)}, reading) if stop > start else []
+    return PartitionRead(
+        partition, first, end, start, stop, bytes=sum(it.size for it in part),
+        segments=len(_pieces(part)), **sizes,
+    )  # fmt: skip
+
+
+def _pieces(splits: Any) -> set[str]:
+    return {piece.url for split in splits if isinstance(split, Split) for piece in split.pieces}
