@@ -8,7 +8,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.support.api_pages import examples, undocumented
 
 EXAMPLES = examples("export.md")
-ON_SPARK = [text for text in EXAMPLES if "spark." in text]
+ON_SPARK = [text for text in EXAMPLES if "spark." in text or "(spark," in text]
 PUBLIC = [
     "kctl.export.export",
     "kctl.export.live",

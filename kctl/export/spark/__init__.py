@@ -8,6 +8,6 @@ def __getattr__(name: str) -> Any:
     # Imported when they are used: parts of the package work without pyspark.
     if name not in ("explain", "read"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kctl.export.spark import filtered_read
+    from kctl.export.spark.filtered_read import explain, read
 
-    return getattr(filtered_read, name)
+    return explain if name == "explain" else read
