@@ -63,7 +63,6 @@ REACHED_BY_NAME = (
 
 # Modules that nothing of the product imports, and why they are here all the same.
 UNREACHED = {
-    "kctl.export.spark.source": "Spark's data source, registered by those who use it",
     "kctl.protocol.headers": "the definition against which the headers read by hand are tested",
 }
 
