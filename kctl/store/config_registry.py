@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kctl.store import znodes
+from kctl.store.errors import NodeExistsError
 from kctl.store.interface import Create
 from kctl.store.znode_client import ZnodeClient
 from kctl.work import Work
@@ -55,7 +56,12 @@ class ConfigRegistry(ZnodeClient):
     ) -> None:
         """Replace an entity's overrides without announcing it (a new topic's config)."""
         path = znodes.config_path(entity_type, entity_name)
-        await self.set_or_create(path, znodes.encode_config(config))
+        data = znodes.encode_config(config)
+        try:
+            # One call: a new entity rarely has overrides left from an earlier one.
+            await self.create_recursive(path, data)
+        except NodeExistsError:
+            await self.set_or_create(path, data)
 
     async def change_entity_config(
         self, entity_type: str, entity_name: str, config: Mapping[str, str]
