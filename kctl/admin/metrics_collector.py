@@ -26,6 +26,7 @@ from kctl.errors import KctlError
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Sample, Samples
 from kctl.metrics.http_server import MakePage, MetricsServer, Page, PageRequest
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.metrics.page import health_page, metrics_page
 from kctl.metrics.process_samples import process_samples
 from kctl.metrics.text import render
@@ -79,7 +80,7 @@ class MetricsCollector:
         self._topics = TopicFigures()
         self._has_new_topics = False
 
-    def serve(self, endpoint: Endpoint) -> MetricsServer:
+    def serve(self, endpoint: Endpoint | MetricsPort) -> MetricsServer:
         """Return a server that listens; raise KctlError."""
         pages: dict[str, MakePage] = {
             "/metrics": self._metrics,
@@ -91,7 +92,9 @@ class MetricsCollector:
         server.start()
         return server
 
-    async def run(self, endpoint: Endpoint, on_listening: Callable[[Endpoint], object]) -> None:
+    async def run(
+        self, endpoint: Endpoint | MetricsPort, on_listening: Callable[[Endpoint], object]
+    ) -> None:
         """Serve at `endpoint`, call `on_listening` with the bound one, and collect, round after
         round, until the task is cancelled. Raise KctlError if the port cannot be bound, and
         UnreachableError if no broker can be reached now."""

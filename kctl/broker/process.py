@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kctl.broker.broker import Broker
 from kctl.broker.loggers import LogSettings, broker_levels
 from kctl.configs.broker_config import BrokerConfig
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
 from kctl.runtime.log_levels import Loggers
 from kctl.runtime.real import RealRuntime, make_runtime
@@ -28,7 +29,7 @@ def run_broker(
     acls: "Sequence[AclBinding]" = (),
     on_ready: Callable[[Broker], object],
     attach: Callable[[RealRuntime, Callable[[], None], Broker], object] | None = None,
-    metrics: Endpoint | None = None,
+    metrics: MetricsPort | None = None,
     log: LogSettings | None = None,
 ) -> None:
     """Start a broker, create missing `seed_topics` (name, partitions), store the passwords of
@@ -77,7 +78,7 @@ def run_broker(
             file.close()
 
 
-def _metering(runtime: RealRuntime, endpoint: Endpoint) -> "Metering":
+def _metering(runtime: RealRuntime, endpoint: MetricsPort) -> "Metering":
     """Return what measures a broker and answers at `endpoint`."""
     # Local imports: brokers without metrics do not need them.
     from kctl.broker.metering.metering import Metering

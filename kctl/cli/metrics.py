@@ -23,11 +23,31 @@ PortOption = Annotated[
 IntervalOption = Annotated[
     str, Option("--interval", "-i", metavar="DURATION", help="Time between two collections.")
 ]
+TlsOption = Annotated[
+    str | None,
+    Option(
+        "--metrics-tls",
+        metavar="FILE",
+        help="Serve by https, with the key and the certificates in this PEM file.",
+    ),
+]
+TokenOption = Annotated[
+    str | None,
+    Option(
+        "--metrics-token-file",
+        metavar="FILE",
+        help="Serve /metrics only to those who send this bearer token.",
+    ),
+]
 
 
 @remote_command(app, "serve", STREAMS)
 def serve(
-    session: Session, port: PortOption = DEFAULT_PORT, interval: IntervalOption = "15s"
+    session: Session,
+    port: PortOption = DEFAULT_PORT,
+    interval: IntervalOption = "15s",
+    tls: TlsOption = None,
+    token_file: TokenOption = None,
 ) -> int:
     """Serve offsets, replicas, lag of groups and sizes on disk, until Ctrl-C or SIGTERM.
 
@@ -40,13 +60,16 @@ def serve(
     Examples:
       kctl metrics serve -b kafka:9092
       kctl metrics serve --port 0.0.0.0:9308 --interval 30s
+      kctl metrics serve --port 0.0.0.0:9308 --metrics-tls me.pem --metrics-token-file token
     """
     from kctl.admin.metrics_collector import MetricsCollector
     from kctl.cli.interrupt import Interrupt
+    from kctl.cli.serve.monitoring_options import metrics_port
     from kctl.cli.serve.settings import parse_address
     from kctl.runtime.real.process_facts import process_facts
 
-    endpoint = parse_address(port, f"--port {DEFAULT_PORT}")
+    address = parse_address(port, f"--port {DEFAULT_PORT}")
+    endpoint = metrics_port(address, tls, token_file)
     interval_ms = parse_duration_ms(interval)
     if interval_ms < 1:
         raise UsageError("--interval must be positive", hint="e.g. --interval 15s")
@@ -57,7 +80,9 @@ def serve(
         )
         return collector.run(
             endpoint,
-            lambda at: session.output.say(f"metrics on http://{at.host}:{at.port}/metrics"),
+            lambda at: session.output.say(
+                f"metrics on {endpoint.scheme}://{at.host}:{at.port}/metrics"
+            ),
         )
 
     interrupt = Interrupt(session.runtime.scheduler)

@@ -13,3 +13,12 @@ def read_text(path: str) -> str:
         raise UsageError(f"Cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not a text file") from None
+
+
+def read_token(path: str) -> str:
+    """Return the bearer token in a file, without blanks around it; raise UsageError, which does not
+    show it."""
+    token = read_text(path).strip()
+    if not (token and token.isascii() and token.isprintable() and " " not in token):
+        raise UsageError(f"{path} has no token", hint="one line of printable ASCII without blanks")
+    return token

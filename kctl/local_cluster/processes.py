@@ -14,7 +14,7 @@ from kctl.broker.process import run_broker
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.local_cluster.plan import ClusterPlan
-from kctl.model import Endpoint
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.children import Line
@@ -93,7 +93,7 @@ def serve_broker(
     line: Line,
     make_config: Callable[[], BrokerConfig],
     seed_topics: tuple[tuple[str, int], ...],
-    metrics: Endpoint | None = None,
+    metrics: MetricsPort | None = None,
     log: LogSettings | None = None,
 ) -> int:
     """Run a broker until asked to stop; return the exit status."""

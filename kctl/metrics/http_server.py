@@ -7,18 +7,23 @@ client that connects when there are CONNECTIONS_MAX replaces the one that has be
 
 What is not a plain request for a page is refused and the connection closed: other methods, bodies,
 targets with a host, framing that two readers could understand differently. h11 parses it.
+
+With a token /metrics answers only those who send it. The pages about health need none: what asks
+for them rarely has one, and they have no names of topics or clients.
 """
 
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hmac import compare_digest
 from typing import Any
 
 import h11
 
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
-from kctl.runtime.network import Listener, Transport
+from kctl.runtime.network import Listener, TlsSession, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.runtime.turns import in_turns
@@ -36,6 +41,8 @@ _GZIP_WINDOW = 31
 _RECEIVE_BYTES = 4 * 1024
 
 _TEXT = "text/plain; charset=utf-8"
+# Pages that need no token.
+_OPEN_PATHS = frozenset({b"/healthz", b"/livez", b"/readyz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,16 @@ MakePage = Callable[[PageRequest], Work[Page]]
 class MetricsServer:
     """Serves pages by path."""
 
-    def __init__(self, runtime: Runtime, endpoint: Endpoint, pages: Mapping[str, MakePage]) -> None:
+    def __init__(
+        self, runtime: Runtime, endpoint: Endpoint | MetricsPort, pages: Mapping[str, MakePage]
+    ) -> None:
         self.runtime = runtime
+        given = endpoint if isinstance(endpoint, MetricsPort) else MetricsPort(endpoint)
+        self._tls = given.tls
+        self._expected = f"Bearer {given.token}".encode() if given.token else None
+        self.scheme = given.scheme
         # Has the bound port once it listens.
-        self.endpoint = endpoint
+        self.endpoint = given.endpoint
         self._pages = pages
         self._listener: Listener | None = None
         # In order of their last request, the oldest first.
@@ -76,9 +89,11 @@ class MetricsServer:
         self._is_making = False
 
     def start(self) -> None:
-        """Listen; raise KctlError if that fails."""
+        """Listen; raise KctlError if that fails, UsageError if the files of TLS cannot be used."""
         endpoint = self.endpoint
-        self._listener = self.runtime.network.listen(endpoint.host, endpoint.port, self._accept)
+        self._listener = self.runtime.network.listen(
+            endpoint.host, endpoint.port, self._accept, tls=self._tls
+        )
         self.endpoint = Endpoint(endpoint.host, self._listener.port)
 
     def close(self) -> None:
@@ -107,6 +122,12 @@ class MetricsServer:
         return connection
 
     # For connections
+
+    def lets_in(self, target: bytes, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a request has the token, or needs none."""
+        if self._expected is None or target.partition(b"?")[0] in _OPEN_PATHS:
+            return True
+        return compare_digest(headers.get(b"authorization", b""), self._expected)
 
     def lost(self, connection: "_Connection") -> None:
         """Forget a connection that is closed."""
@@ -208,6 +229,9 @@ class _Connection:
         except h11.RemoteProtocolError as error:
             self._refuse(error.error_status_hint, "not a request")
 
+    def when_secured(self, _session: TlsSession) -> None:
+        """Do nothing: the token says who is let in."""
+
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget the connection."""
         self._is_closed = True
@@ -237,6 +261,8 @@ class _Connection:
             self._refuse(400, "no body is expected")
         elif b"upgrade" in headers or not bytes(event.target).startswith(b"/"):
             self._refuse(400, "not a path")
+        elif not self._server.lets_in(bytes(event.target), headers):
+            self._refuse(401, "a bearer token is needed", ("www-authenticate", "Bearer"))
         else:
             self._is_head_only = method == b"HEAD"
             self.is_answering = True

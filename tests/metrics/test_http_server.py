@@ -6,10 +6,13 @@ import socket
 
 import pytest
 
+from kctl.errors import UnreachableError
 from kctl.metrics import http_server
 from kctl.metrics.http_server import MetricsServer, Page
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
 from kctl.runtime.polling import poll_until
+from kctl.tls.settings import KeyStoreSettings, TlsSettings
 from tests.support.real_loop import PATIENCE_MS, RealLoop
 
 BODY = b"0123456789abcdef\n" * 10_000
@@ -220,3 +223,56 @@ def test_more_clients_than_there_may_be_replace_the_idle_ones(loop, server, clie
     assert client().ask().startswith(b"HTTP/1.1 200")
     assert server.connection_count <= http_server.CONNECTIONS_MAX
     assert len(clients) > server.connection_count
+
+
+def test_metrics_need_the_token_and_the_pages_about_health_do_not(loop):
+    def page(request):
+        yield
+        return Page([request.path.encode()])
+
+    port = MetricsPort(Endpoint("127.0.0.1", 0), token="s3cret")
+    assert "s3cret" not in repr(port)
+    server = MetricsServer(loop.runtime, port, {"/metrics": page, "/healthz": page})
+    server.start()
+    try:
+
+        def ask(target, header=""):
+            peer = Client(loop, server)
+            with peer.socket:
+                return peer.ask(target, headers=header)
+
+        for header in ("", "Authorization: Bearer s3cre\r\n", "Authorization: Basic s3cret\r\n"):
+            for target in ("/metrics", "/metrics?/healthz", "/healthz/../metrics", "//healthz"):
+                assert ask(target, header).startswith(b"HTTP/1.1 401 "), (target, header)
+        assert ask("/metrics", "Authorization: Bearer s3cret\r\n").endswith(b"/metrics")
+        assert ask("/healthz").endswith(b"/healthz")
+    finally:
+        server.close()
+
+
+def test_metrics_are_served_by_tls(loop, tmp_path):
+    certificates = pytest.importorskip("tests.support.certificates").TestCertificates(tmp_path)
+
+    def page(_request):
+        yield
+        return Page([b"up 1\n"])
+
+    tls = TlsSettings(key_store=KeyStoreSettings(location=certificates.broker_file))
+    server = MetricsServer(
+        loop.runtime, MetricsPort(Endpoint("127.0.0.1", 0), tls, "t0"), {"/metrics": page}
+    )
+    server.start()
+    try:
+        url = f"{server.scheme}://127.0.0.1:{server.endpoint.port}/metrics"
+        web = loop.runtime.web
+
+        async def read(*request):
+            return await web.metrics(url, *request)
+
+        assert loop.run(read("Bearer t0", certificates.ca_file)) == b"up 1\n"
+        with pytest.raises(UnreachableError, match="401"):
+            loop.run(read("Bearer wrong", certificates.ca_file))
+        with pytest.raises(UnreachableError, match="certificate"):
+            loop.run(read("Bearer t0"))
+    finally:
+        server.close()

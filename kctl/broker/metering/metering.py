@@ -19,6 +19,7 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.services import Services
 from kctl.metrics.family import Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.metrics.page import metrics_page
 from kctl.metrics.process_samples import disk_samples, process_samples
 from kctl.model import Endpoint
@@ -34,7 +35,7 @@ class Metering:
     def __init__(
         self,
         runtime: Runtime,
-        endpoint: Endpoint,
+        endpoint: Endpoint | MetricsPort,
         seconds: Callable[[], float],
         process_facts: Callable[[], ProcessFacts],
     ) -> None:
@@ -63,6 +64,12 @@ class Metering:
     def endpoint(self) -> Endpoint:
         """Return where it listens, with the bound port after the start."""
         return self._server.endpoint
+
+    @property
+    def url(self) -> str:
+        """Return the URL of /metrics."""
+        endpoint = self.endpoint
+        return f"{self._server.scheme}://{endpoint.host}:{endpoint.port}/metrics"
 
     def start(self) -> None:
         """Answer from now on; raise KctlError if the port cannot be bound."""

@@ -24,6 +24,7 @@ from kctl.local_cluster.plan import (
 from kctl.local_cluster.processes import serve_broker
 from kctl.local_cluster.running import run_supervised
 from kctl.local_cluster.supervisor import Supervisor
+from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
 from kctl.runtime.future import Future
 from kctl.runtime.real import RealRuntime, make_runtime
@@ -46,7 +47,7 @@ class ClusterOptions:
     seed_topics: list[tuple[str, int]]
     ready_file: str | None
     is_durable: bool
-    metrics: Endpoint | None = None
+    metrics: MetricsPort | None = None
     log: LogSettings | None = None
 
 
@@ -102,11 +103,12 @@ def serve_cluster(
     return _Run(runtime, supervisor, options, output).run()
 
 
-def _metrics_of(broker_id: int, first: Endpoint | None) -> Endpoint | None:
+def _metrics_of(broker_id: int, first: MetricsPort | None) -> MetricsPort | None:
     """Return where a broker serves its metrics: broker 1 at the port given, others after it."""
     if first is None:
         return None
-    return Endpoint(first.host, first.port and first.port + broker_id - 1)
+    port = first.endpoint.port
+    return first.at(port and port + broker_id - 1)
 
 
 class _Run:

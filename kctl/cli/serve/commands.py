@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kctl.broker.broker import Broker
     from kctl.broker.loggers import LogSettings
     from kctl.configs.broker_config import BrokerConfig
+    from kctl.metrics.metrics_port import MetricsPort
     from kctl.model import Endpoint
     from kctl.protocol.acl import AclBinding
 
@@ -206,6 +207,7 @@ def serve(
       kctl serve --user alice:secret --acl "alice: Read,Write topic:*" -c super.users=User:admin
       kctl serve --tls --user alice:secret
       kctl serve --metrics-port 9404 --log-format json --slow-requests 100ms
+      kctl serve --metrics-port 0.0.0.0:9404 --metrics-tls broker.pem --metrics-token-file token
       kctl serve --kafka-0.7 --data-dir old/ --zookeeper-port 2181
       kctl serve --kafka-0.7 --config server.properties
     """
@@ -254,7 +256,7 @@ def _single(
 def _serve_cluster(
     brokers: int,
     racks: str | None,
-    where: "tuple[str, int | None, Endpoint | None, str | None, Endpoint | None, LogSettings]",
+    where: "tuple[str, int | None, Endpoint | None, str | None, MetricsPort | None, LogSettings]",
     seeds: list[tuple[str, int]],
     flags: Mapping[str, str],
     properties_file: str | None,
@@ -388,7 +390,7 @@ def _run(
     output: Output,
     users: Mapping[str, str],
     acls: "Sequence[AclBinding]",
-    seen: "tuple[Endpoint | None, LogSettings]",
+    seen: "tuple[MetricsPort | None, LogSettings]",
     *,
     is_tls: bool,
 ) -> int:
@@ -402,8 +404,7 @@ def _run(
         metadata = f"; ZooKeeper on {listener.host}:{listener.port}" if listener else ""
         output.write(f"kctl ready on {', '.join(addresses)} (logs in {directories}{metadata})\n")
         if broker.metering is not None:
-            where = broker.metering.endpoint
-            output.say(f"metrics on http://{where.host}:{where.port}/metrics")
+            output.say(f"metrics on {broker.metering.url}")
         if not all(it.host for it in config.advertised_listener_list):
             output.say(
                 "advertising this machine's name to clients;"

@@ -11,6 +11,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.broker.loggers import LogSettings
+    from kctl.metrics.metrics_port import MetricsPort
     from kctl.model import Endpoint
 
 
@@ -32,6 +33,22 @@ class MonitoringOptions:
             metavar="[HOST:]N",
             help="Serve /metrics, /healthz and /readyz there, by HTTP; brokers of a cluster from"
             " port N on. [default host: 127.0.0.1]",
+        ),
+    ] = None
+    metrics_tls: Annotated[
+        str | None,
+        Option(
+            "--metrics-tls",
+            metavar="FILE",
+            help="Serve metrics by https, with the key and the certificates in this PEM file.",
+        ),
+    ] = None
+    metrics_token_file: Annotated[
+        str | None,
+        Option(
+            "--metrics-token-file",
+            metavar="FILE",
+            help="Serve /metrics only to those who send this bearer token.",
         ),
     ] = None
     log_level: Annotated[
@@ -72,6 +89,8 @@ class MonitoringOptions:
         """Return the options by name; those that are not given are false."""
         return {
             "--metrics-port": self.metrics_port,
+            "--metrics-tls": self.metrics_tls,
+            "--metrics-token-file": self.metrics_token_file,
             "--log-level": self.log_level,
             "--log-format json": self.log_format is LogFormat.JSON,
             "--log-file": self.log_file,
@@ -79,10 +98,15 @@ class MonitoringOptions:
             "--slow-requests": self.slow_requests,
         }
 
-    def metrics(self) -> "Endpoint | None":
-        """Return where metrics are served; raise UsageError for an address that is not valid."""
-        port = self.metrics_port
-        return None if port is None else parse_address(port, "--metrics-port 9404")
+    def metrics(self) -> "MetricsPort | None":
+        """Return where metrics are served; raise UsageError for an address or a file that is not
+        valid."""
+        if self.metrics_port is None:
+            if self.metrics_tls or self.metrics_token_file:
+                raise UsageError("--metrics-tls and --metrics-token-file need --metrics-port")
+            return None
+        endpoint = parse_address(self.metrics_port, "--metrics-port 9404")
+        return metrics_port(endpoint, self.metrics_tls, self.metrics_token_file)
 
     def log(self) -> "LogSettings":
         """Return the settings of a broker's log; raise UsageError for values that are not valid."""
@@ -109,6 +133,20 @@ class MonitoringOptions:
             if self.slow_requests is None
             else parse_duration_ms(self.slow_requests),
         )
+
+
+def metrics_port(endpoint: "Endpoint", tls: str | None, token_file: str | None) -> "MetricsPort":
+    """Return where metrics are served; `tls` and `token_file` are files, or None. Raise UsageError
+    for one that cannot be read or has no token."""
+    from kctl.cli.text_files import read_text, read_token
+    from kctl.metrics.metrics_port import MetricsPort
+    from kctl.tls.settings import KeyStoreSettings, TlsSettings
+
+    settings = None
+    if tls is not None:
+        read_text(tls)
+        settings = TlsSettings(key_store=KeyStoreSettings(location=tls))
+    return MetricsPort(endpoint, settings, read_token(token_file) if token_file else "")
 
 
 def of_broker(settings: "LogSettings", broker_id: int) -> "LogSettings":

@@ -95,12 +95,10 @@ def metrics_source(
             raise UsageError("--metrics-token-file and --metrics-ca need --metrics")
         return None
     from kctl.admin.broker_metrics import MetricsSource
-    from kctl.cli.text_files import read_text
+    from kctl.cli.text_files import read_text, read_token
     from kctl.configs.urls import check_metrics_url
 
-    token = read_text(token_file).strip() if token_file else ""
-    if token_file and not (token.isascii() and token.isprintable() and token):
-        raise UsageError(f"{token_file} has no token: one line of ASCII")
+    token = read_token(token_file) if token_file else ""
     if ca_file:
         read_text(ca_file)
     for place in places:
