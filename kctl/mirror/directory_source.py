@@ -134,6 +134,14 @@ class DirectorySource:
                 found[partition] = record
         return found
 
+    async def next_offset(
+        self,
+        partition: TopicPartition,  # noqa: ARG002 - as in the Protocol
+        mapped_end: int,
+    ) -> int:
+        """Return the map's end: offsets count records."""
+        return mapped_end
+
     def _offset(self, partition: TopicPartition, of: Callable[[_Log], int]) -> ListedOffset:
         log = self.logs.get(partition)
         if log is None:
@@ -306,7 +314,7 @@ def _listed(log: PartitionLog) -> _Log:
     if any(segment.is_old for segment in log.segments):
         raise UsageError(
             f"{log.topic_partition}: the files are those of Kafka 0.7",
-            hint="serve them with kctl serve --kafka-0.7",
+            hint="serve them with kctl serve --kafka-0.7, and copy from kafka-0.7://HOST:PORT",
         )
     aborted, unstable = log.transactions()
     end = log.end_offset if unstable is None else min(unstable, log.end_offset)

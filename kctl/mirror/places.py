@@ -274,7 +274,7 @@ class OpenDirectory:
             if any(segment.is_old for segment in log.segments):
                 raise UsageError(
                     f"{log.topic_partition}: the files are those of Kafka 0.7",
-                    hint="kctl serve --kafka-0.7 serves them, and kctl mirror run copies them",
+                    hint="serve them: kctl serve --kafka-0.7",
                 )
             self._logs[log.topic_partition] = log
         return sorted(self._logs)

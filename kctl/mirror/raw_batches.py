@@ -33,6 +33,8 @@ from kctl.records.record_batch import (
 
 # Where batches that are built again end, before compression.
 BUILT_BYTES_MAX = 900_000
+# The source offset of records that have none.
+NOT_MAPPED = -1
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class BatchCopy:
 
     data: bytearray
     count: int
-    # (first source offset, number of consecutive offsets), in order.
+    # (first source offset or NOT_MAPPED, number of consecutive offsets), in order.
     pieces: list[tuple[int, int]] = field(default_factory=list)
     # Whether the records were not decoded.
     is_raw: bool = True

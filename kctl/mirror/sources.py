@@ -1,7 +1,8 @@
 """What a mirror needs of its source, whatever it is.
 
 A source describes topics, answers where partitions begin and end, and makes readers of batches:
-a cluster (`cluster_source`), or a directory of segments (`directory_source`).
+a cluster (`cluster_source`), a directory of segments (`directory_source`), or a server of Kafka 0.7
+(`source07`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -100,4 +101,8 @@ class MirrorSource(Protocol):
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Record]:
         """Return the committed records at these offsets; without those that no longer exist."""
+        ...
+
+    async def next_offset(self, partition: TopicPartition, mapped_end: int) -> int:
+        """Return the next offset to copy where the map ends at `mapped_end`."""
         ...

@@ -35,7 +35,7 @@ from kctl.mirror.formats import (
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
-from kctl.mirror.raw_batches import BUILT_BYTES_MAX, BatchCopy, CopiedRange
+from kctl.mirror.raw_batches import BUILT_BYTES_MAX, NOT_MAPPED, BatchCopy, CopiedRange
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
@@ -324,6 +324,8 @@ class MirrorWorker:
                 raise start.error
             known = maps.get(source)
             at = known.source_end if known is not None else None
+            if at is not None:
+                at = await self._source.next_offset(source, at)
             found[source] = MirrorPosition(
                 start.offset if at is None else at, self.topics.source_id, source,
                 copy=known.copy if known is not None else 0,
@@ -425,7 +427,8 @@ class MirrorWorker:
                     raise UnreachableError(f"The target does not say where it wrote to {target}")
                 at = base
                 for first, count in batch.pieces:
-                    added.append(MappedRun(source, target.topic, first, at, count, copy))
+                    if first != NOT_MAPPED:
+                        added.append(MappedRun(source, target.topic, first, at, count, copy))
                     at += count
             added = joined(added)
             last = self._last_runs.get(source)

@@ -1,7 +1,7 @@
 """The options of kctl mirror that name its two clusters, and the connections to both."""
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 # What an address never contains, and a path or URL does.
 _PATH_CHARACTER = "/"
+_SCHEME07 = "kafka-0.7://"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class EndOptions:
             "--source",
             "--from",
             metavar="HOST:PORT,...",
-            help="Brokers of the source cluster; for run, plan and verify also log directories.",
+            help="Brokers of the source, log directories, or kafka-0.7://HOST:PORT.",
         ),
     ] = None
     target: Annotated[
@@ -102,8 +103,18 @@ class EndOptions:
         session: Session,
         work: "Callable[[MirrorSource, AdminClient], Coroutine[Any, Any, T]]",
         on_start: "Callable[[Task[T]], object] | None" = None,
+        topics: Sequence[str] | None = None,
     ) -> T:
-        """Do as `run` does, where the source may also be log directories."""
+        """Do as `run` does, where the source may also be log directories or a server of Kafka 0.7,
+        which is asked for `topics`."""
+        if (server := self.server07()) is not None:
+            from kctl.client.bootstrap_servers import parse_servers
+            from kctl.mirror.source07 import Source07, with_server
+
+            timeout_ms = resolve(self.connect_options("target"), os.environ).timeout_ms
+            [(host, port)] = parse_servers(server)
+            old = Source07(session.runtime, host, port, topics or [], timeout_ms)
+            return session.run(lambda target: with_server(old, target, work), on_start)
         if (directories := self.directories("source")) is not None:
             from kctl.records.bulk import require_bulk
 
@@ -121,9 +132,15 @@ class EndOptions:
     def directories(self, side: str) -> list[str] | None:
         """Return the paths or URLs that the option `side` names; None if it names brokers."""
         given: str | None = getattr(self, side)
-        if given is None or _PATH_CHARACTER not in given:
+        if given is None or _PATH_CHARACTER not in given or given.startswith(_SCHEME07):
             return None
         return given.split(",")
+
+    def server07(self) -> str | None:
+        """Return HOST:PORT of the server of Kafka 0.7 that is the source; None if it is none."""
+        if self.source is None or not self.source.startswith(_SCHEME07):
+            return None
+        return self.source.removeprefix(_SCHEME07)
 
     def given(self) -> tuple[str | None, ...]:
         """Return the options that name clusters."""
@@ -143,6 +160,11 @@ class EndOptions:
         if servers is None and profile is None and config is None:
             raise UsageError(
                 f"Name the {side} cluster", hint=f"e.g. --{side} kafka.example.org:9092"
+            )
+        if servers is not None and servers.startswith(_SCHEME07):
+            raise UsageError(
+                f"--{side} {servers}: this command needs a cluster of Kafka 0.8 or later",
+                hint="kctl mirror run and plan take a server of Kafka 0.7 as --source",
             )
         if self.directories(side) is not None:
             raise UsageError(

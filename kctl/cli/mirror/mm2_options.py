@@ -66,7 +66,8 @@ class Mm2Options:
 
         if self.flow is not None:
             raise UsageError("--flow names a flow in the file of --mm2-config")
-        if ends.directories("source") is not None and (patterns or self.mm2_topics):
+        is_cluster = ends.directories("source") is None and ends.server07() is None
+        if not is_cluster and (patterns or self.mm2_topics):
             option = "--groups" if patterns else "--mm2-topics"
             raise UsageError(
                 f"{option} needs a cluster as --source: a directory's groups are not read"

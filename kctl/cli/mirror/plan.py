@@ -24,7 +24,9 @@ def plan(ends: EndOptions, topics: TopicOptions) -> int:
 
     choice = topics.choice()
     session = ends.session()
-    planned = ends.run_from(session, lambda source, target: plan_mirror(source, target, choice))
+    planned = ends.run_from(
+        session, lambda source, target: plan_mirror(source, target, choice), topics=topics.topics
+    )
     columns = ["topic", "target", "step", "partitions", "changes"]
     session.output.show([document_of(each) for each in planned.topics], columns, name="target")
     is_refused = any(each.reason is not None for each in planned.topics)

@@ -81,7 +81,8 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
 
-    --source names the brokers of a cluster, or log directories (paths and URLs, which contain a /).
+    --source names the brokers of a cluster, log directories (paths and URLs, which contain a /), or
+    a server of Kafka 0.7 (kafka-0.7://HOST:PORT), whose topics are named without patterns.
     Batches pass through as they are, without being decompressed. Each record is copied exactly
     once: records, position and map of offsets are written in transactions. Topics are created,
     with their partitions and settings, and kept in step. Records of aborted transactions are not
@@ -97,6 +98,7 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
       kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
+      kctl mirror run --source kafka-0.7://old:9092 --target dc2:9092 --topics clicks
       kctl mirror run --mm2-config mm2.properties --flow 'dc1->dc2'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename prefix \\
         --mm2-topics --source-alias dc1 --target-alias dc2
@@ -118,7 +120,7 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options
         return it.run()
 
     interrupt = Interrupt(session.runtime.scheduler)
-    interrupt.run(lambda: ends.run_from(session, work, interrupt.guard))
+    interrupt.run(lambda: ends.run_from(session, work, interrupt.guard, topics.topics))
     if not runs:
         return interrupt.status or DONE
     _show(session, runs[0].report)
