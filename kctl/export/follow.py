@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
+from kctl.export.compaction import Compactor
 from kctl.export.export import ExportReport, ExportRequest
 from kctl.export.lake import publish
 from kctl.export.live import RecordsGoneError
@@ -102,12 +103,14 @@ class Follower:
         request: ExportRequest,
         *,
         every_ms: int,
+        compact_bytes: int | None = None,
         on_commit: Callable[[Caught], object] = lambda _caught: None,
         on_problem: Callable[[str], object] = lambda _why: None,
     ) -> None:
         """UsageError for options that a table kept current cannot have.
 
-        `on_problem` takes a line about what is lost or cannot be read now, each once in a row.
+        `compact_bytes` is the size up to which small files are merged, if they are. `on_problem`
+        takes a line about what is lost or cannot be read now, each once in a row.
         """
         if request.options.latest_per_key:
             raise UsageError(
@@ -119,6 +122,9 @@ class Follower:
         file_bytes = min(request.options.file_bytes, FILE_BYTES_MAX)
         self._request = replace(request, options=replace(request.options, file_bytes=file_bytes))
         self._runtime, self._source = runtime, source
+        self._compactor = None
+        if compact_bytes is not None:
+            self._compactor = Compactor(request.out, request.options, compact_bytes)
         self._every_ms = every_ms
         self._on_commit, self._on_problem = on_commit, on_problem
         self.report = ExportReport()
@@ -145,6 +151,7 @@ class Follower:
             while True:
                 began_ms = self._now_ms()
                 if await self.round():
+                    await self._compact(began_ms)
                     passed_ms = self._now_ms() - began_ms
                     await sleep(self._runtime.scheduler, max(0, self._every_ms - passed_ms))
         finally:
@@ -174,6 +181,19 @@ class Follower:
         self._commit()
         return whole
 
+    async def _compact(self, began_ms: int) -> None:
+        """Merge small files until half of the interval has passed."""
+        if self._compactor is None or self._manifest is None:
+            return
+        while self._now_ms() - began_ms < self._every_ms / 2:
+            self._attempts += 1
+            attempt = f"{self._request.run}-{self._attempts}"
+            if not self._compactor.merge(self._manifest, attempt):
+                break
+            self._manifest.forget()
+            self._manifest.close()
+            await sleep(self._runtime.scheduler, 0)
+
     async def _open(self) -> None:
         # A wrong address, topic or schema is an error of the caller. Later failures are retried.
         await self._source.look(self._request, ())
@@ -183,6 +203,9 @@ class Follower:
         self.report.earlier_rows = sum(row.rows for row in manifest.rows)
         for key, ranges in manifest.done().items():
             self._done[TopicPartition(*key)] = _merged(ranges)
+        if self._compactor is not None:
+            for row in sorted(manifest.rows, key=lambda it: it.range):
+                self._compactor.add(row)
         manifest.forget()
         self._manifest = manifest
 
@@ -288,6 +311,8 @@ class Follower:
         now_ms = self._now_ms()
         for row in rows:
             self.report.add(row)
+            if self._compactor is not None:
+                self._compactor.add(row)
         caught = Caught(
             sum(row.rows for row in rows), sum(row.log_bytes for row in rows),
             now_ms - self._committed_ms, max(0, self._lag), len(self._seen),

@@ -131,7 +131,19 @@ class Manifest:
         """Add `rows` durably. With `replaces`, they replace all rows of the same partitions."""
         added = list(rows)
         partitions = {(row.topic, row.partition) for row in added} if replaces else set()
-        gone = [row for row in self.rows if (row.topic, row.partition) in partitions]
+        self._exchange(
+            [row for row in self.rows if (row.topic, row.partition) in partitions], added
+        )
+
+    def replace(self, gone: Iterable[ManifestRow], row: ManifestRow) -> None:
+        """Replace committed rows durably by one that has their offsets and records.
+
+        Their files are deleted before the new ones appear: a reader of the directory never sees a
+        record twice, and for a moment may not see it.
+        """
+        self._exchange(list(gone), [row])
+
+    def _exchange(self, gone: list[ManifestRow], added: list[ManifestRow]) -> None:
         lines = [row.to_json() for row in added]
         if gone:
             lines.append(json.dumps({"replaced": [row.range for row in gone]}))

@@ -348,6 +348,7 @@ WITHOUT_A_CLUSTER = [
     Mistake("export {dir} --out {missing} --offset 5..2", 2, "5..2"),
     Mistake("export {dir} --out {missing} -j -1", 2, "--jobs"),
     Mistake("export {dir} --out {missing} --every 5s", 2, "--follow"),
+    Mistake("export {dir} --out {missing} --compact-to 1MiB", 2, "--follow"),
     Mistake("export --follow {dir} --out {missing} --every 0", 2, "--every"),
     Mistake("export --follow {dir} --out {missing} --spark", 2, "--spark"),
     Mistake("export --follow {dir} --out {missing} --jobs 2", 2, "--jobs"),

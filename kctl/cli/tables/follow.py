@@ -9,7 +9,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.pipes import write_message
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
-from kctl.cli.units import parse_duration_ms
+from kctl.cli.units import parse_duration_ms, parse_size
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ JobsOption = Annotated[
     Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
     COUNT,
 ]
+CompactToOption = Annotated[
+    str | None,
+    Option("--compact-to", metavar="SIZE", help="With --follow: merge smaller Parquet files."),
+]
 
 
 @dataclass
@@ -44,6 +48,7 @@ class RunOptions:
     jobs: JobsOption = None
     follow: FollowOption = False
     every: EveryOption = DEFAULT_EVERY
+    compact_to: CompactToOption = None
 
     def check(
         self,
@@ -52,8 +57,8 @@ class RunOptions:
     ) -> None:
         """Raise UsageError for options that do not go together."""
         if not self.follow:
-            if self.every != DEFAULT_EVERY:
-                raise UsageError("--every goes with --follow")
+            if self.every != DEFAULT_EVERY or self.compact_to is not None:
+                raise UsageError("--every and --compact-to go with --follow")
             return
         if on_spark.spark:
             raise UsageError(
@@ -76,11 +81,12 @@ def follow(session: Session, request: "ExportRequest", options: RunOptions) -> "
 
     line = _Line(session)
     every_ms = parse_duration_ms(options.every)
+    compact_bytes = None if options.compact_to is None else parse_size(options.compact_to)
     followers: list[Follower] = []
 
     def started(source: "FollowSource") -> "Coroutine[Any, Any, None]":
         follower = Follower(
-            session.runtime, source, request, every_ms=every_ms,
+            session.runtime, source, request, every_ms=every_ms, compact_bytes=compact_bytes,
             on_commit=line.draw, on_problem=line.report,
         )  # fmt: skip
         followers.append(follower)
