@@ -1,4 +1,4 @@
-"""Every option of Spark's guide to Kafka: what the data source `kctl` does with it, and its default.
+"""Every option of Spark's guide to Kafka: what the data source does with it, and its default.
 
 tests/export/test_spark_kafka_options.py compares the values of the source's options with Spark's
 own source on live brokers, tests/export/test_spark_write.py the sink's.
