@@ -157,7 +157,8 @@ class Output:
             header, body = header_and_body(table.columns, table.rows, self.width)
             if self._color:
                 header = [f"{_BOLD}{line}{_PLAIN}" for line in header]
-            heading = for_terminal(table.heading)
+            # A name in it must not begin a line of its own.
+            heading = cell_text(table.heading) if table.heading else ""
             above = wrapped_text(heading, self.width) if heading else []
             blocks.append("".join(f"{line}\n" for line in [*above, *header, *body]))
         self._write_unescaped("\n".join(blocks))

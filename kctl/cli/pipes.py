@@ -25,10 +25,11 @@ class _Stderr:
 def write_message(stream: IO[str], text: str) -> None:
     """Write `text` to `stream` and flush; discard it if the reader is gone.
 
-    To a terminal, unsafe characters are escaped.
+    Unsafe characters are escaped, also for a file: messages are for people, who look at it on a
+    terminal later.
     """
     try:
-        stream.write(for_terminal(text) if stream.isatty() else text)
+        stream.write(for_terminal(text))
         stream.flush()
     except BrokenPipeError:
         _Stderr.is_lost = True
