@@ -393,6 +393,11 @@ def test_idioms_that_mypyc_gets_wrong_are_found(lines, finding):
     assert [text for _, text in find_miscompiled(inside)] == [finding]
 
 
+def test_second_names_of_methods_are_found():
+    lines = "class A:\n    limit = LIMIT\n    def end(self):\n        pass\n    close = end\n"
+    assert find_miscompiled(lines) == [(5, "a second name for the method end")]
+
+
 def test_idioms_that_mypyc_compiles_well_are_not_found():
     assert (
         find_miscompiled("part = content[len(head) : start + 4], content[3:8], content[2:-8]") == []
@@ -428,3 +433,25 @@ def test_modules_that_make_things_durable_are_never_compiled():
     listed = [name(path) for path in compiled_modules()]
     assert listed == sorted(set(listed))
     assert not set(durable) & set(listed)
+
+
+def test_no_interpreted_class_inherits_from_one_that_may_be_compiled():
+    listed = {module_name(path) for path in compiled_modules()}
+    found = []
+    for path in PRODUCT:
+        if module_name(path) in listed or "\nclass " not in text_of(path):
+            continue
+        tree = ast.parse(text_of(path))
+        bases = {
+            alias.asname or alias.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module in listed
+            for alias in node.names
+        }
+        found += [
+            f"{name(path)}:{node.lineno} {node.name}"
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+            and any(isinstance(base, ast.Name) and base.id in bases for base in node.bases)
+        ]
+    assert found == []

@@ -6,7 +6,9 @@ Seen with mypyc 2.4.1, or with the release before it:
   anything but bytes and lists;
 - `except A as e` twice in one function gives `e` one type, and the second may raise TypeError;
 - bytes that are indexed by a `slice` object raise TypeError;
-- `content[8:3]` of bytes raises SystemError, where Python returns nothing.
+- `content[8:3]` of bytes raises SystemError, where Python returns nothing;
+- `evict = _reject` in a class, after `def _reject`, looks the method up among the names of the
+  module, so the first instance fails with KeyError.
 
 Bounds of bytes that are reversed only at run time raise SystemError, too, and are not seen here.
 """
@@ -42,6 +44,8 @@ def find_miscompiled(source: str) -> list[Finding]:
             found.append((node.lineno, "a slice object, by which bytes cannot be indexed"))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found += _in_function(node)
+        elif isinstance(node, ast.ClassDef):
+            found += _in_class(node)
     return sorted(found)
 
 
@@ -76,6 +80,13 @@ def _in_function(function: ast.AST) -> Iterator[Finding]:
             names[node.name] += 1
             if names[node.name] == 2:
                 yield node.lineno, f"a second `except ... as {node.name}` in one function"
+
+
+def _in_class(node: ast.ClassDef) -> Iterator[Finding]:
+    methods = {it.name for it in node.body if isinstance(it, ast.FunctionDef)}
+    for it in node.body:
+        if isinstance(it, ast.Assign) and isinstance(it.value, ast.Name) and it.value.id in methods:
+            yield it.lineno, f"a second name for the method {it.value.id}"
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

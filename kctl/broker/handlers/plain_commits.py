@@ -117,6 +117,8 @@ class PlainCommits:
         if tail is None or not frame.endswith(tail.end):
             return False
         start = len(frame) - tail.size
+        if start < HEAD_START:
+            return False
         key = version, frame[HEAD_START:start]
         head = self._heads.get(key)
         if head is None:

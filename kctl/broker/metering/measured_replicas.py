@@ -8,7 +8,7 @@ Kafka 2.7: kafka.server.BrokerTopicStats and its callers in ReplicaManager.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kctl.broker.log.log_validator import CheckedRecords
 from kctl.broker.log.unified_log import AppendOrigin, LogAppendInfo
@@ -21,7 +21,7 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 
 # Errors of clients, and of brokers that no longer lead: Kafka does not count them as failures.
-_NO_FAILED_PRODUCE = frozenset(
+_NO_FAILED_PRODUCE: Final = frozenset(
     map(
         int,
         (
@@ -35,8 +35,8 @@ _NO_FAILED_PRODUCE = frozenset(
         ),
     )
 )
-_TOO_LARGE = (int(ErrorCode.MESSAGE_TOO_LARGE), int(ErrorCode.RECORD_LIST_TOO_LARGE))
-_FAILED_FETCH = (int(ErrorCode.UNKNOWN_SERVER_ERROR), int(ErrorCode.CORRUPT_MESSAGE))
+_TOO_LARGE: Final = (int(ErrorCode.MESSAGE_TOO_LARGE), int(ErrorCode.RECORD_LIST_TOO_LARGE))
+_FAILED_FETCH: Final = (int(ErrorCode.UNKNOWN_SERVER_ERROR), int(ErrorCode.CORRUPT_MESSAGE))
 
 
 class MeasuredReplicaManager(ReplicaManager):

@@ -572,7 +572,9 @@ class ServerConnection:
         server.complain(self.context.client_host, f"{self.context.connection_id}: {reason}")
         self._end()
 
-    evict = _reject  # for RequestMemory
+    def evict(self, reason: str) -> None:
+        """Close the connection, for RequestMemory."""
+        self._reject(reason)
 
     def _end(self) -> None:
         """Close once everything queued is sent; serve no further request."""

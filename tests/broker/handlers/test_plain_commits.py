@@ -225,3 +225,8 @@ def test_the_fast_path_leaves_truncated_frames(broker, version):
     assert broker.short_answers >= 1
     for cut in range(len(frame)):
         assert not broker.road.answer(frame[:cut], lambda _: None, CONTEXT)
+
+
+def test_the_fast_path_leaves_frames_that_are_shorter_than_the_end_they_have(broker):
+    # Version 2, and a correlation id that ends like a request without metadata.
+    assert not broker.road.answer(b"\0\x08\0\2\0\0\0\0", lambda _: None, CONTEXT)
