@@ -7,6 +7,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
 from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.mm1_options import Mm1Options
 from kctl.cli.mirror.mm2_options import Mm2Options
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
 from kctl.cli.units import parse_rate
@@ -77,7 +78,9 @@ class RunOptions:
         )
 
 
-def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options) -> int:
+def run(
+    ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options, mm1: Mm1Options
+) -> int:
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
 
@@ -102,12 +105,14 @@ def run(ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options
       kctl mirror run --mm2-config mm2.properties --flow 'dc1->dc2'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename prefix \\
         --mm2-topics --source-alias dc1 --target-alias dc2
+      kctl mirror run --consumer.config consumer.properties --producer.config producer.properties \\
+        --whitelist 'orders.*'
     """
     from kctl.cli.interrupt import Interrupt
     from kctl.mirror.run import MirrorRun
 
     settings = how.settings()
-    flow = mm2.flow_of(ends, topics, how.groups)
+    flow = mm1.flow_of(ends, topics, how.groups, mm2) or mm2.flow_of(ends, topics, how.groups)
     ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
     runs: list[MirrorRun] = []
