@@ -3,6 +3,7 @@
 import pytest
 
 from kctl.admin.admin_client import AdminClient
+from kctl.arrow_files.log_discovery import find_logs
 from kctl.errors import UsageError
 from kctl.export.export import ExportRequest
 from kctl.export.follow import Follower
@@ -10,6 +11,7 @@ from kctl.export.follow_sources import BrokerSource, DirectorySource
 from kctl.export.live import RecordsGoneError
 from kctl.export.manifest import Manifest
 from kctl.export.options import ExportOptions, TableFormat
+from kctl.export.splits import plan_log
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from kctl.testing.kafka_broker import KafkaBroker
@@ -107,6 +109,15 @@ def test_a_batch_that_is_being_written_waits_for_its_end(log, follow, tmp_path):
     assert offsets(tmp_path / "table") == list(range(20))
     assert run.said == []
     assert run.follower.report.damages == []
+
+
+def test_a_batch_that_is_appended_after_the_listing_is_not_counted_as_exported(log, tmp_path):
+    append(log, batch_of(0))
+    (found,) = find_logs([str(tmp_path / "logs")], [])
+    append(log, batch_of(10))
+
+    assert found.end_offset == 10
+    assert [split.end_offset for split in plan_log(found, ExportOptions())] == [10]
 
 
 def test_records_deleted_before_they_were_exported_are_reported_once(log, follow, tmp_path):
