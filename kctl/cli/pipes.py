@@ -28,8 +28,17 @@ def write_message(stream: IO[str], text: str) -> None:
     Unsafe characters are escaped, also for a file: messages are for people, who look at it on a
     terminal later.
     """
+    _write(stream, for_terminal(text))
+
+
+def write_over(stream: IO[str], text: str) -> None:
+    """Write `text` from the start of the current line on, as `write_message` does."""
+    _write(stream, "\r" + for_terminal(text))
+
+
+def _write(stream: IO[str], text: str) -> None:
     try:
-        stream.write(for_terminal(text))
+        stream.write(text)
         stream.flush()
     except BrokenPipeError:
         _Stderr.is_lost = True

@@ -2,7 +2,7 @@
 
 import sys
 
-from kctl.cli.pipes import write_message
+from kctl.cli.pipes import write_over
 from kctl.runtime.real.clock import RealClock
 
 _WIDTH = 30
@@ -39,7 +39,7 @@ class ProgressBar:
             f"{self._total / each:,.0f} {unit}{note or self._pace(done_bytes, unit, each)}"
         ).ljust(len(self._drawn))
         if self._is_shown and text != self._drawn:
-            write_message(sys.stderr, f"\r{text}")
+            write_over(sys.stderr, text)
             self._drawn = text
 
     def _pace(self, done: int, unit: str, each: int) -> str:
@@ -52,5 +52,6 @@ class ProgressBar:
     def close(self) -> None:
         """Erase the bar."""
         if self._drawn:
-            write_message(sys.stderr, f"\r{' ' * len(self._drawn)}\r")
+            write_over(sys.stderr, " " * len(self._drawn))
+            write_over(sys.stderr, "")
             self._drawn = ""

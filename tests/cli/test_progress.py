@@ -1,5 +1,6 @@
 """The progress bar shows progress, rate and remaining time."""
 
+import io
 import re
 
 from kctl.cli.progress import ProgressBar
@@ -26,3 +27,22 @@ def test_units_and_note_can_be_replaced(capsys, monkeypatch):
     bar.resize(8)
     assert drawn(capsys, bar, monkeypatch, 2000, 4).endswith("4 of 8 tasks, 2 tasks/s, 0:02 left")
     assert drawn(capsys, bar, monkeypatch, 2000, 6, ", soon").endswith("6 of 8 tasks, soon")
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_bar_on_a_terminal_begins_its_line_again_and_is_erased(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    bar = ProgressBar(2, is_shown=True)
+    bar.update(1)
+    bar.close()
+    drawn, erased = terminal.getvalue()[1:].split("\r", 1)
+    assert "50%" in drawn
+    assert "\\x0d" not in drawn
+    assert erased == " " * len(drawn) + "\r"

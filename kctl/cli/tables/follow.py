@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import COUNT
 from kctl.cli.declaration.declarations import Option
-from kctl.cli.pipes import write_message
+from kctl.cli.pipes import write_over
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
 from kctl.cli.units import parse_duration_ms, parse_size
@@ -132,7 +132,7 @@ class _Line:
             self._session.output.say(text)
             return
         text = f"{text}; {self._rows:,} in all".ljust(len(self._drawn))
-        write_message(sys.stderr, f"\r{text}")
+        write_over(sys.stderr, text)
         self._drawn = text
 
     def report(self, problem: str) -> None:
@@ -143,5 +143,6 @@ class _Line:
     def close(self) -> None:
         """Erase the line."""
         if self._drawn:
-            write_message(sys.stderr, f"\r{' ' * len(self._drawn)}\r")
+            write_over(sys.stderr, " " * len(self._drawn))
+            write_over(sys.stderr, "")
             self._drawn = ""
