@@ -11,6 +11,7 @@ smaller than the new one and old enough; a follower's session has precedence ove
 Kafka 2.7: kafka.server.FetchSession, FetchManager; KIP-227.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -127,7 +128,7 @@ class FetchSessionCache:
         self._slots = slots
         self._random_below = random_below
         # In order of last use, oldest first.
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -165,7 +166,7 @@ class FetchSessionCache:
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms
-        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        self._sessions.move_to_end(session.session_id)
 
     def _maybe_create(
         self, body: FetchRequest, context: FetchContext, now_ms: int

@@ -8,6 +8,7 @@ from kctl.broker.loggers import LogSettings, broker_levels
 from kctl.configs.broker_config import BrokerConfig
 from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
+from kctl.records.compression import load_codecs
 from kctl.runtime.log_levels import Loggers
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.serving import Serving
@@ -70,6 +71,8 @@ def run_broker(
             await broker.set_passwords(users)
         if broker.services is not None and broker.services.acl_cache is not None:
             await broker.services.acl_cache.add(acls)
+        # Nothing waits for it: a client that comes first loads its codec itself.
+        runtime.scheduler.run_aside(load_codecs, "codecs")
 
     try:
         serving.run(start, lambda: on_ready(broker))

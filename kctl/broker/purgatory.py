@@ -16,7 +16,7 @@ ones.
 Kafka 2.7: kafka.server.DelayedOperationPurgatory.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -74,7 +74,7 @@ class Purgatory:
         self._living = 0
         # Units of this turn that are left, and the keys whose operations wait for the next one.
         self._units_left = UNITS_PER_TURN
-        self._walks: dict[Hashable, _Walk] = {}
+        self._walks: OrderedDict[Hashable, _Walk] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of waiting operations."""

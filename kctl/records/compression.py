@@ -30,7 +30,7 @@ from kctl.records.snappy_stream import announced_length
 from kctl.records.zstd_stream import BLOCK_BYTES_MAX, zstd_chunks
 from kctl.records.zstd_stream import compress as compress_zstd
 
-__all__ = ["CompressionType", "compress", "decompress"]
+__all__ = ["CompressionType", "compress", "decompress", "load_codecs"]
 
 
 class Sliceable(Protocol):
@@ -74,6 +74,13 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 # One lz4 sequence byte stands for at most 255 bytes.
 _LZ4_RATIO_MAX = 256
 _LZ4_STEP_BYTES = 1024 * 1024
+
+
+def load_codecs() -> None:
+    """Import the libraries of all codecs, on any thread: the first use of one costs several
+    milliseconds, which a loop that serves others does not have."""
+    for compression_type in _DECODERS:
+        decompress(compression_type, compress(compression_type, b"codec"))
 
 
 def compress(compression_type: int, data: Buffer, magic: int = 2) -> bytes:

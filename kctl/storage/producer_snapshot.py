@@ -11,16 +11,18 @@ Kafka 2.7: kafka.log.ProducerStateManager (`writeSnapshot`, `readSnapshot`); KIP
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32c
 
 _VERSION = 1
 _HEADER = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
+ENTRY_BYTES = _ENTRY.size
 _ENTRIES_START = _HEADER.size + _COUNT.size
 
 NO_OFFSET = -1
@@ -41,21 +43,30 @@ class ProducerSnapshotEntry(NamedTuple):
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
     """Return the file's bytes."""
-    return encode_packed([pack_entry(*entry) for entry in entries])
+    return b"".join(encode_entries(b"".join([pack_entry(*entry) for entry in entries])))
 
 
 # Returns the bytes of one entry, from the fields of ProducerSnapshotEntry in their order.
 pack_entry = _ENTRY.pack
 
 
-def encode_packed(packed: Sequence[bytes]) -> bytes:
-    """Return the file's bytes, of entries by `pack_entry`."""
-    body = b"".join([_COUNT.pack(len(packed)), *packed])
-    return _HEADER.pack(_VERSION, crc32c(body)) + body
+# Returns an iterator over the fields of each of several packed entries.
+unpacked = _ENTRY.iter_unpack
+
+
+def encode_entries(packed: Buffer) -> list[bytes]:
+    """Return the file's bytes in parts, of entries by `pack_entry` that follow each other."""
+    body = b"".join([_COUNT.pack(len(packed) // ENTRY_BYTES), packed])
+    return [_HEADER.pack(_VERSION, crc32c(body)), body]
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshotEntry]:
-    """Return the entries; CorruptDataError naming `path` unless version, CRC and
+    """Return the entries. Errors as in `checked_entries`."""
+    return [ProducerSnapshotEntry._make(entry) for entry in unpacked(checked_entries(data, path))]
+
+
+def checked_entries(data: bytes, path: str) -> memoryview:
+    """Return the packed entries; CorruptDataError naming `path` unless version, CRC and
     count are valid."""
     if len(data) < _ENTRIES_START:
         raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes is truncated")
@@ -71,5 +82,4 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerSnapshotEntry]:
     (count,) = _COUNT.unpack_from(data, _HEADER.size)
     if count * _ENTRY.size != len(data) - _ENTRIES_START:
         raise CorruptDataError(f"{path}: snapshot of {len(data)} bytes names {count} producers")
-    entries = _ENTRY.iter_unpack(memoryview(data)[_ENTRIES_START:])
-    return [ProducerSnapshotEntry._make(entry) for entry in entries]
+    return memoryview(data)[_ENTRIES_START:]

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from kctl.cli import app
 from tests.support.kctl_process import KctlBroker, serve_to_end
 from tests.support.steady_producer import read_all
+from tests.support.waiting import wait_for
 
 CLUSTER_ID = "Q_r5DLx4Q6S6rdMT32SJpA"
 USED, MISUSED = 1, 2
@@ -256,3 +257,12 @@ def test_a_ready_file_that_cannot_be_written(tmp_path):
     ready = tmp_path / "missing" / "ready"
     done = serve_to_end("-D", tmp_path / "data", "--port", 0, "--ready-file", ready)
     assert message_of(done, 1) == f"Cannot write --ready-file {ready}: No such file or directory"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_codecs_are_loaded_before_a_client_uses_them(tmp_path):
+    with KctlBroker(tmp_path) as broker:
+        maps = Path(f"/proc/{broker.process.pid}/maps")
+        wait_for(
+            lambda: all(name in maps.read_text() for name in ("cramjam", "lz4")), maps.read_text
+        )

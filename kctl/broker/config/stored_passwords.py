@@ -8,6 +8,7 @@ Kafka 2.7: kafka.server.DynamicBrokerConfig (`toPersistentProps`, `fromPersisten
 `maybeReEncodePasswords`)
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ class StoredPasswords:
         self._old: PasswordEncoder | None = None
         if any(name.startswith(_PREFIX) for name in config.given):
             self._encoder, self._old = _encoders(config)
-        self._decoded: dict[str, str | None] = {}
+        self._decoded: OrderedDict[str, str | None] = OrderedDict()
 
     async def decoded(self, overrides: Mapping[str, str]) -> dict[str, str]:
         """Return `overrides` with their passwords as they are; those that cannot be decoded are

@@ -15,6 +15,8 @@ were sent to a coordinator on another broker. Pure.
 KAFKA-17754, KIP-890.
 """
 
+from collections import OrderedDict
+
 # Number of producers remembered; beyond it the least recently active ones are forgotten.
 PRODUCERS_MAX = 100_000
 
@@ -24,7 +26,7 @@ class ConnectionOrder:
 
     def __init__(self) -> None:
         # Producer id -> (its highest epoch, the newest connection that used that epoch).
-        self._youngest: dict[int, tuple[int, int]] = {}
+        self._youngest: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
     def is_late(self, producer_id: int, producer_epoch: int, connection_number: int) -> bool:
         """Return whether the request is late and must not be executed; otherwise record its

@@ -12,6 +12,7 @@ Kafka 2.7: kafka.log.LogManager (`checkpointRecoveryOffsetsAndCleanSnapshotsInDi
 kafka.server.ReplicaManager (`checkpointHighWatermarks`)
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +69,7 @@ class Checkpoints:
         self._is_rewriting = False
         # (directory, what) -> a write that has not begun, and its result. Their order matters: a
         # file must not end with older offsets than it had.
-        self._waiting: dict[tuple[str, str], tuple[Work[None], Future[None]]] = {}
+        self._waiting: OrderedDict[tuple[str, str], tuple[Work[None], Future[None]]] = OrderedDict()
         self._is_walking = False
         self._awaiting_end: list[Future[None]] = []
 

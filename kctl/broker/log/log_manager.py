@@ -14,6 +14,7 @@ are damaged is not served; its files stay unchanged and the reason is kept (`dam
 Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -111,7 +112,7 @@ class LogManager:
             self.handle_log_dir_failure,
         )  # fmt: skip
         # The directories chosen for replicas that do not exist yet.
-        self._preferred_dirs: dict[TopicPartition, str] = {}
+        self._preferred_dirs: OrderedDict[TopicPartition, str] = OrderedDict()
         self._index_files = IndexFileMaker(self._scheduler, runtime.disk)
         # Partitions whose logs cannot be served -> (directory, reason).
         self.damaged: dict[TopicPartition, tuple[str, str]] = {}

@@ -63,11 +63,13 @@ class ProducerState:
 
     __slots__ = (
         "batches", "coordinator_epoch", "current_txn_first_offset", "last_timestamp",
-        "producer_epoch", "producer_id",
+        "producer_epoch", "producer_id", "slot",
     )  # fmt: skip
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
+        # The place of its entry among the packed ones, -1 if it has none.
+        self.slot = -1
         self.producer_epoch = NO_PRODUCER_EPOCH
         # Oldest first, at most BATCHES_KEPT, all of `producer_epoch`.
         self.batches: list[BatchMetadata] = []
@@ -94,8 +96,8 @@ class ProducerState:
         return state
 
     def packed(self) -> bytes:
-        """Return the state's entry in a snapshot. Thousands are packed at once while a log rolls:
-        this takes a third of the time that a ProducerSnapshotEntry takes."""
+        """Return the state's entry in a snapshot, in a third of the time that a
+        ProducerSnapshotEntry takes."""
         if self.batches:
             last_sequence, last_offset, offset_delta, _ = self.batches[-1]
         else:

@@ -20,10 +20,12 @@ offset N reflects exactly the batches below N.
 Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence of a new epoch)
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from kctl.broker.log.packed_producers import PackedProducers
 from kctl.broker.log.producer_state import (
     BATCHES_KEPT,
     BatchMetadata,
@@ -39,8 +41,13 @@ from kctl.records.record_batch import NO_PRODUCER_EPOCH, SEQUENCE_MAX
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.trace import Trace
 from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
-from kctl.storage.producer_snapshot import decode_snapshot, encode_packed
-from kctl.work import Work, at_once, parts
+from kctl.storage.producer_snapshot import (
+    ENTRY_BYTES,
+    ProducerSnapshotEntry,
+    checked_entries,
+    unpacked,
+)
+from kctl.work import Work, at_once
 
 # Batches of an unknown producer that are rejected before one is accepted: the number that a client
 # may have in flight after its first.
@@ -48,7 +55,7 @@ REFUSALS_MAX: Final = BATCHES_KEPT - 1
 # Unknown producers whose batches were rejected; beyond it the table is cleared.
 REFUSED_PRODUCERS_MAX: Final = 1_000
 # Producers of a snapshot that are loaded in one step.
-PRODUCERS_PER_STEP: Final = 2_000
+PRODUCERS_PER_STEP: Final = 1_000
 # transactional.id.expiration.ms, which in 2.7 also governs producer ids.
 DEFAULT_EXPIRATION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
@@ -102,12 +109,13 @@ class ProducerStateManager:
         self._directory = directory
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerState] = {}
+        self.packed_producers = PackedProducers()
         # Whether the log serves clients as a leader; clients send several batches at a time.
         self.refuses_unknown_once = False
         # By producer id; only producers that are not in `producers`.
         self._refused: dict[int, RefusedBatches] = {}
         # By first offset, ascending.
-        self._ongoing: dict[int, OpenTransaction] = {}
+        self._ongoing: OrderedDict[int, OpenTransaction] = OrderedDict()
         self._unreplicated: dict[int, OpenTransaction] = {}
         # Offsets of the snapshot files, ascending.
         self.snapshots: list[int] = sorted(snapshot_offsets)
@@ -227,6 +235,7 @@ class ProducerStateManager:
         if state is None:
             self._refused.pop(batch.producer_id, None)
             state = self.producers[batch.producer_id] = ProducerState(batch.producer_id)
+        self.packed_producers.changed(state)
         if batch.marker is not None:
             return self._end_transaction(state, batch)
         state.add_batch(batch)
@@ -284,8 +293,9 @@ class ProducerStateManager:
         """Return the first offset that readers of committed data must not pass, or None."""
         if not self._ongoing and not self._unreplicated:
             return None
-        firsts = [*list(self._ongoing)[:1], *self._unreplicated]
-        return min(firsts)
+        first = min(self._unreplicated, default=None)
+        ongoing = next(iter(self._ongoing), None)
+        return min(it for it in (first, ongoing) if it is not None)
 
     def remove_expired(self, now_ms: int) -> None:
         """Remove producers that were inactive too long and have no open transaction."""
@@ -295,13 +305,17 @@ class ProducerStateManager:
             if self._is_expired(state, now_ms)
         ]
         for producer_id in gone:
-            del self.producers[producer_id]
+            self.packed_producers.remove(self.producers.pop(producer_id))
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
         return (
             state.current_txn_first_offset is None
             and now_ms - state.last_timestamp >= self._expiration_ms
         )
+
+    def _clear_producers(self) -> None:
+        self.producers.clear()
+        self.packed_producers = PackedProducers()
 
     # --- snapshots ---------------------------------------------------------------------------
 
@@ -310,12 +324,11 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return
-        data = encode_packed([*map(ProducerState.packed, self.producers.values())])
         path = self._path(offset)
         file = self._disk.open(path, create=True)
         if file.size():
             file.truncate(0)
-        file.append([data])
+        file.append(self.packed_producers.file_parts())
         file.close()
         if offset not in self.snapshots:
             self.snapshots.append(offset)
@@ -350,12 +363,15 @@ class ProducerStateManager:
         `log_start_offset`."""
         self.delete_snapshots_outside(log_start_offset, other.map_end_offset)
         self.producers = other.producers
+        self.packed_producers = other.packed_producers
         self._ongoing, self._unreplicated = other.open_transactions
         self._last_snapshot_offset = self.snapshots[-1] if self.snapshots else log_start_offset
         self.map_end_offset = other.map_end_offset
 
     @property
-    def open_transactions(self) -> tuple[dict[int, OpenTransaction], dict[int, OpenTransaction]]:
+    def open_transactions(
+        self,
+    ) -> tuple[OrderedDict[int, OpenTransaction], dict[int, OpenTransaction]]:
         """Return the ongoing transactions, and those whose marker is not replicated."""
         return self._ongoing, self._unreplicated
 
@@ -368,7 +384,7 @@ class ProducerStateManager:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Clear the state; the log is empty and continues at `offset`."""
-        self.producers.clear()
+        self._clear_producers()
         self._ongoing.clear()
         self._unreplicated.clear()
         for snapshot in self.snapshots[:]:
@@ -395,7 +411,7 @@ class ProducerStateManager:
 
     def load_in_steps(self, log_start_offset: int, end_offset: int, now_ms: int) -> Work[None]:
         """Replace the state as `load_best_snapshot` does, in steps."""
-        self.producers.clear()
+        self._clear_producers()
         self._ongoing.clear()
         self._unreplicated.clear()
         self._last_snapshot_offset = self.map_end_offset = min(log_start_offset, end_offset)
@@ -408,20 +424,22 @@ class ProducerStateManager:
     def _load_snapshot(self, offset: int, now_ms: int) -> Work[bool]:
         path = self._path(offset)
         try:
-            entries = decode_snapshot(self._disk.read_file(path), path)
+            entries = checked_entries(self._disk.read_file(path), path)
         except CorruptDataError as error:
             self._trace.warning(f"{error}; it is removed")
             self._delete_snapshot(offset)
             return False
         open_from: list[tuple[int, int]] = []
-        for some in parts(entries, PRODUCERS_PER_STEP):
-            for entry in some:
-                state = ProducerState.from_snapshot(entry)
+        step = PRODUCERS_PER_STEP * ENTRY_BYTES
+        for start in range(0, len(entries), step):
+            for entry in unpacked(entries[start : start + step]):
+                state = ProducerState.from_snapshot(ProducerSnapshotEntry._make(entry))
                 if not self._is_expired(state, now_ms):
                     self.producers[state.producer_id] = state
+                    self.packed_producers.changed(state)
                     if state.current_txn_first_offset is not None:
                         open_from.append((state.current_txn_first_offset, state.producer_id))
-            if len(entries) > PRODUCERS_PER_STEP:
+            if len(entries) > step:
                 yield
         for first, producer_id in sorted(open_from):
             self._ongoing[first] = OpenTransaction(producer_id, first)

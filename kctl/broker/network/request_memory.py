@@ -22,6 +22,7 @@ become the finisher, leaves the line in the loop's next turn.
 Kafka 2.7: org.apache.kafka.common.memory.SimpleMemoryPool; KIP-72
 """
 
+from collections import OrderedDict
 from typing import Final, Protocol
 
 from kctl.broker.network.counters import NetworkCounters
@@ -81,14 +82,14 @@ class RequestMemory:
         self._unreserved_bytes = _unreserved(bytes_max)
         # Waiting connections in order of arrival -> their number. Medium requests have their own
         # line.
-        self._waiting: dict[Holder, int] = {}
-        self._waiting_medium: dict[Holder, int] = {}
+        self._waiting: OrderedDict[Holder, int] = OrderedDict()
+        self._waiting_medium: OrderedDict[Holder, int] = OrderedDict()
         self._arrivals = 0
         # Bytes that medium requests hold, from their first byte to their response.
         self._medium_held: dict[Holder, int] = {}
         self._medium_bytes = 0
         # Bytes held of small requests that are not complete, in the order in which they began.
-        self._unfinished_small: dict[Holder, int] = {}
+        self._unfinished_small: OrderedDict[Holder, int] = OrderedDict()
         self._unfinished_small_bytes = 0
         self._finisher: Holder | None = None
         # The connection that is just being resumed from the line.

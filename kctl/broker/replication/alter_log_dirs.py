@@ -17,6 +17,7 @@ Kafka 2.7: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread},
 (`alterReplicaLogDirs`); KIP-113.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -67,7 +68,7 @@ class ReplicaAlterLogDirsManager:
         self._slice_bytes_max = replica_manager.config.replica_fetch_max_bytes
         self._listeners: list[LogListener] = []
         # Growing future logs, in the order in which they are processed.
-        self._moving: dict[TopicPartition, UnifiedLog] = {}
+        self._moving: OrderedDict[TopicPartition, UnifiedLog] = OrderedDict()
         self._runner: Task[None] | None = None
 
     def on_log_replaced(self, listener: LogListener) -> None:

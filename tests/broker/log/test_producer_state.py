@@ -7,13 +7,14 @@ import pytest
 
 from kctl.broker.log.log_manager import LogManagerOptions
 from kctl.broker.log.log_segment import HEADERS_PER_STEP
+from kctl.broker.log.packed_producers import CHANGED_MAX
 from kctl.broker.log.producer_replay import UNITS_PER_BATCH, UNITS_PER_STEP
-from kctl.broker.log.producer_state import ProducerState
-from kctl.broker.log.producer_state_manager import ProducerStateManager
+from kctl.broker.log.producer_state import ProducerBatch
+from kctl.broker.log.producer_state_manager import PRODUCERS_PER_STEP, ProducerStateManager
 from kctl.broker.log.unified_log import AppendOrigin
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.record_batch import SEQUENCE_MAX
-from kctl.storage.producer_snapshot import decode_snapshot
+from kctl.storage.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
 from kctl.work import at_once, while_wanted
 from tests.support.log_world import BASE_MS, append, end_transaction, values_of
 
@@ -331,16 +332,75 @@ def test_retention_keeps_the_producers_of_deleted_records(world, log):
         send(log, 25)
 
 
-def test_a_snapshot_of_many_producers_is_packed_by_one_call_for_each(log):
-    """A log rolls in one turn of the loop, whatever number of producers it has."""
-    producers = log._producers
-    for number in range(1_000):
-        producers.producers[number] = ProducerState(number)
-    producers.map_end_offset = 1
+def calls_of(function):
+    """Return how many Python functions `function` calls."""
     calls = []
     sys.setprofile(lambda _frame, event, _: calls.append(event) if event == "call" else None)
     try:
-        producers.take_snapshot()
+        function()
     finally:
         sys.setprofile(None)
-    assert len(calls) < 1_100
+    return len(calls)
+
+
+def batch_of(producer_id, offset, timestamp=BASE_MS):
+    return ProducerBatch(
+        producer_id, producer_epoch=0, base_sequence=0, last_sequence=0, first_offset=offset,
+        last_offset=offset, timestamp=timestamp, is_transactional=False,
+    )  # fmt: skip
+
+
+def with_producers(log, count):
+    producers = log._producers
+    for number in range(count):
+        producers.update(batch_of(number, number))
+    producers.map_end_offset = count
+    return producers
+
+
+def saved(world, log, offset):
+    path = f"{log.directory}/{offset:020d}.snapshot"
+    return decode_snapshot(world.runtime.disk.read_file(path), path)
+
+
+def test_a_roll_packs_only_the_producers_that_changed_lately(world, log):
+    """A log rolls in one turn of the loop, whatever number of producers it has."""
+    count = 4 * CHANGED_MAX
+    producers = with_producers(log, count)
+    producers.update(batch_of(7, count))
+    producers.update(batch_of(count, count + 1))
+    producers.map_end_offset = count + 2
+
+    assert calls_of(producers.take_snapshot) < CHANGED_MAX + 100
+
+    entries = saved(world, log, count + 2)
+    assert entries == [
+        ProducerSnapshotEntry(number, 0, 0, offset, 0, BASE_MS, -1, -1)
+        for number, offset in enumerate([*range(7), count, *range(8, count), count + 1])
+    ]
+
+
+def test_expired_producers_leave_the_next_snapshot(world, log):
+    producers = with_producers(log, 2 * CHANGED_MAX)
+    for number in range(0, 2 * CHANGED_MAX, 2):
+        producers.update(batch_of(number, 2 * CHANGED_MAX + number, BASE_MS + DAY_MS))
+    producers.remove_expired(BASE_MS + 7 * DAY_MS)
+    producers.update(batch_of(1, 5 * CHANGED_MAX))
+    producers.map_end_offset = 5 * CHANGED_MAX + 1
+    producers.take_snapshot()
+    entries = saved(world, log, 5 * CHANGED_MAX + 1)
+    assert sorted(entry.producer_id for entry in entries) == sorted(producers.producers)
+    for entry in entries:
+        state = producers.producers[entry.producer_id]
+        assert entry.last_offset == state.batches[-1].last_offset
+
+
+def test_a_snapshot_of_many_producers_is_decoded_step_by_step(log):
+    count = 6 * PRODUCERS_PER_STEP
+    producers = with_producers(log, count)
+    producers.take_snapshot()
+    work = producers.loaded_until(0, count, BASE_MS)
+    steps = [calls_of(lambda: next(work, None)) for _ in range(8)]
+    assert next(work, None) is None
+    # Decoded first and then loaded step by step, the first step would make a third of all calls.
+    assert max(steps) < sum(steps) / 4
