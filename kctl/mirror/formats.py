@@ -143,11 +143,15 @@ class MirrorPosition:
     copy: int = 0
     # The id of the topic since Kafka 2.8, which shows that it was recreated.
     topic_id: str | None = None
+    # What the mirror does to records; empty if it copies them as they are.
+    changes: str = ""
 
     def metadata(self) -> str:
         """Return the metadata to commit with the offset."""
+        changes = {"changes": self.changes} if self.changes else {}
         return json.dumps(
-            {
+            changes
+            | {
                 "kctl-mirror": _POSITION_VERSION,
                 "cluster": self.cluster_id,
                 "topic": self.source.topic,
@@ -175,6 +179,7 @@ def parse_position(offset: int, metadata: str) -> MirrorPosition:
             int(found["epoch"]),
             int(found["copy"]),
             found.get("topic_id"),
+            str(found.get("changes", "")),
         )
     except (ValueError, TypeError, KeyError):
         raise CorruptDataError(f"Not the position of a mirror: {offset} {metadata!r}") from None

@@ -28,10 +28,9 @@ from kctl.mirror.mm2_formats import (
     offset_syncs_topic,
 )
 from kctl.mirror.offset_map import OffsetMap
-from kctl.mirror.raw_batches import BUILT_BYTES_MAX, BatchCopy
+from kctl.mirror.raw_batches import keyed_batches
 from kctl.mirror.target_writer import TargetWriter
 from kctl.model import TopicPartition
-from kctl.records.builder import RecordBatchBuilder
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -116,7 +115,7 @@ class Mm2Topics:
             self._is_open = True
         now_ms = self._wall_ms()
         await self._writer.write(
-            {TopicPartition(topic, 0): _batches(it, now_ms) for topic, it in records.items()}
+            {TopicPartition(topic, 0): keyed_batches(it, now_ms) for topic, it in records.items()}
         )
         if offset_syncs_topic(self.settings.source_alias) in records:
             self._runs.clear()
@@ -143,14 +142,3 @@ def checkpoints(
                 target = TopicPartition(names[source.topic], source.partition)
                 found.append(Checkpoint(group, target, it.offset, to, it.metadata or ""))
     return found
-
-
-def _batches(records: Sequence[KeyAndValue], now_ms: int) -> list[BatchCopy]:
-    batches: list[BatchCopy] = []
-    builder = RecordBatchBuilder()
-    for key, value in records:
-        if builder.count and builder.size > BUILT_BYTES_MAX:
-            batches.append(BatchCopy(builder.build(), builder.count))
-            builder = RecordBatchBuilder()
-        builder.append(timestamp=now_ms, key=key, value=value)
-    return [*batches, BatchCopy(builder.build(), builder.count)]

@@ -12,7 +12,7 @@ exactly one copy.
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, kafka.log.LogValidator
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kctl.protocol.primitives import Buffer
@@ -90,6 +90,18 @@ def copy_batches(data: Buffer, position: int, is_skipped: Callable[[Batch], bool
             found.leader_epoch = max(found.leader_epoch, batch.partition_leader_epoch)
     found.copies += rebuilt.take()
     return found
+
+
+def keyed_batches(records: Iterable[tuple[bytes, bytes]], now_ms: int) -> list[BatchCopy]:
+    """Return keys and values as batches, none of which exceeds what a topic takes."""
+    built: list[BatchCopy] = []
+    builder = RecordBatchBuilder()
+    for key, value in records:
+        if builder.size > BUILT_BYTES_MAX:
+            built.append(BatchCopy(builder.build(), builder.count))
+            builder = RecordBatchBuilder()
+        builder.append(timestamp=now_ms, key=key, value=value)
+    return [*built, BatchCopy(builder.build(), builder.count)]
 
 
 def stamp(

@@ -4,7 +4,7 @@ Exactly once is the default where the target has transactions; its map topic and
 created first. See `worker.py` for the copying itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
 from kctl.mirror.mm2_formats import Mm2Settings
 from kctl.mirror.mm2_topics import Mm2Topics
+from kctl.mirror.record_changes import Change, Loops, Provenance, in_order
 from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
 from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
 from kctl.protocol.api_keys import ApiKey
@@ -66,6 +67,9 @@ class MirrorRun:
     refresh_interval_ms: int = REFRESH_INTERVAL_MS
     # Keeps MirrorMaker 2's topics too.
     mm2: Mm2Settings | None = None
+    # What is done to records, and whether they are marked so that none goes back.
+    changes: Sequence[Change] = ()
+    loops: Loops = Loops.ALLOWED
     report: MirrorReport = field(default_factory=MirrorReport)
     _worker: MirrorWorker | None = None
 
@@ -83,6 +87,7 @@ class MirrorRun:
         worker = self._worker = MirrorWorker(
             self.source, self.target.router, self.settings, topics, self.say
         )
+        worker.change = self._change(topics.source_id)
         mm2 = await self._start_mm2(worker)
         if self.groups is not None or mm2 is not None:
             worker.maps = {}
@@ -159,6 +164,16 @@ class MirrorRun:
             if target.topic not in planned and is_same and self.choice.selects(topic):
                 gone[target.topic] = f"{topic} no longer exists at the source"
         return gone
+
+    def _change(self, source_id: str | None) -> Change | None:
+        changes = list(self.changes)
+        if self.loops is not Loops.ALLOWED:
+            target_id = self.target.router.view.cluster_id
+            if source_id is None or target_id is None:
+                raise UsageError(f"--{self.loops} needs clusters with ids (Kafka 0.10.1)")
+            is_mesh = self.loops is Loops.MESH
+            changes.insert(0, Provenance(source_id, target_id, only_from_origin=is_mesh))
+        return in_order(changes) if changes else None
 
     async def _start_mm2(self, worker: MirrorWorker) -> Mm2Topics | None:
         if self.mm2 is None:

@@ -158,8 +158,12 @@ def _task(
             task, source_range=ranges[0], target_range=ranges[1],
             is_source_cut=first == start > 0, is_target_cut=other_first == other_start > 0,
         )  # fmt: skip
+    position = mirror.positions.get(there)
+    if position is not None and position.changes:
+        what = f"the mirror changes records ({position.changes}), which cannot be compared"
+        return replace(task, obstacle=what)
     offsets = mirror.maps.get(partition, OffsetMap())
-    mine, theirs = mapped_ranges(offsets, mirror.positions.get(there), *ranges)
+    mine, theirs = mapped_ranges(offsets, position, *ranges)
     return replace(
         task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets),
         gap=map_gap(offsets, *ranges),

@@ -15,7 +15,7 @@ transactions nothing of a turn is visible unless all of it is.
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask; KIP-447, KIP-618
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,13 +35,13 @@ from kctl.mirror.formats import (
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
-from kctl.mirror.raw_batches import BUILT_BYTES_MAX, NOT_MAPPED, BatchCopy, CopiedRange
+from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
+from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
-from kctl.records.builder import RecordBatchBuilder
 from kctl.runtime.future import CancelledError, sleep
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ class MirrorSettings:
     until_end: bool = False
     # Bytes per second, 0 for no limit.
     throttle: int = 0
+    # What is done to records, for positions; empty if nothing is.
+    changes: str = ""
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class MirrorWorker:
         self.maps: dict[TopicPartition, OffsetMap] | None = None
         # Is called with the runs of each turn, once they are committed.
         self.on_runs: Callable[[list[MappedRun]], object] = lambda _: None
+        # What is done to each record; None: batches are copied as they are.
+        self.change: Change | None = None
         self.topics = topics
         self._source = source
         self._target = target
@@ -208,6 +212,10 @@ class MirrorWorker:
                 await self._recover()
             await self._pause_for_throttle()
             found = await self._reader.poll()
+            if self.change is not None:
+                for partition, failure in change_ranges(found.ranges, self.change).items():
+                    self._reader.stop([partition], failure)
+                    found.stopped[partition] = failure
             for partition, error in found.stopped.items():
                 await self._on_stopped(partition, error)
             if found.ranges:
@@ -274,7 +282,10 @@ class MirrorWorker:
         mapped = {
             it: offsets
             for it, offsets in maps.items()
-            if offsets.copy == at[it].copy and (offsets.source_end or 0) <= at[it].offset
+            # A record that was changed on the way differs.
+            if not at[it].changes
+            and offsets.copy == at[it].copy
+            and (offsets.source_end or 0) <= at[it].offset
         }
         found = await changed_since(self._source, self._target, mapped)
         self._examined |= wanted
@@ -405,7 +416,9 @@ class MirrorWorker:
         offsets = await self._writer.write(batches)
         runs = self._runs_of(ranges, offsets)
         if runs:
-            await self._writer.write({self._map: list(_map_batches(runs, self._now_ms()))})
+            await self._writer.write(
+                {self._map: keyed_batches(map(encode_run, runs), self._now_ms())}
+            )
         await self._commit(ranges)
         self._report(ranges, runs)
         self.on_runs(runs)
@@ -446,7 +459,9 @@ class MirrorWorker:
         for source, offset in read.items():
             target = self.reports[source].target
             offsets[target] = offset
-            metadata[target] = positions[source].metadata()
+            at = positions[source]
+            changes = self._settings.changes or at.changes
+            metadata[target] = replace(at, changes=changes).metadata()
         transaction = self._writer.transaction
         if transaction is None:
             await self._member.commit(offsets, metadata)
@@ -518,6 +533,7 @@ class MirrorWorker:
         resumed = MirrorPosition(
             offset, at.cluster_id, partition, copy=copy,
             topic_id=self.topics.topic_ids.get(partition.topic),
+            changes=self._settings.changes or at.changes,
         )  # fmt: skip
         target = self.reports[partition].target
         offsets, metadata = {target: offset}, {target: resumed.metadata()}
@@ -574,15 +590,3 @@ class MirrorWorker:
 
     def _now_ms(self) -> int:
         return self._target.runtime.clock.wall_ms()
-
-
-def _map_batches(runs: list[MappedRun], now_ms: int) -> Iterator[BatchCopy]:
-    """Yield the batches of the map's topic; one for all runs could exceed what it takes."""
-    builder = RecordBatchBuilder()
-    for run in runs:
-        if builder.size > BUILT_BYTES_MAX:
-            yield BatchCopy(builder.build(), builder.count)
-            builder = RecordBatchBuilder()
-        key, value = encode_run(run)
-        builder.append(timestamp=now_ms, key=key, value=value)
-    yield BatchCopy(builder.build(), builder.count)

@@ -1,11 +1,12 @@
 """kctl mirror run: copies topics to another cluster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
+from kctl.cli.mirror.change_options import ChangeOptions
 from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.mm1_options import Mm1Options
 from kctl.cli.mirror.mm2_options import Mm2Options
@@ -79,7 +80,12 @@ class RunOptions:
 
 
 def run(
-    ends: EndOptions, topics: TopicOptions, how: RunOptions, mm2: Mm2Options, mm1: Mm1Options
+    ends: EndOptions,
+    topics: TopicOptions,
+    how: RunOptions,
+    mm2: Mm2Options,
+    mm1: Mm1Options,
+    changes: ChangeOptions,
 ) -> int:
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
@@ -102,6 +108,9 @@ def run(
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
       kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
       kctl mirror run --source kafka-0.7://old:9092 --target dc2:9092 --topics clicks
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --ring
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders \\
+        --filter 'value.country == "NO"' --mask value.card.number
       kctl mirror run --mm2-config mm2.properties --flow 'dc1->dc2'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename prefix \\
         --mm2-topics --source-alias dc1 --target-alias dc2
@@ -111,7 +120,8 @@ def run(
     from kctl.cli.interrupt import Interrupt
     from kctl.mirror.run import MirrorRun
 
-    settings = how.settings()
+    settings = replace(how.settings(), changes=changes.text())
+    loops, to_do = changes.loops(), changes.changes()
     flow = mm1.flow_of(ends, topics, how.groups, mm2) or mm2.flow_of(ends, topics, how.groups)
     ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
@@ -119,7 +129,15 @@ def run(
 
     def work(source: "MirrorSource", target: "AdminClient") -> Any:
         it = MirrorRun(
-            source, target, choice, settings, flow.groups, session.output.say, mm2=flow.mm2
+            source,
+            target,
+            choice,
+            settings,
+            flow.groups,
+            session.output.say,
+            mm2=flow.mm2,
+            changes=to_do,
+            loops=loops,
         )
         runs.append(it)
         return it.run()
