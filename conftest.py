@@ -7,7 +7,10 @@ from importlib.util import find_spec
 
 from hypothesis import HealthCheck, settings
 
-collect_ignore = [] if find_spec("pyspark") else ["kctl/export/spark/source.py"]
+NEED_PYSPARK = ["filtered_read.py", "sink.py", "source.py"]
+collect_ignore = [
+    f"kctl/export/spark/{name}" for name in NEED_PYSPARK if find_spec("pyspark") is None
+]
 
 # A test never depends on how long something takes: other processes may be using the machine.
 settings.register_profile("kctl", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -288,7 +288,7 @@ def quota_text(key: str, value: object) -> str:
     """Return a quota, or what is used of it, with its unit.
 
     >>> quota_text("producer_byte_rate", 10_000_000.0), quota_text("request_percentage", 50.0)
-    ('9.5 MiB/s', '50%')
+    ('9.54 MiB/s', '50%')
     """
     if not isinstance(value, int | float):
         return cell_text(value)
