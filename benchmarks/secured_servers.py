@@ -50,17 +50,21 @@ class Listener(Server):
     def ca_file(self) -> str:
         return self._secrets.ca_file
 
+    @property
+    def is_tls(self) -> bool:
+        return self._protocol == "SSL"
+
     def client_settings(self) -> dict[str, str]:
         """The settings of librdkafka for a listener without SASL."""
         settings = {
             "bootstrap.servers": f"127.0.0.1:{self.secured_port}",
             "security.protocol": self._protocol,
         }
-        return settings | ({"ssl.ca.location": self.ca_file} if self._protocol == "SSL" else {})
+        return settings | ({"ssl.ca.location": self.ca_file} if self.is_tls else {})
 
     @contextmanager
     def connections(self, count: int) -> Iterator[Sequence[int]]:
-        if self._protocol == "SSL":
+        if self.is_tls:
             yield ()
             return
         with ExitStack() as stack:

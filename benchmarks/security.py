@@ -6,9 +6,10 @@
 
 Parts: `plain` (this checkout beside the one at --baseline, which has its environment in .venv;
 without security on either side), `sasl` (connections that have logged in beside plaintext), `acls`
-(1,000 ACLs beside none), `tls` (librdkafka on TLS; kctl beside Apache Kafka and beside plaintext),
-`storm` (an innocent producer during 1,000 handshakes at once), `half-open` (one beside 2,000
-handshakes that stop half-way and 1,000 silent connections), `memory` (of idle TLS connections).
+(1,000 ACLs beside none), `tls` (librdkafka produces, a plain client fetches; kctl beside Apache
+Kafka and beside plaintext), `storm` (an innocent producer during 1,000 handshakes at once),
+`half-open` (one beside 2,000 handshakes that stop half-way and 1,000 silent connections), `memory`
+(of idle TLS connections).
 --apache adds Apache Kafka to the last five.
 
 "1 record × 16" is Produce of one record on 16 connections, "16 KiB" Produce of batches on two,
@@ -257,7 +258,7 @@ def acls(lab: Lab) -> None:
 
 
 def tls(lab: Lab) -> None:
-    """TLS of kctl beside that of Apache Kafka, and beside plaintext; the client is librdkafka."""
+    """TLS of kctl beside that of Apache Kafka, and beside plaintext."""
     with ExitStack() as stack:
         brokers = lab.both(stack)
         listeners = [broker.listener("SSL") for broker in brokers]
@@ -400,8 +401,12 @@ def parse() -> argparse.Namespace:
         options.rounds, options.seconds = 1, 0.1
         options.connections, options.handshakes = 20, 20
     files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    most = max((1 + HALF_OPEN_TO_SILENT) * options.connections, options.handshakes)
-    if most + FILES_RESERVED > files_max:
+    opened = {
+        "storm": options.handshakes,
+        "half-open": (1 + HALF_OPEN_TO_SILENT) * options.connections,
+        "memory": options.connections,
+    }
+    if max(opened.get(name, 0) for name in options.only) + FILES_RESERVED > files_max:
         parser.error(f"a process may have {files_max} files open here")
     return options
 

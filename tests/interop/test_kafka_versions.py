@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 DISK = RealDisk()
 ROUNDS = int(os.environ.get("KCTL_KAFKA_VERSIONS_ROUNDS", "1"))
+# How many brokers of a version are tried; see FilledBroker.has_given_up.
+BROKERS_MAX = 3
 BROKERS_AT_ONCE = 4
 # Notes: the log start offset on disk may be old after kill -9; Kafka before 2.0 does not close the
 # time index of a segment that it recovers.
@@ -69,18 +71,31 @@ def is_log(path):
 
 def write(version, directory):
     """Fill the log directory of a broker; return its copy after `kill -9`, and the directory after
-    a clean stop."""
-    with filled_broker(version, directory) as broker:
-        fill(broker, 0)
-        for number in range(ROUNDS):
-            broker.kill()
-            killed = shutil.copytree(broker.log_dir, directory / f"killed after {number}")
-            broker.start()
-            fill(broker, 100 * (number + 1), is_short=True)
-        broker.stop()
-        if broker.is_kraft:
-            compare_dumps(broker)
-        return killed, broker.log_dir
+    a clean stop. A broker that gives up is replaced by a new one."""
+    for number in range(BROKERS_MAX):
+        place = directory / str(number)
+        place.mkdir()
+        with filled_broker(version, place) as broker:
+            try:
+                return write_with(broker, place)
+            except Exception:
+                if number + 1 == BROKERS_MAX or not broker.has_given_up:
+                    raise
+    raise AssertionError("the last broker returned or raised")
+
+
+def write_with(broker, directory):
+    """As `write`, with a broker that was just started."""
+    fill(broker, 0)
+    for number in range(ROUNDS):
+        broker.kill()
+        killed = shutil.copytree(broker.log_dir, directory / f"killed after {number}")
+        broker.start()
+        fill(broker, 100 * (number + 1), is_short=True)
+    broker.stop()
+    if broker.is_kraft:
+        compare_dumps(broker)
+    return killed, broker.log_dir
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,9 @@ HANDSHAKE_MS_MAX = 10_000
 HANDSHAKE_BYTES_MAX = 256 * 1024
 # Parts of a few bytes are encrypted together, up to one record of TLS.
 RECORD_BYTES = 16 * 1024
+# What one turn encrypts: 15 records. A socket's buffer takes a little less than 256 KiB at once,
+# and a rest of a few bytes costs a turn, two changes of the poller and a system call.
+ENCRYPTED_BYTES = 15 * RECORD_BYTES
 # The chunk size for reading FileSlices.
 READ_BYTES = 64 * 1024
 
@@ -475,7 +478,7 @@ class TlsTransport:
         if self._lower.unsent_bytes():
             self._lower.when_sent(self._lower_sent)
         else:
-            self._encrypt_some(QUANTUM_BYTES)
+            self._encrypt_some(ENCRYPTED_BYTES)
 
     def _encrypt_some(self, budget: int) -> None:
         """Encrypt about `budget` bytes and pass them on."""
