@@ -170,15 +170,15 @@ class ServerConnection:
         self._settle()
 
     def eof_received(self) -> bool:
-        """Return whether to stay open for responses that are due and cannot be cancelled."""
+        """Return whether to stay open for responses that cannot be cancelled, or for requests: a
+        producer with acks=0 sends and closes."""
         self._received_eof = True
-        current = self._current
-        if current is not None and current.is_cancellable:
-            return False
-        if self._phase is _MUTED and self._frames.buffered_bytes:
-            # What it sent before is served after the pause.
-            return True
-        return self.is_busy
+        if not self._frames.buffered_bytes:
+            return self.is_busy and not (self._current and self._current.is_cancellable)
+        if self._phase is _READING:
+            # They wait for their turn or for memory; an incomplete one ends the connection here.
+            self.resume()
+        return True
 
     def when_secured(self, session: TlsSession) -> None:
         """Take the client's principal from its certificate, unless SASL authenticates it."""

@@ -403,6 +403,37 @@ def test_half_a_close_still_gets_all_answers(loop):
     assert [peer.received[11 + 14 * n] for n in range(2)] == [1, 2]
 
 
+def test_a_close_beside_a_late_response_loses_no_request_that_was_sent_before(loop):
+    broker = Broker(loop)
+    peer = broker.connect()
+    for number in range(3):
+        peer.send(broker.writer.frame(produce_request(b"%d" % number, acks=0), 7))
+    first = broker.next_request()
+    loop.turns()
+    # The end of the connection is read after the response and before the next request's turn.
+    connection = next(iter(broker.server._connections))
+    first.reply(None)
+    assert connection.eof_received()
+    broker.next_request().reply(None)
+    broker.next_request().reply(None)
+    peer.wait_for_close()
+    assert len(broker.seen) == 3
+
+
+def test_a_close_behind_a_waiting_fetch_loses_no_request_between_them(loop):
+    broker = Broker(loop)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(FetchRequest(), 11))
+    fetch = broker.next_request()
+    fetch.is_cancellable = True
+    peer.send(broker.writer.frame(produce_request(b"", acks=0), 7))
+    peer.socket.shutdown(socket.SHUT_WR)
+    loop.turns()
+    fetch.reply(FetchResponse())
+    broker.next_request().reply(None)
+    peer.wait_for_close()
+
+
 def test_half_a_frame_and_a_close_is_no_request(loop):
     broker = Broker(loop)
     peer = broker.connect()
