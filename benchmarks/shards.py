@@ -214,7 +214,8 @@ def main() -> int:
         rate = statistics.median(rate for rate, _ in values)
         cpu_us = statistics.median(cpu for _, cpu in values)
         rows.append(
-            f"{name:36} {rate:>9,.0f} requests/s {rate / alone:>5.2f} {cpu_us:>6.1f} µs of a core each"
+            f"{name:36} {rate:>9,.0f} requests/s {rate / alone:>5.2f}"
+            f" {cpu_us:>6.1f} µs of a core each"
         )
     print("\n".join(rows))  # noqa: T201 - a benchmark prints
     return 0

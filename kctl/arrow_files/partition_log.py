@@ -17,7 +17,8 @@ from kctl.arrow_files.files import FileFacts, Files
 from kctl.errors import CorruptDataError, UsageError
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.records.columnar import decode_chunks
-from kctl.records.columnar_batches import scan_batches
+from kctl.records.columnar_batches import BatchColumns, Mask, scan_batches
+from kctl.records.record_batch import LOG_APPEND_TIME
 from kctl.records.transactions import AbortedRange, TransactionScan
 from kctl.storage.layout import (
     INDEX_SUFFIX,
@@ -160,6 +161,48 @@ class PartitionLog:
                         return found
         return self.end_offset
 
+    def end_before_time(self, timestamp: int) -> int:
+        """Return the offset from which on the batches' headers prove every record to be at or after
+        `timestamp` (ms); the end if they prove none.
+
+        They do for LogAppendTime, where all records of a batch have its time, and for a batch of
+        one record. A producer's times may be in any order, and the header has only the latest.
+        """
+        end = self.end_offset
+        for segment in reversed(self.segments):
+            if not segment.size:
+                continue
+            proven = None if segment.is_old else self._proven_from(segment, timestamp)
+            if proven is None:
+                return end
+            end = proven
+            if end > segment.base_offset:
+                return end
+        return max(end, self.start_offset)
+
+    def _proven_from(self, segment: Segment, timestamp: int) -> int | None:
+        """Return the first offset of the batches at the segment's end that are proven to be at or
+        after `timestamp`; None if the last one is not."""
+        entries = self.index_entries(segment)
+        tail = int(entries[-1, 1]) if len(entries) else 0
+        found = segment.base_offset
+        # The last batches first: where they prove nothing, the others need not be read.
+        for start in (tail, 0) if tail else (0,):
+            found, is_proven = segment.base_offset, False
+            view = self.files.map(segment.path, start)[: segment.size]
+            for step in scan_batches(view, start, check_crc=False):
+                if step.damages:
+                    return None
+                later = _proven_later(step.batches, timestamp)
+                earlier = np.flatnonzero(~later)
+                if len(earlier):
+                    found = int(step.batches.last_offsets[earlier[-1]]) + 1
+                if len(later):
+                    is_proven = bool(later[-1])
+            if not is_proven:
+                return None
+        return found
+
     def _is_older(self, segment: Segment, timestamp: int) -> bool:
         """Return whether the .timeindex shows that all records are older; the last segment's is
         incomplete."""
@@ -229,6 +272,13 @@ class PartitionLog:
             for step in scan_batches(view, check_crc=False):
                 scan.add(step.batches.take(step.batches.base_offsets >= position), view)
         return scan.aborted, scan.first_unstable_offset
+
+
+def _proven_later(batches: BatchColumns, timestamp: int) -> Mask:
+    """Return which batches have no record before `timestamp`, as far as their headers prove it."""
+    is_exact = (batches.timestamp_types == LOG_APPEND_TIME) | (batches.record_counts == 1)
+    later: Mask = batches.is_control | (is_exact & (batches.max_timestamps >= timestamp))
+    return later
 
 
 def partition_log(

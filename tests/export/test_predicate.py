@@ -71,6 +71,7 @@ def test_no_row_that_satisfies_a_condition_is_left_out():
             assert region.low <= offset, condition
             assert region.high is None or offset < region.high, condition
             assert region.time_ms is None or time_ms >= region.time_ms, condition
+            assert region.time_end_ms is None or time_ms < region.time_end_ms, condition
         selective += any(it.low or it.high is not None or it.time_ms for it in regions.values())
     assert selective > CONDITIONS // 3
 
@@ -104,8 +105,37 @@ def test_what_a_condition_selects(condition, low, high, time_ms):
 
 
 @pytest.mark.parametrize(
+    ("condition", "time_end_ms"),
+    [
+        ("timestamp < 9", 9),
+        ("timestamp <= 9 and timestamp < 20", 10),
+        ("timestamp between 7 and 9", 10),
+        ("not timestamp >= 9", 9),
+        ("timestamp = 9", 10),
+        ("timestamp < 9 or timestamp < 20", 20),
+        ("timestamp < 9 or offset < 20", None),
+        ("timestamp < 9 or partition = 0", 9),
+        ("timestamp > 9", None),
+        ("timestamp != 9", None),
+    ],
+)
+def test_upper_bounds_of_times(condition, time_end_ms):
+    assert region_of(condition).time_end_ms == time_end_ms
+
+
+def test_a_bound_between_two_milliseconds():
+    """As `timestamp < timestamp_micros(1500)` has it."""
+    ends = {
+        op: parse_predicate(f"timestamp {op} x", lambda _text: 1500).root.region(PARTITIONS[1])
+        for op in ("<", "<=")
+    }
+    assert (ends["<"].time_end_ms, ends["<="].time_end_ms) == (2, 2)
+
+
+@pytest.mark.parametrize(
     "condition", ["partition = 0", "topic = 'payments'", "offset < 0", "offset > 5 and offset < 3",
-                  "partition in (0, 7) and true", "not topic in ('orders')"],
+                  "partition in (0, 7) and true", "not topic in ('orders')",
+                  "timestamp > 9 and timestamp < 5"],
 )  # fmt: skip
 def test_partitions_without_a_row(condition):
     assert region_of(condition).is_empty

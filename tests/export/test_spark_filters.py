@@ -64,6 +64,39 @@ def test_rows_are_those_of_sparks_filter(spark, broker, is_live):
     assert len(everything) == 420
 
 
+@pytest.mark.parametrize("is_live", [True, False])
+def test_an_end_by_time_is_taken_where_the_caller_vouches_for_the_order(spark, broker, is_live):
+    from kctl.export.spark import explain, read
+
+    place = broker.bootstrap_servers if is_live else str(broker.log_directory)
+    condition = f"timestamp < timestamp_millis({TIME + 100})"
+    # Of each partition a record has every fourth millisecond, 20 at a time in a batch.
+    plan = explain(spark, place, condition, disorder_ms=0, subscribe="orders")
+    assert [it.stop for it in plan.partitions] == [25, 25]
+    assert str(plan.partitions[0]).endswith(", 175 later ones left out")
+    found = rows(read(spark, place, condition, disorder_ms=0, subscribe="orders"))
+    assert found == rows(read(spark, place, condition, subscribe="orders"))
+    assert len(found) == 50
+    text = str(explain(spark, place, condition, subscribe="orders"))
+    assert "disorder_ms=N vouches" in text
+    assert "no end by time" in text.splitlines()[1]
+    with pytest.raises(UsageError, match="negative"):
+        read(spark, place, condition, disorder_ms=-1, subscribe="orders")
+
+
+def test_the_brokers_times_end_a_read_of_files(spark, broker):
+    from kctl.export.spark import explain, read
+
+    broker.create_topic("appended", configs={"message.timestamp.type": "LogAppendTime"})
+    fill(broker, "appended", 0, 20)
+    place = str(broker.log_directory)
+    plan = explain(spark, place, "timestamp < '2023-12-31'", subscribe="appended")
+    assert (plan.offsets, plan.partitions[0].all_bytes > 0) == (0, True)
+    assert read(spark, place, "timestamp < '2023-12-31'", subscribe="appended").count() == 0
+    plan = explain(spark, place, "timestamp > '2023-12-31'", subscribe="appended")
+    assert plan.offsets == 20
+
+
 def test_what_is_read_is_explained(spark, broker):
     from kctl.export.spark import explain
 

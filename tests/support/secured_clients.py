@@ -21,8 +21,8 @@ from tests.support.secured_brokers import USERS
 from tests.support.secured_cells import OAUTHBEARER, USER, Cell, Secrets
 
 TIMEOUT_S = 60
-# kafka-python 3.0.12 stays in a rebalance forever if a poll ends while it joins a second time, which
-# it does once it has the metadata of its topic. A poll returns as soon as there are records.
+# kafka-python 3.0.12 stays in a rebalance forever if a poll ends while it joins a second time,
+# which it does once it has the metadata of its topic. A poll returns as soon as there are records.
 KAFKA_PYTHON_POLL_MS = 20_000
 PLAIN_VALUES = ("p0", "p1", "p2")
 ABORTED_VALUE = "x"

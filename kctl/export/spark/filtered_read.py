@@ -7,6 +7,9 @@ The condition becomes options of the data source when the DataFrame is made: `as
 `startingOffsets`, `endingOffsets`. Spark then filters the rows by the same condition. So every
 query over the DataFrame is correct, however often and with whatever further filters it is used:
 nothing is pushed down while Spark plans a query.
+
+A lower bound of times selects by the time indexes. An upper bound does only where the log proves
+that no earlier time follows (`PartitionLog.end_before_time`), or the caller vouches for it.
 """
 
 import json
@@ -34,6 +37,10 @@ _HOSTS = re.compile(r"[^/,\s]+:\d+(,\s*[^/,\s]+:\d+)*")
 _SERVERS = "kafka.bootstrap.servers"
 _STRATEGIES = ("assign", "subscribe")
 _ENDS = ("starting", "ending")
+_TIME_OPEN = (
+    "  no end by time: earlier times may follow a later one; disorder_ms=N vouches that none is"
+    " more than N ms earlier"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,10 @@ class PartitionRead:
     all_bytes: int = 0
     segments: int = 0
     all_segments: int = 0
+    # Offsets at the end that the condition's times exclude.
+    later: int = 0
+    # Whether the condition has an upper bound of times that excludes no offset.
+    is_time_open: bool = False
 
     def __str__(self) -> str:
         if not self.is_read:
@@ -65,6 +76,10 @@ class PartitionRead:
                 f", {self.segments} of {self.all_segments} segments,"
                 f" {self.bytes} of {self.all_bytes} bytes"
             )
+        if self.later:
+            text += f", {self.later} later ones left out"
+        if self.is_time_open:
+            text += ", no end by time"
         return text
 
 
@@ -88,25 +103,36 @@ class ReadPlan:
         lines = [f"reads {self.offsets} of {held} offsets, {where}"]
         lines += [f"  {it}" for it in self.partitions]
         lines += [f"  selects no offsets: {it}" for it in self.unused]
+        if any(it.is_time_open for it in self.partitions):
+            lines.append(_TIME_OPEN)
         return "\n".join(lines)
 
 
-def read(spark: Any, place: str, where: str | None = None, **options: str) -> Any:
+def read(
+    spark: Any,
+    place: str,
+    where: str | None = None,
+    *,
+    disorder_ms: int | None = None,
+    **options: str,
+) -> Any:
     """Return a DataFrame of the rows that satisfy `where`, a condition in Spark's SQL.
 
     `place` is a log directory or brokers (`host:port,...`); `options` are those of the data source,
-    by default all topics except internal ones. UsageError for wrong options. Spark reports a
-    condition that is not valid.
+    by default all topics except internal ones. With `disorder_ms` the caller vouches that no
+    record's time is further behind that of an earlier record of its partition, so that upper bounds
+    of times select offsets too; 0 means that times never decrease. UsageError for wrong options.
+    Spark reports a condition that is not valid.
     """
     given = _with_place(place, options)
     reader = spark.read.format("kctl")
     if where is None:
         return reader.options(**given).load()
-    source, predicate = _checked(spark, given, where)
+    source, predicate = _checked(spark, given, where, disorder_ms)
     reading = source.export_options(("offset",))
     with closing(place_of(source)) as opened:
         available = opened.available(reading.isolation)
-        bounds = _bounds(opened, available, predicate, reading)
+        bounds = _bounds(opened, available, predicate, reading, disorder_ms).ranges
     if not bounds:
         from kctl.export.spark.source import KctlDataSource
 
@@ -115,16 +141,23 @@ def read(spark: Any, place: str, where: str | None = None, **options: str) -> An
     return reader.options(**(kept | _ranges(bounds))).load().where(where)
 
 
-def explain(spark: Any, place: str, where: str | None = None, **options: str) -> ReadPlan:
+def explain(
+    spark: Any,
+    place: str,
+    where: str | None = None,
+    *,
+    disorder_ms: int | None = None,
+    **options: str,
+) -> ReadPlan:
     """Return what `read` with the same arguments would read now; as text, a line for each
     partition."""
-    source, predicate = _checked(spark, _with_place(place, options), where or "true")
+    source, predicate = _checked(spark, _with_place(place, options), where or "true", disorder_ms)
     reading = source.export_options(("offset",))
     with closing(place_of(source)) as opened:
         available = opened.available(reading.isolation)
-        bounds = _bounds(opened, available, predicate, reading)
+        bounds = _bounds(opened, available, predicate, reading, disorder_ms)
         reads = tuple(
-            _described(opened, partition, ends, bounds.get(partition), reading)
+            _described(opened, partition, ends, bounds, reading)
             for partition, ends in sorted(available.items())
         )
     return ReadPlan(reads, tuple(predicate.unused) if where else ())
@@ -155,7 +188,11 @@ def _with_place(place: str, options: Mapping[str, str]) -> dict[str, str]:
     return {_SERVERS if is_live else "path": place, **given}
 
 
-def _checked(spark: Any, given: Mapping[str, str], where: str) -> tuple[SourceOptions, Predicate]:
+def _checked(
+    spark: Any, given: Mapping[str, str], where: str, disorder_ms: int | None
+) -> tuple[SourceOptions, Predicate]:
+    if disorder_ms is not None and disorder_ms < 0:
+        raise UsageError(f"disorder_ms is negative: {disorder_ms}")
     source = SourceOptions(given)
     for name in given:
         if name.startswith(_ENDS):
@@ -174,22 +211,38 @@ def _micros(spark: Any, text: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a condition selects of each partition."""
+
+    # [start, end) of the partitions that may hold matching rows, now or later, for the options.
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    # Where records at and after the condition's upper bound of times begin.
+    cuts: Mapping[TopicPartition, int]
+    # The partitions with such a bound.
+    timed: Mapping[TopicPartition, int]
+
+
 def _bounds(
-    place: Place, available: Ranges, predicate: Predicate, reading: ExportOptions
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the offsets that may satisfy the condition, now or later, for the options."""
+    place: Place,
+    available: Ranges,
+    predicate: Predicate,
+    reading: ExportOptions,
+    disorder_ms: int | None,
+) -> _Bounds:
     found: dict[TopicPartition, Region] = {}
     for partition, (first, _end) in sorted(available.items()):
         region = predicate.root.region(partition)
         if not region.is_empty and (region.high is None or region.high > first):
             found[partition] = region
-    times = {
-        partition: region.time_ms
+    by_time = _at_times(place, {it: region.time_ms for it, region in found.items()}, reading)
+    timed = {
+        partition: region.time_end_ms
         for partition, region in found.items()
-        if region.time_ms is not None and region.time_ms >= 0
+        if region.time_end_ms is not None and region.time_end_ms >= 0
     }
-    by_time = place.offsets_for_times(times, reading.isolation) if times else {}
-    bounds = {}
+    cuts = _cuts(place, available, timed, reading, disorder_ms)
+    ranges = {}
     for partition, region in found.items():
         first, end = available[partition]
         low = region.low
@@ -199,30 +252,63 @@ def _bounds(
             low = max(low, end if at is None else at)
         low = min(low, end)
         high = LATEST if region.high is None or region.high > end else region.high
-        if high == LATEST or high > low:
-            bounds[partition] = (EARLIEST if low <= first else low, high)
-    return bounds
+        if partition in cuts:
+            high = cuts[partition] if high == LATEST else min(high, cuts[partition])
+        if high == LATEST or high > max(low, first):
+            ranges[partition] = (EARLIEST if low <= first else low, high)
+    return _Bounds(ranges, cuts, timed)
+
+
+def _at_times(
+    place: Place, times: Mapping[TopicPartition, int | None], reading: ExportOptions
+) -> dict[TopicPartition, int | None]:
+    """Return the first offset at or after each time that is given; None if there is none."""
+    given = {it: time_ms for it, time_ms in times.items() if time_ms is not None and time_ms >= 0}
+    return place.offsets_for_times(given, reading.isolation) if given else {}
+
+
+def _cuts(
+    place: Place,
+    available: Ranges,
+    timed: Mapping[TopicPartition, int],
+    reading: ExportOptions,
+    disorder_ms: int | None,
+) -> dict[TopicPartition, int]:
+    """Return the offsets from which on no record is before the time, where there are any."""
+    found = dict(place.ends_before_times(timed)) if timed else {}
+    if disorder_ms is not None:
+        # What follows a record of that time is at most so much earlier.
+        late: dict[TopicPartition, int | None] = {
+            partition: time_ms + disorder_ms for partition, time_ms in timed.items()
+        }
+        for partition, at in _at_times(place, late, reading).items():
+            if at is not None:
+                found[partition] = min(at, found.get(partition, at))
+    return {it: max(at, available[it][0]) for it, at in found.items() if at < available[it][1]}
 
 
 def _described(
     place: Place,
     partition: TopicPartition,
     ends: tuple[int, int],
-    bounds: tuple[int, int] | None,
+    bounds: _Bounds,
     reading: ExportOptions,
 ) -> PartitionRead:
     first, end = ends
+    selected = bounds.ranges.get(partition)
+    cut = bounds.cuts.get(partition, end)
     whole = place.splits({partition: ends}, reading) if end > first else []
     pieces = _pieces(whole)
     sizes = {"all_bytes": sum(it.size for it in whole), "all_segments": len(pieces)}
-    if bounds is None:
+    if selected is None:
         return PartitionRead(partition, first, end, first, first, is_read=False, **sizes)
-    start = first if bounds[0] == EARLIEST else bounds[0]
-    stop = end if bounds[1] == LATEST else bounds[1]
+    start = first if selected[0] == EARLIEST else selected[0]
+    stop = end if selected[1] == LATEST else selected[1]
     part = place.splits({partition: (start, stop)}, reading) if stop > start else []
     return PartitionRead(
         partition, first, end, start, stop, bytes=sum(it.size for it in part),
-        segments=len(_pieces(part)), **sizes,
+        segments=len(_pieces(part)), **sizes, later=end - cut if stop == cut else 0,
+        is_time_open=partition in bounds.timed and cut == end,
     )  # fmt: skip
 
 

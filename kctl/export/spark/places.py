@@ -55,6 +55,10 @@ class Place(Protocol):
     ) -> dict[TopicPartition, int | None]:
         """Return the first offset at or after each time, in milliseconds; None if there is none."""
 
+    def ends_before_times(self, times: Times, /) -> dict[TopicPartition, int]:
+        """Return the offsets from which on every record is proven to be at or after each time, in
+        milliseconds, where there are any."""
+
     def splits(self, ranges: Ranges, options: ExportOptions) -> Sequence[Any]:
         """Return splits of the offset ranges, in the number and size that the options request."""
 
@@ -186,6 +190,11 @@ class _Files:
             found[partition] = offset if offset < _end(log, isolation) else None
         return found
 
+    def ends_before_times(self, times: Times) -> dict[TopicPartition, int]:
+        """See Place."""
+        ends = {it: self._logs[it].end_before_time(time_ms) for it, time_ms in times.items()}
+        return {it: end for it, end in ends.items() if end < self._logs[it].end_offset}
+
     def splits(self, ranges: Ranges, options: ExportOptions) -> list[Split]:
         """See Place."""
         wanted = self._options.min_partitions
@@ -235,6 +244,10 @@ class _Brokers:
                 raise listed.error
             found[partition] = listed.offset if listed.offset != NO_OFFSET else None
         return found
+
+    def ends_before_times(self, _times: Times) -> dict[TopicPartition, int]:
+        """See Place. Brokers index the first record at or after a time, which proves nothing."""
+        return {}
 
     def splits(self, ranges: Ranges, options: ExportOptions) -> list[LiveSplit]:
         """See Place."""

@@ -2,8 +2,8 @@
 
 A condition is divided at AND, OR and NOT into comparisons of partition, offset, timestamp and
 topic. What is not such a comparison counts as true, so the offsets found are never too few; Spark
-applies the whole condition to the rows that were read. Of timestamps only lower bounds select
-offsets: a later record may carry an earlier time.
+applies the whole condition to the rows that were read. Times are bounds of their own: only the log
+can show which offsets they select, as a later record may carry an earlier time.
 
 The condition is Spark's SQL. Constants of timestamps are left to Spark (`Evaluate`), whose session
 has a time zone; all others are literals.
@@ -36,31 +36,50 @@ Evaluate = Callable[[str], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Rows of one partition: offsets [low, high), no time before `time_ms`."""
+    """Rows of one partition: offsets [low, high), times [time_ms, time_end_ms)."""
 
     low: int = 0
     high: int | None = None
     time_ms: int | None = None
+    time_end_ms: int | None = None
 
     def and_(self, other: "Region") -> "Region":
         """Return what satisfies both."""
-        highs = [it for it in (self.high, other.high) if it is not None]
-        times = [it for it in (self.time_ms, other.time_ms) if it is not None]
-        return Region(max(self.low, other.low), min(highs, default=None), max(times, default=None))
+        return Region(
+            max(self.low, other.low), _least(self.high, other.high),
+            _greatest(self.time_ms, other.time_ms), _least(self.time_end_ms, other.time_end_ms),
+        )  # fmt: skip
 
     def or_(self, other: "Region") -> "Region":
         """Return the smallest region that contains both."""
         if self.is_empty or other.is_empty:
             return other if self.is_empty else self
-        high = None if self.high is None or other.high is None else max(self.high, other.high)
-        is_timed = self.time_ms is not None and other.time_ms is not None
-        time_ms = min(self.time_ms, other.time_ms) if is_timed else None  # type: ignore[type-var]
-        return Region(min(self.low, other.low), high, time_ms)
+        return Region(
+            min(self.low, other.low), _loosest(max, self.high, other.high),
+            _loosest(min, self.time_ms, other.time_ms),
+            _loosest(max, self.time_end_ms, other.time_end_ms),
+        )  # fmt: skip
 
     @property
     def is_empty(self) -> bool:
         """Return whether no row can be in it."""
-        return self.high is not None and self.high <= self.low
+        low_ms, end_ms = self.time_ms, self.time_end_ms
+        has_no_time = low_ms is not None and end_ms is not None and end_ms <= low_ms
+        return has_no_time or (self.high is not None and self.high <= self.low)
+
+
+def _least(first: int | None, second: int | None) -> int | None:
+    return min((it for it in (first, second) if it is not None), default=None)
+
+
+def _greatest(first: int | None, second: int | None) -> int | None:
+    return max((it for it in (first, second) if it is not None), default=None)
+
+
+def _loosest(
+    choose: Callable[[int, int], int], first: int | None, second: int | None
+) -> int | None:
+    return None if first is None or second is None else choose(first, second)
 
 
 EVERYTHING = Region()
@@ -99,8 +118,7 @@ class Compared(Node):
         if self.column == "offset":
             return self._offsets(int(self.value))
         if self.column == "timestamp":
-            is_bound = self.op in ("=", ">", ">=")
-            return Region(time_ms=int(self.value) // 1000) if is_bound else EVERYTHING
+            return self._times(int(self.value))
         is_topic = self.column == "topic"
         actual = partition.topic if is_topic else partition.partition
         return EVERYTHING if _holds(actual, self.op, self.value) else NOTHING
@@ -108,6 +126,13 @@ class Compared(Node):
     def negated(self) -> Node:
         """See Node."""
         return Compared(self.column, _OPPOSITE[self.op], self.value)
+
+    def _times(self, value: int) -> Region:
+        # Values are microseconds, times of records milliseconds.
+        at = value // 1000
+        low = at if self.op in ("=", ">", ">=") else None
+        end = {"=": at + 1, "<=": at + 1, "<": -(-value // 1000)}.get(self.op)
+        return Region(time_ms=low, time_end_ms=end)
 
     def _offsets(self, value: int) -> Region:
         low, high = {
