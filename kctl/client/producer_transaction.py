@@ -186,7 +186,8 @@ class ProducerTransaction:
 
 
 def _own_code(answer: Any) -> int:
-    return int(answer.error_code)
+    code: int = answer.error_code
+    return code
 
 
 def _first_partition_code(answer: Any) -> int:

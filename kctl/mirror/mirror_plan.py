@@ -4,7 +4,7 @@ Pure.
 A topic of the target gets the partitions of its source and the settings that its source has of its
 own, except for those that concern a cluster and not the data (`NOT_COPIED`, MirrorMaker 2's list
 and the format version). Partitions are added and never removed; settings of the target that the
-source does not have stay.
+source does not have stay. A topic whose settings cannot be read is copied only if the target has it.
 
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceConnector, DefaultConfigPropertyFilter
 """
@@ -41,6 +41,8 @@ class TopicFacts:
     topic_id: str | None = None
     # Whether there may be more partitions elsewhere, as beside a broker's directory.
     is_part: bool = False
+    # Why its settings cannot be read.
+    unreadable: str | None = None
 
 
 class Step(StrEnum):
@@ -107,6 +109,12 @@ def _plan_topic(
         wanted = {k: v for k, v in wanted.items() if target.configs.get(k) != v}
         if reason is None and before > source.partitions and not source.is_part:
             reason = f"the target has {before} partitions, the source {source.partitions}"
+    elif reason is None and source.unreadable is not None:
+        # It would be created with the target's defaults: deleted after a week instead of compacted.
+        reason = (
+            f"its settings in the source cannot be read ({source.unreadable}),"
+            " and the target has no such topic"
+        )
     if reason is not None:
         step = Step.REFUSE
     elif target is None:

@@ -86,8 +86,11 @@ async def describe_topics(
     described = [topic for topic in described if topic.error is None]
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in described]
     configs: dict[str, dict[str, str]] = {}
+    unreadable: dict[str, str] = {}
     if resources and await admin.router.max_version(ApiKey.DESCRIBE_CONFIGS) >= 0:
         for found in await admin.configs.describe(resources):
+            if found.error is not None:
+                unreadable[found.resource.name] = str(found.error)
             configs[found.resource.name] = {
                 entry.name: entry.value
                 for entry in found.entries
@@ -96,7 +99,7 @@ async def describe_topics(
     return [
         TopicFacts(
             topic.name, len(topic.partitions), configs.get(topic.name, {}),
-            topic.is_internal, topic.topic_id,
+            topic.is_internal, topic.topic_id, unreadable=unreadable.get(topic.name),
         )
         for topic in described
     ]  # fmt: skip

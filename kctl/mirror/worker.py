@@ -40,6 +40,7 @@ from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
+from kctl.protocol.acl import AUTHORIZATION_ERRORS
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.future import CancelledError, sleep
@@ -68,6 +69,8 @@ _REJOIN = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
+# A permission that is missing stays missing until someone acts.
+_FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
 _HOPELESS = (UsageError, CorruptDataError)
 
 
@@ -567,6 +570,8 @@ class MirrorWorker:
         if isinstance(error, _HOPELESS) or self._failures > FAILURES_IN_A_ROW_MAX:
             raise error
         if isinstance(error, ApiError):
+            if error.code in _FORBIDDEN:
+                raise error
             if error.code in _FENCED:
                 raise ApiError(
                     error.code,

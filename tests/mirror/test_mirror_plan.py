@@ -41,6 +41,13 @@ def test_what_would_lose_records_is_refused():
     assert [plan.step for plan in clash] == [Step.CREATE, Step.REFUSE]
 
 
+def test_a_topic_with_unreadable_settings_is_not_created_with_other_ones():
+    source = TopicFacts("t", 3, unreadable="not authorized")
+
+    assert "cannot be read (not authorized)" in only(source).reason
+    assert only(source, TopicFacts("t", 3, {"x": "y"})).step is Step.KEEP
+
+
 def test_internal_topics_and_maps_are_never_chosen():
     names = ("orders", "__consumer_offsets", "kctl-mirror.a.map", "order-items", "x")
     topics = [TopicFacts(name, 1) for name in names]
