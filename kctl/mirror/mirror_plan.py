@@ -4,7 +4,8 @@ Pure.
 A topic of the target gets the partitions of its source and the settings that its source has of its
 own, except for those that concern a cluster and not the data (`NOT_COPIED`, MirrorMaker 2's list
 and the format version). Partitions are added and never removed; settings of the target that the
-source does not have stay. A topic whose settings cannot be read is copied only if the target has it.
+source does not have stay. A topic whose settings cannot be read is copied only if the target has
+it.
 
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceConnector, DefaultConfigPropertyFilter
 """
