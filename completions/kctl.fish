@@ -377,6 +377,7 @@ complete -c kctl -n '__kctl_at export' -l isolation -r -f -a 'read_uncommitted r
 complete -c kctl -n '__kctl_at export' -l latest-per-key -d 'Only the last record of each key.'
 complete -c kctl -n '__kctl_at export' -l on-damage -r -f -a 'skip fail' -d 'Continue after damage, or fail.'
 complete -c kctl -n '__kctl_at export' -l file-size -r -f -d 'Bytes of log per file.'
+complete -c kctl -n '__kctl_at export' -l explain -d 'Show what would be read, and write nothing.'
 complete -c kctl -n '__kctl_at export' -l jobs -s j -r -f -d 'Number of processes. [default: one per core]'
 complete -c kctl -n '__kctl_at export' -l follow -d 'Keep the table current until Ctrl-C or SIGTERM.'
 complete -c kctl -n '__kctl_at export' -l every -r -f -d 'With --follow: time between two commits.'

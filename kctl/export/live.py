@@ -85,7 +85,7 @@ async def prepare_live(admin: "AdminClient", request: ExportRequest) -> Prepared
 
     Raise UsageError if the request names no topic, NotFoundError if a name matches none.
     """
-    ranges = await _requested_ranges(admin, request)
+    ranges = await requested_ranges(admin, request)
     known = await with_live_schema(admin.router, ranges, request)
     return PreparedExport(ranges, await bytes_per_offset(admin, ranges), known)
 
@@ -100,7 +100,7 @@ async def export_topics(
     `progress` receives the number of offsets done and of all offsets, first with 0 done. Raises
     what `prepare_live` and `export_live` raise.
     """
-    ranges = await _requested_ranges(admin, request)
+    ranges = await requested_ranges(admin, request)
     total = offset_count(ranges)
     progress(0, total)
     return await export_live(
@@ -108,7 +108,7 @@ async def export_topics(
     )
 
 
-async def _requested_ranges(admin: "AdminClient", request: ExportRequest) -> Ranges:
+async def requested_ranges(admin: "AdminClient", request: ExportRequest) -> Ranges:
     """Return the offsets that the topics, partitions and bounds of `request` denote now.
 
     Raise UsageError if the request names no topic, NotFoundError if a name matches none.

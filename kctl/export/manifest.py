@@ -103,20 +103,23 @@ class Manifest:
         files, root = Files.of(out)
         manifest = cls(files, root, run)
         facts = options.fingerprint()
-        if files.find(f"{root}/{_TABLE}") is None:
-            # An interrupted first run may have left only the directory.
-            if any(facts.name != DIRECTORY for facts in files.list(root)):
-                raise UsageError(
-                    f"{out} is not empty and not a table that kctl exported",
-                    hint="choose a new directory with --out",
-                )
+        if not _exists(out, facts):
             files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
         else:
-            _check_same(out, json.loads(files.read(f"{root}/{_TABLE}")), facts)
             manifest._roll_forward(manifest._load())
             if not options.latest_per_key:
                 manifest._adopt()
             manifest.close()
+        return manifest
+
+    @classmethod
+    def look(cls, out: str, options: ExportOptions) -> "Manifest":
+        """Read the manifest below `out`, if there is one, and change nothing. UsageError as `open`
+        raises it."""
+        files, root = Files.of(out)
+        manifest = cls(files, root, "")
+        if _exists(out, options.fingerprint()):
+            manifest._load()
         return manifest
 
     def done(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
@@ -221,6 +224,22 @@ def tmp_path(attempt: str, path: str) -> str:
 def leave_row(files: Files, root: str, attempt: str, row: ManifestRow) -> None:
     """Write a task's row below tmp, last: it shows that the task's files are complete."""
     files.write(f"{root}/{tmp_path(attempt, _ROW)}", row.to_json().encode())
+
+
+def _exists(out: str, wanted: dict[str, Any]) -> bool:
+    """Return whether there is a table, which has these options; UsageError if it has others, or if
+    the directory holds something else."""
+    files, root = Files.of(out)
+    if files.find(f"{root}/{_TABLE}") is not None:
+        _check_same(out, json.loads(files.read(f"{root}/{_TABLE}")), wanted)
+        return True
+    # An interrupted first run may have left only the directory.
+    if any(facts.name != DIRECTORY for facts in files.list(root)):
+        raise UsageError(
+            f"{out} is not empty and not a table that kctl exported",
+            hint="choose a new directory with --out",
+        )
+    return False
 
 
 def _check_same(out: str, existing: dict[str, Any], wanted: dict[str, Any]) -> None:

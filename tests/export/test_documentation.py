@@ -10,6 +10,7 @@ from tests.support.api_pages import examples, undocumented
 EXAMPLES = examples("export.md")
 ON_SPARK = [text for text in EXAMPLES if "spark." in text or "(spark," in text]
 PUBLIC = [
+    "kctl.export.explain",
     "kctl.export.export",
     "kctl.export.live",
     "kctl.export.live_plan",

@@ -14,6 +14,7 @@ from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.session import Session
+from kctl.cli.tables.explain import explain
 from kctl.cli.tables.export_schema import SchemaOptions, value_schema
 from kctl.cli.tables.follow import RunOptions, follow
 from kctl.cli.tables.spark import SparkOptions
@@ -117,6 +118,7 @@ def export(
       kctl export /data --topic orders --out /tables/orders
       kctl export /data -t 'orders*' --partition-by topic,date --value json --out /tables/orders
       kctl export -b broker1:9092 -t orders --offset @-1h --out /tables/last-hour
+      kctl export --explain /data -t orders --offset 1000.. --out /tables/orders
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
       kctl export /data -t users --latest-per-key --value json --out /tables/users
@@ -124,7 +126,6 @@ def export(
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
       kctl export --follow /data -t orders --format delta --out /tables/orders
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
-      kctl export --spark -b broker1:9092 -t orders --out /tables/orders
     """
     require_bulk("kctl export", "spark" if on_spark.spark else "export")
     from kctl.cli.positions import check_offline, parse_range
@@ -144,8 +145,8 @@ def export(
         fails_on_damage=on_damage is OnDamage.FAIL,
         file_bytes=parse_size(file_size),
     )
-    place = _place(session.runtime.disk, out, options.table_format)
     _check_name(session, out)
+    place = _place(session.runtime.disk, out, options.table_format)
     numbers = partition_numbers(partition) or []
     request = ExportRequest(sources or [], place, options, topics or [], numbers)
     request.bounds = parse_range(offset or "earliest", session.now_ms())
@@ -164,6 +165,9 @@ def _run(
 ) -> int:
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
+    if running.explain:
+        explain(session, request, out, on_spark, running.jobs)
+        return DONE
     if running.follow:
         return _show(session, follow(session, request, running), out, is_said=True)
     if on_spark.spark:

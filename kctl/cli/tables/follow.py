@@ -40,11 +40,16 @@ CompactToOption = Annotated[
     Option("--compact-to", metavar="SIZE", help="With --follow: merge smaller Parquet files."),
 ]
 
+ExplainOption = Annotated[
+    bool, Option("--explain", help="Show what would be read, and write nothing.")
+]
+
 
 @dataclass
 class RunOptions:
-    """The options about processes, and about following a log that grows."""
+    """The options about processes, about following a log that grows, and about showing a plan."""
 
+    explain: ExplainOption = False
     jobs: JobsOption = None
     follow: FollowOption = False
     every: EveryOption = DEFAULT_EVERY
@@ -60,6 +65,10 @@ class RunOptions:
             if self.every != DEFAULT_EVERY or self.compact_to is not None:
                 raise UsageError("--every and --compact-to go with --follow")
             return
+        if self.explain:
+            raise UsageError(
+                "--explain shows a single run", hint="leave --follow out to see its first one"
+            )
         if on_spark.spark:
             raise UsageError(
                 "--follow runs without Spark",
