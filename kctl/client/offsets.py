@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NO_OFFSET = -1
 # The version of OffsetFetch that waits for transactions.
 _STABLE_OFFSETS_VERSION = 7
+# The version of ListOffsets that takes an isolation level.
+_ISOLATION_VERSION = 2
 # The timestamps that later brokers accept: the first version of ListOffsets and release with each.
 _LATER_TIMESTAMPS = {
     MAX_TIMESTAMP: (7, "3.0"),
@@ -95,8 +97,11 @@ class OffsetsClient:
         later = sorted({it for it in timestamps.values() if it in _LATER_TIMESTAMPS})
         if later:
             await self._check_later(later)
-        is_old = await self._router.max_version(ApiKey.LIST_OFFSETS) == 0
-        if is_old and any(timestamp >= 0 for timestamp in timestamps.values()):
+        version = await self._router.max_version(ApiKey.LIST_OFFSETS)
+        if version < _ISOLATION_VERSION:
+            # Kafka before 0.11 has no transactions: all that is written is stable.
+            isolation_level = READ_UNCOMMITTED
+        if version == 0 and any(timestamp >= 0 for timestamp in timestamps.values()):
             # Version 0 only finds whole segments by time.
             raise UnsupportedVersionError(
                 "This broker is older than Kafka 0.10.1: it does not support timestamps"
@@ -106,9 +111,7 @@ class OffsetsClient:
             wanted = {partition: timestamps[partition] for partition in partitions}
             if later:
                 return _later_list_request(wanted, isolation_level, self._router.timeout_ms)
-            return _list_request(
-                wanted, isolation_level=READ_UNCOMMITTED if is_old else isolation_level
-            )
+            return _list_request(wanted, isolation_level=isolation_level)
 
         answers = await self._router.send_to_leaders(timestamps, build, _read_listed)
         _raise_if_unreachable(answers)

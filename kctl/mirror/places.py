@@ -15,6 +15,7 @@ from kctl.arrow_files.files import Files
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.errors import CorruptDataError, UsageError, not_found
+from kctl.mirror.formats import PREFIX
 from kctl.mirror.proof.reading import chunk_of
 from kctl.mirror.proof.stream import Chunk
 from kctl.model import Position, PositionKind, TopicPartition
@@ -147,6 +148,10 @@ class DirectoryPlace:
         return OpenDirectory(self.sources)
 
 
+def _is_internal(topic: str) -> bool:
+    return topic.startswith(("__", PREFIX))
+
+
 class OpenCluster:
     """See OpenPlace. UnreachableError or ApiError if a broker does not answer or refuses."""
 
@@ -157,9 +162,14 @@ class OpenCluster:
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the partitions of topics; without any, of all topics but internal ones."""
         known = {it.name: it for it in self._loop.run(self.admin.topics.list_topics())}
-        chosen = [name for name in known if not topics and not name.startswith("__")]
+        chosen = [name for name in known if not topics and not _is_internal(name)]
         for topic in topics:
-            names = [name for name in known if name == topic or fnmatchcase(name, topic)]
+            # As `mirror run`: no pattern matches an internal topic.
+            names = [
+                name
+                for name in known
+                if name == topic or (fnmatchcase(name, topic) and not _is_internal(name))
+            ]
             if not names:
                 raise not_found("topic", topic, known)
             chosen += names
@@ -271,6 +281,9 @@ class OpenDirectory:
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return the partitions of topics; without any, of all topics but internal ones."""
         for log in find_logs(self._sources, topics):
+            topic = log.topic_partition.topic
+            if _is_internal(topic) and topic not in topics:
+                continue
             if any(segment.is_old for segment in log.segments):
                 raise UsageError(
                     f"{log.topic_partition}: the files are those of Kafka 0.7",

@@ -71,6 +71,7 @@ _REJOIN = frozenset(
 )
 # A permission that is missing stays missing until someone acts.
 _FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _HOPELESS = (UsageError, CorruptDataError)
 
 
@@ -382,6 +383,8 @@ class MirrorWorker:
     async def _find_ends(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
         ends = await self._source.ends(positions)
         for partition, end in ends.items():
+            if isinstance(end.error, ApiError) and end.error.code is _UNSUPPORTED:
+                raise end.error
             # A partition that cannot be read is judged by the reader.
             self._ends.setdefault(partition, end.offset if end.error is None else 1 << 62)
 

@@ -105,3 +105,21 @@ def test_records_of_an_open_transaction_are_not_compared(brokers):
     ]
     assert odd.is_equal
     producer.abort_transaction(60)
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_no_pattern_matches_an_internal_topic_or_one_of_a_mirror(brokers, is_directory):
+    source, target = brokers
+    for name in ("__internal", "kctl-mirror.x.map"):
+        source.create_topic(name)
+    where = DirectoryPlace((str(source.log_directory),)) if is_directory else place(source)
+
+    def compared(*topics):
+        with Loop(partial(make_runtime, NullTrace())) as loop:
+            return {
+                it.source_partition.topic
+                for it in plan_verification(VerifyRequest(where, place(target), topics), loop)
+            }
+
+    assert compared("*") == compared() == {"orders"}
+    assert "__internal" in compared("__internal")
