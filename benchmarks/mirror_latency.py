@@ -64,13 +64,15 @@ class Acknowledged:
             self._producer.poll(0.0005)
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending and wait until what was sent is acknowledged."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(10)
 
 
-def latencies(acknowledged: Acknowledged, target: KctlBroker, topic: str, seconds: float):  # noqa: ANN201 - (sorted milliseconds, of how many)
+def latencies(  # noqa: ANN201 - (sorted milliseconds, of how many)
+    acknowledged: Acknowledged, target: KctlBroker, topic: str, seconds: float
+):
     """Read the target until records have been copied for `seconds` after the warm-up."""
     consumer = Consumer(
         {"bootstrap.servers": target.address, "group.id": "latency", "fetch.wait.max.ms": 100,

@@ -160,5 +160,7 @@ def test_command_makes_the_same_table_on_spark_and_without(broker, tmp_path, mor
     words = ["export", "-b", broker.bootstrap_servers, "-t", "*", "--file-size", "2k", *more]
     assert kctl([*words, "--out", str(tmp_path / "here")]) == 0
     words += ["--spark", "--master", "local[2]", "--out", str(tmp_path / "there")]
-    subprocess.run([sys.executable, "-m", "kctl", *words], check=True)
+    command = [sys.executable, "-m", "kctl", *words]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "tasks on Spark: median" in ran.stderr
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here") != []

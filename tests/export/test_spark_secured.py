@@ -18,9 +18,13 @@ SECRET = "planted-spark-7Kq2"
 
 @pytest.fixture(scope="module")
 def broker():
-    acls = ["alice: Read,Write,Describe topic:orders"]
+    acls = [
+        "alice: Read,Write,Describe topic:orders", "alice: Write,Describe topic:written",
+        "alice: Describe topic:closed", "alice: IdempotentWrite cluster",
+    ]  # fmt: skip
     users = {"alice": SECRET}
-    with KafkaBroker(topics=["orders:3"], users=users, security="SASL_SSL", acls=acls) as running:
+    topics = ["orders:3", "written:2", "closed:1"]
+    with KafkaBroker(topics=topics, users=users, security="SASL_SSL", acls=acls) as running:
         producer = Producer(running.client_config("alice"))
         for number in range(RECORDS):
             producer.produce("orders", b"%d" % number)
@@ -87,6 +91,26 @@ def test_a_stream_logs_in(spark, broker, tmp_path):
     assert spark.read.parquet(str(tmp_path / "sink")).count() == RECORDS
     checkpoint = (tmp_path / "checkpoint").rglob("*")
     assert not any(SECRET.encode() in it.read_bytes() for it in checkpoint if it.is_file())
+
+
+def test_a_batch_and_a_stream_are_written_with_permission_only(spark, broker, tmp_path):
+    settings = options(in_javas_spelling(broker))
+    read = spark.readStream.format("kctl").options(**settings).option("subscribe", "orders")
+    stream = (
+        read.option("startingOffsets", "earliest").load().select("key", "value")
+        .writeStream.format("kctl")
+        .options(**settings, topic="written").trigger(availableNow=True)
+        .option("checkpointLocation", str(tmp_path / "written"))
+    )  # fmt: skip
+    patiently(lambda: stream.start().awaitTermination())
+    assert {int(it.value) for it in broker.records("written")} == set(range(RECORDS))
+    rows = spark.range(3).selectExpr("cast(1000 + id as string) as value")
+    rows.write.format("kctl").mode("append").options(**settings, topic="written").save()
+    assert {int(it.value) for it in broker.records("written")} >= {1000, 1001, 1002}
+    with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED") as failed:
+        rows.write.format("kctl").mode("append").options(**settings, topic="closed").save()
+    assert SECRET not in str(failed.value)
+    assert broker.records("closed") == []
 
 
 def test_errors_show_no_secret(spark, broker):

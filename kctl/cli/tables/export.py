@@ -215,11 +215,17 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
 def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions) -> "ExportReport":
     from kctl.cli.tables.spark import spark_progress, spark_session
     from kctl.export.export import export_logs
-    from kctl.export.spark.runner import spark_runner
+    from kctl.export.spark.runner import spark_runner, work_on_files
+    from kctl.export.spark.task_times import TaskTime, summary
 
+    times: list[TaskTime] = []
+    clock = session.runtime.clock
     if request.sources:
         with spark_session(on_spark) as running, spark_progress(running) as tasks:
-            return export_logs(request, spark_runner(running), lambda plan: tasks(len(plan.splits)))
+            runner = spark_runner(running, work_on_files, clock, times.extend)
+            report = export_logs(request, runner, lambda plan: tasks(len(plan.splits)))
+        _say_all(session, summary(times))
+        return report
     from kctl.export.live import export_live_by, prepare_live
     from kctl.export.spark.brokers import Connection, WorkOnBrokers
 
@@ -229,11 +235,18 @@ def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions
         tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
     )
     with spark_session(on_spark) as running, spark_progress(running) as tasks:
-        runner = spark_runner(running, WorkOnBrokers(connection))
-        return export_live_by(
+        runner = spark_runner(running, WorkOnBrokers(connection), clock, times.extend)
+        report = export_live_by(
             runner, prepared.ranges, prepared.request, prepared.per_offset,
             lambda plan: tasks(len(plan.splits)),
         )  # fmt: skip
+    _say_all(session, summary(times))
+    return report
+
+
+def _say_all(session: Session, lines: "Iterable[str]") -> None:
+    for line in lines:
+        session.output.say(line)
 
 
 def _from_brokers(session: Session, request: "ExportRequest") -> "ExportReport":

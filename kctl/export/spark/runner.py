@@ -12,6 +12,8 @@ from typing import Any
 from kctl.errors import CorruptDataError, KctlError
 from kctl.export.export import Plan, Runner, Task, work
 from kctl.export.manifest import ManifestRow
+from kctl.export.spark.task_times import TaskTime
+from kctl.runtime.clock import Clock
 
 __all__ = ["make_session", "spark_runner"]
 
@@ -87,8 +89,17 @@ def work_on_files(task: Task, item: tuple[int, Any]) -> Iterator[ManifestRow]:
     yield work(task, item)
 
 
-def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
-    """Return a Runner that exports the plan's splits on the session's executors."""
+def spark_runner(
+    session: Any,
+    work: Work = work_on_files,
+    clock: Clock | None = None,
+    on_tasks: Callable[[Sequence[TaskTime]], object] = lambda _times: None,
+) -> Runner:
+    """Return a Runner that exports the plan's splits on the session's executors.
+
+    With a `clock`, which is pickled to them, `on_tasks` receives how long each split took, when all
+    are done.
+    """
 
     def run(plan: Plan) -> Iterator[ManifestRow]:
         items = plan.items()
@@ -96,13 +107,20 @@ def spark_runner(session: Any, work: Work = work_on_files) -> Runner:
             return
         given = session.sparkContext.parallelize(items, min(len(items), _TASKS_MAX))
         try:
-            lines = given.mapPartitionsWithIndex(_Worker(plan.task(), work)).collect()
+            done = given.mapPartitionsWithIndex(_Worker(plan.task(), work, clock)).collect()
         except Exception as error:
             raise task_error(error) from error
-        for line in lines:
-            yield ManifestRow.from_json(line)
+        for _number, _elapsed_ms, lines in done:
+            yield from map(ManifestRow.from_json, lines)
+        if clock is not None:
+            on_tasks([_timed(plan.splits[number], elapsed_ms) for number, elapsed_ms, _ in done])
 
     return run
+
+
+def _timed(split: Any, elapsed_ms: int) -> TaskTime:
+    offsets = f"{split.topic}-{split.partition} offsets {split.first_offset} to {split.end_offset}"
+    return TaskTime(offsets, split.size, elapsed_ms)
 
 
 def spark_map(
@@ -147,23 +165,32 @@ class _Call:
 
 
 class _Worker:
-    """Exports items and returns their rows as JSON; pickled to the executors.
+    """Exports items and returns their numbers, milliseconds, and rows as JSON; pickled to the
+    executors.
 
     Each attempt of Spark's writes under a unique name.
     """
 
-    def __init__(self, task: Task, work: Work) -> None:
+    def __init__(self, task: Task, work: Work, clock: Clock | None) -> None:
         self._task = task
         self._work = work
+        self._clock = clock
 
-    def __call__(self, _index: int, items: Iterable[tuple[int, Any]]) -> Iterator[str]:
+    def __call__(
+        self, _index: int, items: Iterable[tuple[int, Any]]
+    ) -> Iterator[tuple[int, int, list[str]]]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context is not None else 0
         task = Task(self._task.options, self._task.out, f"{self._task.run}-{attempt}")
         for item in items:
-            yield from (row.to_json() for row in self._work(task, item))
+            began_ms = self._now_ms()
+            rows = [row.to_json() for row in self._work(task, item)]
+            yield item[0], self._now_ms() - began_ms, rows
+
+    def _now_ms(self) -> int:
+        return 0 if self._clock is None else self._clock.monotonic_ms()
 
 
 def task_error(error: Exception) -> Exception:
