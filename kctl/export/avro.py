@@ -8,24 +8,15 @@ and decimal have their own column types; values of other logical types keep thei
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError, missing_extra
+from kctl.export.avro_columns import LOGICAL, avro_columns
 from kctl.export.decoding import Decode, decode_each
 from kctl.export.schema_registry import CONFLUENT_BYTES
-
-_PLAIN: dict[str, pa.DataType] = {
-    "string": pa.string(), "bytes": pa.binary(), "int": pa.int32(), "long": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_(), "null": pa.null(),
-}  # fmt: skip
-_LOGICAL: dict[str, pa.DataType] = {
-    "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-}
 
 
 def avro_decoder(text: str, writers: Iterable[tuple[int, str]] = ()) -> tuple[Decode, pa.DataType]:
@@ -34,9 +25,15 @@ def avro_decoder(text: str, writers: Iterable[tuple[int, str]] = ()) -> tuple[De
     `writers` are (id, schema) pairs from a registry. UsageError for an invalid schema or one
     without columns.
     """
-    read, schema = _reader(text, writers)
-    kind = _Columns().of(schema)
-    return decode_each(read, kind, (ValueError,)), kind
+    fastavro, schema = parsed_schema(text)
+    kind, convert = avro_columns(schema)
+    read = _reader(fastavro, schema, writers, has_names=convert is not None)
+
+    def column_value(data: bytes) -> Any:
+        found = read(data)
+        return found if convert is None else convert(found)
+
+    return decode_each(column_value, kind, (ValueError, RecursionError)), kind
 
 
 def avro_reader(text: str, writers: Iterable[tuple[int, str]] = ()) -> Callable[[bytes], Any]:
@@ -45,20 +42,65 @@ def avro_reader(text: str, writers: Iterable[tuple[int, str]] = ()) -> Callable[
 
     `writers` are (id, schema) pairs from a registry. UsageError for an invalid schema.
     """
-    return _reader(text, writers)[0]
-
-
-def _reader(text: str, writers: Iterable[tuple[int, str]]) -> tuple[Callable[[bytes], Any], Any]:
-    """Return a function from bytes to a value, and the parsed schema of these values."""
     fastavro, schema = parsed_schema(text)
+    return _reader(fastavro, schema, writers)
+
+
+def _reader(
+    fastavro: Any, schema: Any, writers: Iterable[tuple[int, str]], *, has_names: bool = False
+) -> Callable[[bytes], Any]:
+    """Return a function from bytes to a value; `has_names` puts their names before the values of
+    named types in unions."""
     by_id = {number: parsed_schema(writer)[1] for number, writer in writers}
-    return lambda data: _read(fastavro, schema, data, by_id), schema
+    names = {"return_named_type": has_names, "return_named_type_override": has_names}
+    return lambda data: _read(fastavro, schema, data, by_id, names)
+
+
+def with_references(text: str, references: Sequence[tuple[str, str]]) -> str:
+    """Return the Avro schema `text` with the definitions of types from other schemas.
+
+    `references` are the names and texts of these schemas, each after those that it refers to
+    itself. A definition stands where the type is first used. UsageError for an invalid schema.
+    """
+    if not references:
+        return text
+    fastavro, _ = parsed_schema('"null"')
+    named: dict[str, Any] = {}
+    try:
+        for _name, other in references:
+            fastavro.parse_schema(json.loads(other), named_schemas=named)
+        others = dict(named)
+        schema = fastavro.parse_schema(json.loads(text), named_schemas=named)
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException) as error:
+        raise UsageError(f"Not an Avro schema: {error}") from None
+    return json.dumps(_completed(schema, others, set()))
+
+
+def _completed(schema: Any, others: dict[str, Any], defined: set[str]) -> Any:
+    """Return a parsed schema with the definition of each of `others` where it is first used."""
+    if isinstance(schema, list):
+        return [_completed(branch, others, defined) for branch in schema]
+    if isinstance(schema, str):
+        if schema not in others or schema in defined:
+            return schema
+        schema = others[schema]
+    if "name" in schema:
+        defined.add(schema["name"])
+    made = {name: item for name, item in schema.items() if not name.startswith("__")}
+    for key in ("type", "items", "values"):
+        if key in made and made[key] not in ("record", "enum", "fixed", "array", "map", "error"):
+            made[key] = _completed(made[key], others, defined)
+    if "fields" in made:
+        made["fields"] = [
+            field | {"type": _completed(field["type"], others, defined)} for field in made["fields"]
+        ]
+    return made
 
 
 # Exceptions that fastavro raises for bytes that are not a value of the schema.
 _UNREADABLE = (
     ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, StopIteration,
-    ArithmeticError, MemoryError,
+    ArithmeticError, MemoryError, RecursionError,
 )  # fmt: skip
 
 
@@ -75,7 +117,9 @@ def parsed_schema(text: str) -> tuple[Any, Any]:
         raise UsageError(f"Not an Avro schema: {error}") from None
 
 
-def _read(fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any]) -> Any:
+def _read(
+    fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any], names: dict[str, bool]
+) -> Any:
     """Return the value that takes up all of `data`; ValueError if there is none."""
     starts = [(0, schema)]
     if data[:1] == b"\0" and len(data) >= CONFLUENT_BYTES:
@@ -86,59 +130,12 @@ def _read(fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any]) -> Any
         stream = pa.BufferReader(data)
         stream.seek(start)
         try:
-            found = fastavro.schemaless_reader(stream, writer, schema)
+            found = fastavro.schemaless_reader(stream, writer, schema, **names)
         except _UNREADABLE:
             continue
         if stream.tell() == len(data):
             return found
     raise ValueError("not a value of the schema, or followed by other bytes")
-
-
-class _Columns:
-    """Maps Avro types to Arrow types; named types are known once they have been defined."""
-
-    def __init__(self) -> None:
-        self._named: dict[str, pa.DataType | None] = {}
-
-    def of(self, schema: Any) -> pa.DataType:
-        """Return the Arrow type of a schema; UsageError if it has none."""
-        if isinstance(schema, list):
-            others = [branch for branch in schema if branch != "null"]
-            if len(others) != 1:
-                raise UsageError("Only Avro unions of null and one other type have a column")
-            return self.of(others[0])
-        if isinstance(schema, str):
-            return self._by_name(schema)
-        return self._complex(schema)
-
-    def _by_name(self, name: str) -> pa.DataType:
-        found = _PLAIN.get(name) or self._named.get(name)
-        if found is None:
-            raise UsageError(f"Avro type {name} has no column: it is unknown or recursive")
-        return found
-
-    def _complex(self, schema: dict[str, Any]) -> pa.DataType:
-        kind = schema["type"]
-        logical = schema.get("logicalType")
-        if logical == "decimal":
-            return pa.decimal128(schema["precision"], schema.get("scale", 0))
-        if logical in _LOGICAL:
-            return _LOGICAL[logical]
-        if kind == "array":
-            return pa.list_(self.of(schema["items"]))
-        if kind == "map":
-            return pa.map_(pa.string(), self.of(schema["values"]))
-        if kind not in ("record", "enum", "fixed"):
-            return self.of(kind)
-        self._named[schema["name"]] = None
-        if kind == "record" and not schema.get("fields"):
-            raise UsageError(f"Avro record {schema['name']} has no fields and so no columns")
-        if kind == "record":
-            made = pa.struct([(it["name"], self.of(it["type"])) for it in schema["fields"]])
-        else:
-            made = pa.string() if kind == "enum" else pa.binary(schema["size"])
-        self._named[schema["name"]] = made
-        return made
 
 
 def _without_other_logical_types(schema: Any) -> Any:
@@ -149,7 +146,7 @@ def _without_other_logical_types(schema: Any) -> Any:
         return schema
     kept = {name: _without_other_logical_types(item) for name, item in schema.items()}
     if isinstance(kept.get("logicalType"), str) and kept["logicalType"] not in (
-        *_LOGICAL,
+        *LOGICAL,
         "decimal",
     ):
         del kept["logicalType"]

@@ -4,7 +4,9 @@ Confluent's serializer puts bytes before a value: a NUL, the schema's id, and th
 in its file. They are skipped if present; no message begins with a NUL. Enums are decoded to their
 names, Timestamp to a timestamp, maps to maps. An absent field is null if it tracks presence and has
 its default otherwise. Unknown fields are dropped, so values of older and newer versions of a schema
-can be read with any of them. A value whose indexes name another message of the file is not decoded.
+can be read with any of them. A message that contains itself is text where it recurs: protobuf's
+JSON mapping; so are Struct, Value and ListValue. A value whose indexes name another message of the
+file is not decoded.
 """
 
 import base64
@@ -28,6 +30,8 @@ _SCALARS: dict[str, pa.DataType] = {
     "UINT64": pa.decimal128(20, 0), "FIXED64": pa.decimal128(20, 0),
 }  # fmt: skip
 _TIMESTAMP = "google.protobuf.Timestamp"
+# Messages that hold a JSON document.
+_DOCUMENTS = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
 # Converts a field's value to the value of its column.
 _Convert = Callable[[Any], Any]
 
@@ -182,8 +186,11 @@ def _after_indexes(data: bytes, places: list[int]) -> bytes:
 
 
 def _struct(descriptor: Any, outer: tuple[str, ...]) -> tuple[pa.DataType, _Convert]:
-    if descriptor.full_name in outer:
-        raise UsageError(f"Protobuf message {descriptor.full_name} has no column: it is recursive")
+    if descriptor.full_name in outer or descriptor.full_name in _DOCUMENTS:
+        to_document = _library("json_format").MessageToDict
+        return pa.string(), lambda found: json.dumps(
+            to_document(found, preserving_proto_field_name=True), ensure_ascii=False
+        )
     if not descriptor.fields:
         raise UsageError(f"Protobuf message {descriptor.full_name} has no fields and so no columns")
     names = (*outer, descriptor.full_name)

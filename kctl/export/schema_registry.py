@@ -14,40 +14,73 @@ from kctl.errors import KctlError, UsageError
 # The bytes before a value: a NUL, and the schema's id in the registry.
 CONFLUENT_BYTES = 5
 VERSIONS_MAX = 10_000
+# Schemas that one schema refers to, directly or not.
+REFERENCES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a subject; values begin with its `number`, the schema's id."""
+
+    number: int
+    text: str
+    # (name, text) of the schemas it refers to, each after those that it refers to itself.
+    references: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The schemas of a subject; `latest` is that of the newest version."""
+    """The schemas of a subject, the newest last; there is at least one."""
 
     # AVRO, PROTOBUF or JSON.
     kind: str
-    latest: str
-    # (id, schema) of each version; values begin with the id.
-    by_id: tuple[tuple[int, str], ...]
+    versions: tuple[Version, ...]
 
 
 def read_subject(get: Callable[[str], Any], subject: str) -> Subject:
-    """Read all versions of `subject`; `get` returns the JSON document at a path of the registry.
+    """Read all versions of `subject` and the schemas they refer to; `get` returns the JSON document
+    at a path of the registry.
 
-    UsageError if the subject has no versions, or schemas that refer to other schemas; KctlError for
-    an invalid response.
+    UsageError if the subject has no versions, or too many references; KctlError for an invalid
+    response.
     """
     base = f"/subjects/{quote(subject, safe='')}/versions"
+    seen: dict[tuple[str, int], Any] = {}
     try:
-        versions = sorted(get(base))[-VERSIONS_MAX:]
-        documents = [get(f"{base}/{number}") for number in versions]
-        found = [(int(it["id"]), str(it["schema"])) for it in documents]
+        numbers = sorted(get(base))[-VERSIONS_MAX:]
+        documents = [get(f"{base}/{number}") for number in numbers]
+        found = [
+            Version(int(it["id"]), str(it["schema"]), _references(get, it, seen))
+            for it in documents
+        ]
     except (KeyError, TypeError, ValueError) as error:
         raise KctlError(
             f"The schema registry returned an invalid response for {subject}: {error!r}"
         ) from None
     if not found:
         raise UsageError(f"The schema registry has no version of {subject}")
-    if any(it.get("references") for it in documents):
-        raise UsageError(
-            f"Schemas of {subject} refer to others",
-            hint="provide a complete one with --schema FILE",
-        )
-    kind = str(documents[-1].get("schemaType") or "AVRO")
-    return Subject(kind, found[-1][1], tuple(found))
+    return Subject(str(documents[-1].get("schemaType") or "AVRO"), tuple(found))
+
+
+def _references(
+    get: Callable[[str], Any], document: Any, seen: dict[tuple[str, int], Any]
+) -> tuple[tuple[str, str], ...]:
+    """Return the schemas that a version refers to; `seen` holds those that were read before."""
+    found: dict[str, str] = {}
+    visited: set[tuple[str, int]] = set()
+
+    def visit(referring: Any) -> None:
+        for it in referring.get("references") or ():
+            place = str(it["subject"]), int(it["version"])
+            if place in visited:
+                continue
+            visited.add(place)
+            if len(visited) > REFERENCES_MAX:
+                raise UsageError(f"A schema refers to more than {REFERENCES_MAX} others")
+            if place not in seen:
+                seen[place] = get(f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}")
+            visit(seen[place])
+            found[str(it["name"])] = str(seen[place]["schema"])
+
+    visit(document)
+    return tuple(found.items())

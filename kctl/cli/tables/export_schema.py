@@ -101,13 +101,8 @@ def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "V
             return ValueSchema(value, None)
         raise UsageError(f"--value {value} needs --schema FILE or --registry URL")
     found = _subject(options, options.registry, topics)
-    text = found.latest
-    if value == "protobuf":
-        from kctl.export.protobuf import protobuf_schema
-        from kctl.runtime.real.schemas import compile_proto
-
-        text = protobuf_schema(compile_proto(text), options.message)
-    return ValueSchema(value, text, found.by_id if value == "avro" else (), found.by_id[-1][0])
+    text, writers = _texts(options, found)
+    return ValueSchema(value, text, writers, found.versions[-1].number)
 
 
 def _known(options: SchemaRequest, out: str) -> str | None:
@@ -122,21 +117,32 @@ def _known(options: SchemaRequest, out: str) -> str | None:
 def _from_registry(
     options: SchemaRequest, registry: str, topics: Sequence[str], out: str
 ) -> tuple[str, tuple[tuple[int, str], ...]]:
-    from kctl.runtime.real.schemas import compile_proto
-
     found = _subject(options, registry, topics)
-    by_id = found.by_id if options.value == "avro" else ()
     # A table keeps the schema of its first run: later values are resolved to it.
     known = _known(options, out)
-    if known is not None and options.file is None:
-        return known, by_id
     if options.file is not None:
-        return _checked(options, schema_of_file(options, options.file)), by_id
-    if options.value == "avro":
-        return _checked(options, found.latest), by_id
-    from kctl.export.protobuf import protobuf_schema
+        known = _checked(options, schema_of_file(options, options.file))
+    if known is not None and options.value == "protobuf":
+        return known, ()
+    text, writers = _texts(options, found)
+    return known if known is not None else _checked(options, text), writers
 
-    return _checked(options, protobuf_schema(compile_proto(found.latest), options.message)), ()
+
+def _texts(options: SchemaRequest, found: "Subject") -> tuple[str, tuple[tuple[int, str], ...]]:
+    """Return the newest schema as the decoders take it, and for Avro all schemas by their ids."""
+    newest = found.versions[-1]
+    if options.value == "avro":
+        from kctl.export.avro import with_references
+
+        by_id = [(it.number, with_references(it.text, it.references)) for it in found.versions]
+        return by_id[-1][1], tuple(by_id)
+    if options.value == "protobuf":
+        from kctl.export.protobuf import protobuf_schema
+        from kctl.runtime.real.schemas import compile_proto
+
+        compiled = compile_proto(newest.text, imports=newest.references)
+        return protobuf_schema(compiled, options.message), ()
+    return newest.text, ()
 
 
 def _subject(options: SchemaRequest, registry: str, topics: Sequence[str]) -> "Subject":

@@ -5,6 +5,7 @@ import json
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,22 @@ def _said(error: urllib.error.HTTPError) -> str:
         return f"HTTP {error.code}"
 
 
-def compile_proto(text: str, directory: str | None = None) -> bytes:
-    """Return a FileDescriptorSet of a .proto file's text with its imports, from `directory` or
-    protobuf's own; UsageError with protoc's message."""
+def compile_proto(
+    text: str, directory: str | None = None, imports: Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """Return a FileDescriptorSet of a .proto file's text with its imports, from `imports` (names
+    and texts), `directory` or protobuf's own; UsageError with protoc's message."""
     try:
         protoc: Any = import_module("grpc_tools.protoc")
         tools: Any = import_module("grpc_tools")
     except ImportError:
         raise missing_extra("A .proto file is compiled by grpcio-tools", "protobuf") from None
     with tempfile.TemporaryDirectory(prefix="kctl-proto-") as name:
-        source, target = Path(name) / "schema.proto", Path(name) / "schema.desc"
+        is_taken = any(path == "schema.proto" for path, _text in imports)
+        source = Path(name) / ("kctl-schema.proto" if is_taken else "schema.proto")
+        target = Path(name) / "schema.desc"
+        for path, other in imports:
+            _write_import(Path(name), path, other)
         source.write_text(text, encoding="utf-8")
         arguments = ["protoc", f"-I{name}", f"-I{Path(tools.__file__).parent / '_proto'}"]
         arguments += [f"-I{directory}"] if directory else []
@@ -69,3 +76,13 @@ def compile_proto(text: str, directory: str | None = None) -> bytes:
         if protoc.main(arguments) != 0:
             raise UsageError("protoc rejects the schema: see its message above")
         return target.read_bytes()
+
+
+def _write_import(directory: Path, name: str, text: str) -> None:
+    """Write an imported file; UsageError for a name that leads out of the directory."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"Not the name of an imported .proto file: {name}")
+    target = directory / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
