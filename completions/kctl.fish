@@ -1234,6 +1234,7 @@ complete -c kctl -n '__kctl_at mirror run' -l at-least-once -d 'Copy without tra
 complete -c kctl -n '__kctl_at mirror run' -l on-loss -r -f -a 'stop skip restart' -d 'What to do with a partition whose source lost records.'
 complete -c kctl -n '__kctl_at mirror run' -l worker -r -f -d 'The id of this worker; each worker of a mirror has its own.'
 complete -c kctl -n '__kctl_at mirror run' -l throttle -r -f -d 'Bytes per second at most, e.g. 20MB.'
+complete -c kctl -n '__kctl_at mirror run' -l metrics-port -r -f -d 'Serve /metrics, /healthz and /readyz there, by HTTP. [default host: 127.0.0.1]'
 complete -c kctl -n '__kctl_at mirror run' -l mm2-config -r -F -d 'MirrorMaker 2\'s option file, in place of clusters, topics and groups.'
 complete -c kctl -n '__kctl_at mirror run' -l flow -r -f -d 'The flow in the file of --mm2-config.'
 complete -c kctl -n '__kctl_at mirror run' -l mm2-topics -d 'Keep MirrorMaker 2\'s offset syncs, checkpoints and heartbeats in the target.'

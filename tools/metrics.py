@@ -14,16 +14,17 @@ import yaml
 from kctl.metrics.broker_families import BROKER
 from kctl.metrics.cluster_families import CLUSTER
 from kctl.metrics.family import Family, Kind
+from kctl.metrics.mirror_families import MIRROR
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 DASHBOARD = ROOT / "contrib" / "grafana" / "kctl.json"
 ALERTS = ROOT / "contrib" / "prometheus" / "alerts.yaml"
-TABLES = {"broker": BROKER, "cluster": CLUSTER}
+TABLES = {"broker": BROKER, "cluster": CLUSTER, "mirror": MIRROR}
 
 
-CATALOGUE: tuple[Family, ...] = (*BROKER, *CLUSTER)
+CATALOGUE: tuple[Family, ...] = (*BROKER, *CLUSTER, *MIRROR)
 
 
 def sample_names(family: Family) -> list[str]:
@@ -282,6 +283,13 @@ ALERT_RULES = (
         5,
         "warning",
         "kctl metrics serve cannot read the cluster.",
+    ),
+    Alert(
+        "KafkaMirrorStopped",
+        "kctl_mirror_partition_stopped > 0",
+        0,
+        "critical",
+        "A mirror no longer copies a partition: the source lost records, or the copy was refused.",
     ),
 )
 

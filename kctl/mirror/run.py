@@ -4,7 +4,7 @@ Exactly once is the default where the target has transactions; its map topic and
 created first. See `worker.py` for the copying itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from kctl.mirror.mm2_topics import Mm2Topics
 from kctl.mirror.record_changes import Change, Loops, Provenance, in_order
 from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
 from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
+from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.future import sleep
@@ -70,8 +71,15 @@ class MirrorRun:
     # What is done to records, and whether they are marked so that none goes back.
     changes: Sequence[Change] = ()
     loops: Loops = Loops.ALLOWED
+    # Is called after each turn of the worker.
+    on_turn: Callable[[], object] = lambda: None
     report: MirrorReport = field(default_factory=MirrorReport)
     _worker: MirrorWorker | None = None
+
+    @property
+    def reports(self) -> Mapping[TopicPartition, PartitionReport]:
+        """Return what was done so far, by partition of the source."""
+        return {} if self._worker is None else self._worker.reports
 
     async def run(self) -> MirrorReport:
         """Copy until the end with `until_end`, else until cancelled; return the report."""
@@ -96,6 +104,7 @@ class MirrorRun:
         try:
             while not await worker.is_done():
                 await worker.turn()
+                self.on_turn()
                 now_ms = clock.monotonic_ms()
                 if now_ms >= refresh_ms:
                     refresh_ms = now_ms + self.refresh_interval_ms

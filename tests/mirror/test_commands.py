@@ -71,3 +71,15 @@ def test_a_loss_is_the_exit_status(kctl, clusters):
 
     assert status == 1
     assert "lossy no longer exists at the source" in err
+
+
+def test_metrics_are_served_while_a_mirror_runs(kctl, clusters):
+    pytest.importorskip("h11")
+    clusters.source.create_topic("counted")
+    clusters.produce("counted", [b"1"])
+    status, _, err = kctl(
+        "mirror", "run", "--source", clusters.source.bootstrap_servers, "--target",
+        clusters.target.bootstrap_servers, "--topics", "counted", "--name", "counted", "--once",
+        "--metrics-port", "0",
+    )  # fmt: skip
+    assert (status, "metrics on http://127.0.0.1:" in err) == (0, True), err

@@ -1,5 +1,6 @@
 """kctl mirror run: copies topics to another cluster."""
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,10 @@ from kctl.mirror.loss import OnLoss
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.cli.session import Session
-    from kctl.mirror.run import MirrorReport
+    from kctl.mirror.run import MirrorReport, MirrorRun
     from kctl.mirror.sources import MirrorSource
     from kctl.mirror.worker import MirrorSettings, PartitionReport
+    from kctl.model import Endpoint
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,22 @@ class RunOptions:
         str | None,
         Option("--throttle", metavar="SIZE", help="Bytes per second at most, e.g. 20MB."),
     ] = None
+    metrics_port: Annotated[
+        str | None,
+        Option(
+            "--metrics-port",
+            metavar="[HOST:]N",
+            help="Serve /metrics, /healthz and /readyz there, by HTTP. [default host: 127.0.0.1]",
+        ),
+    ] = None
+
+    def metrics(self) -> "Endpoint | None":
+        """Return where metrics are served; raise UsageError for an invalid address."""
+        from kctl.cli.serve.settings import parse_address
+
+        if self.metrics_port is None:
+            return None
+        return parse_address(self.metrics_port, "--metrics-port 9405")
 
     def settings(self) -> "MirrorSettings":
         """Return the settings of the worker; raise UsageError for an invalid one."""
@@ -106,6 +124,7 @@ def run(
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --groups '*' --once
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
+      kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --metrics-port 9405
       kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
       kctl mirror run --source kafka-0.7://old:9092 --target dc2:9092 --topics clicks
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --ring
@@ -121,7 +140,7 @@ def run(
     from kctl.mirror.run import MirrorRun
 
     settings = replace(how.settings(), changes=changes.text())
-    loops, to_do = changes.loops(), changes.changes()
+    loops, to_do, metrics = changes.loops(), changes.changes(), how.metrics()
     flow = mm1.flow_of(ends, topics, how.groups, mm2) or mm2.flow_of(ends, topics, how.groups)
     ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
@@ -140,7 +159,7 @@ def run(
             loops=loops,
         )
         runs.append(it)
-        return it.run()
+        return _metered(it, metrics, session.output.say)
 
     interrupt = Interrupt(session.runtime.scheduler)
     interrupt.run(lambda: ends.run_from(session, work, interrupt.guard, topics.topics))
@@ -148,6 +167,19 @@ def run(
         return interrupt.status or DONE
     _show(session, runs[0].report)
     return FAILED if runs[0].report.has_failed else interrupt.status or DONE
+
+
+def _metered(
+    it: "MirrorRun", endpoint: "Endpoint | None", say: Callable[[str], object]
+) -> "Coroutine[Any, Any, MirrorReport]":
+    """Run a mirror, and serve its metrics meanwhile."""
+    if endpoint is None:
+        return it.run()
+    from kctl.mirror.metering import run_metered
+
+    return run_metered(
+        it, endpoint, lambda at: say(f"metrics on http://{at.host}:{at.port}/metrics")
+    )
 
 
 def _show(session: "Session", report: "MirrorReport") -> None:

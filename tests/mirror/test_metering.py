@@ -1,0 +1,86 @@
+"""The metrics of a running mirror, as Prometheus reads them."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from kctl.mirror.cluster_source import ClusterSource
+from kctl.mirror.loss import Loss, LossKind
+from kctl.mirror.renames import parse_rename
+from kctl.mirror.run import MirrorRun
+from kctl.mirror.topics import TopicChoice
+from kctl.mirror.worker import MirrorSettings
+from kctl.model import Endpoint, TopicPartition
+from kctl.runtime.future import sleep
+
+pytest.importorskip("h11")
+
+
+def get(endpoint, path):
+    try:
+        with urlopen(f"http://{endpoint.host}:{endpoint.port}{path}", timeout=10) as response:
+            return response.status, response.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def figures(text):
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_the_figures_equal_what_was_copied_and_a_stopped_partition_is_not_ready(clusters):
+    from kctl.mirror.metering import MirrorMetering
+
+    clusters.source.create_topic("metered", partitions=2)
+    clusters.produce("metered", [b"%d" % n for n in range(7)])
+    series = '{mirror="metered",topic="metered",target="dc1.metered"'
+    records = f"kctl_mirror_records_total{series}}}"
+
+    async def work(source, target):
+        runtime = target.router.runtime
+        choice = TopicChoice(["metered"], (), parse_rename("dc1.{topic}"))
+        it = MirrorRun(ClusterSource(source), target, choice, MirrorSettings("metered"))
+        metering = MirrorMetering(it, Endpoint("127.0.0.1", 0))
+        at = metering.start()
+
+        async def page(path):
+            asked = pool.submit(get, at, path)
+            while not asked.done():
+                await sleep(runtime.scheduler, 1)
+            return asked.result()
+
+        with ThreadPoolExecutor(1) as pool:
+            before = await page("/readyz")
+            running = runtime.scheduler.spawn(it.run())
+            end = monotonic() + 30
+            while True:
+                found = figures((await page("/metrics"))[1])
+                lag = found.get(f"kctl_mirror_lag_records{series}}}")
+                if (found.get(records), lag) == (7, 0) or running.done or monotonic() > end:
+                    break
+            ready = await page("/readyz")
+            it.reports[TopicPartition("metered", 0)].error = Loss(LossKind.DELETED, 7, 9, 2)
+            stopped = await page("/readyz"), figures((await page("/metrics"))[1])
+        size = sum(each.bytes for each in it.reports.values())
+        running.cancel()
+        metering.close()
+        return before, found, size, ready, stopped
+
+    before, found, size, ready, (unready, after) = clusters.do(work)
+    assert before[0] == 503
+    assert found[records] == len(clusters.target.records("dc1.metered")) == 7
+    assert found[f"kctl_mirror_bytes_total{series}}}"] == size > 0
+    assert found[f"kctl_mirror_partitions{series}}}"] == 2
+    assert found[f"kctl_mirror_last_copy_age_seconds{series}}}"] >= 0
+    assert not any("partition_stopped" in name for name in found)
+    assert ready[0] == 200
+    assert unready[0] == 503
+    assert json.loads(unready[1])["reasons"] == [f"metered-0 stopped: {LossKind.DELETED.value}"]
+    assert after[f"kctl_mirror_losses_total{series}}}"] == 1
+    labels = f'{series},partition="0",reason="{LossKind.DELETED.value}"}}'
+    assert after[f"kctl_mirror_partition_stopped{labels}"] == 1
