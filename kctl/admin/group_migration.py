@@ -428,7 +428,9 @@ def undo_document(plan: MigrationPlan) -> str:
         for name, steps in plan.steps.items()
         if any(step.is_change for step in steps)
     ]
-    return json.dumps({"version": 1, "migrated_to": plan.to, "groups": groups}, indent=1) + "\n"
+    # One line for each group: Python's encoder is ten times as fast without indentation.
+    lines = ",\n".join(map(json.dumps, groups))
+    return f'{{"version": 1, "migrated_to": {json.dumps(plan.to)}, "groups": [\n{lines}\n]}}\n'
 
 
 def parse_undo_document(text: str, source: str) -> UndoDocument:

@@ -1,8 +1,7 @@
 """ZooKeeperRequests: the requests that a store has given to kazoo, and those that wait for a turn.
 
-kazoo wakes its thread by a byte on a socket for each request. Linux has room for 278 of them; at a
-full socket the loop would block, and kazoo's thread, which waits for the loop before it writes (see
-`zookeeper_thread`), would never take the bytes out: both would hang for good.
+kazoo's thread waits for the loop before it writes (see `zookeeper_thread`), and its answers are
+work of the loop: a bounded number of requests is under way at a time.
 
 Invariants: requests are sent in the order in which they were given; kazoo holds at most
 IN_FLIGHT_MAX of them.
@@ -17,7 +16,7 @@ from typing import Any
 from kctl.runtime.scheduler import Scheduler
 from kctl.store.zookeeper_thread import InlineHandler
 
-# Requests that kazoo holds at a time: fewer than its socket has room for.
+# Requests that kazoo holds at a time.
 IN_FLIGHT_MAX = 128
 
 

@@ -20,11 +20,15 @@ from kazoo.exceptions import SessionExpiredError  # type: ignore[import-untyped]
 from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
 
 from kctl.runtime.runtime import Runtime
+from kctl.store.zookeeper_sockets import BufferedConnection, Wakeups
 
 # The loop counts as running for so long after its last sign of life.
 FRESH_MS = 100
 # How often a thread that waits for the loop checks whether the store is being closed.
 _GATE_POLL_SECONDS = 0.05
+# Of so many waits that could be left out, one asks the system: neither the requests of the loop nor
+# the answers of the server wait longer for each other.
+_LEFT_OUT_MAX = 16
 
 Link = Callable[[Any], None]
 
@@ -87,6 +91,8 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._session_timeout_ms = session_timeout_ms
         self._ended = ended
         self._next_link: Link | None = None
+        # Waits for sockets that have been left out since the last one.
+        self._left_out = 0
         # When a server first accepted the connection that is not confirmed yet; None: no server.
         self._unconfirmed_since_ms: int | None = None
 
@@ -113,14 +119,31 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return result
 
     def select(self, reading: Any, writing: Any, *others: Any) -> Any:
-        """Wait for sockets; before a write, for the loop too."""
+        """Wait for sockets; before a write, for the loop too.
+
+        Nothing is asked of the system where something is known to be readable.
+        """
         if writing:
             self.gate.wait()
+        known = [it for it in reading if it.is_ready]
+        if known and self._left_out < _LEFT_OUT_MAX:
+            self._left_out += 1
+            return known, [], []
+        self._left_out = 0
+        if known:
+            ready = super().select(reading, writing, [], 0)
+            return [it for it in reading if it in known or it in ready[0]], *ready[1:]
         ready = super().select(reading, writing, *others)
         if not any(ready):
             # The server is silent, which is not a rejection.
             self._unconfirmed_since_ms = None
         return ready
+
+    def create_socket_pair(self) -> Any:
+        """Return both ends of what wakes kazoo's thread, which are one object."""
+        reader, writer = super().create_socket_pair()
+        wakeups = Wakeups(reader, writer, self.lock_object())
+        return wakeups, wakeups
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         """Connect to a server; kazoo's SessionExpiredError if servers reject the session."""
@@ -141,7 +164,7 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.last_failure = "it closes the connection without an answer"
         if since_ms is None:
             self._unconfirmed_since_ms = now_ms
-        return made
+        return BufferedConnection(made)
 
     def note_granted_timeout(self, client: Any) -> None:
         """Keep the session timeout that the server grants, which kazoo only waits by."""
