@@ -1,8 +1,11 @@
 """A mirror between two brokers: each record once, in order, exact offsets, and loud on loss."""
 
+import json
+
 import pytest
 
 from kctl.admin.topics import NewTopic
+from kctl.cli import app
 from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
 from kctl.mirror.cluster_source import ClusterSource
@@ -17,6 +20,7 @@ from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import LZ4
 from kctl.runtime.future import gather, sleep
+from kctl.testing.kafka_broker import KafkaBroker
 
 
 def contents(broker, topic):
@@ -273,3 +277,22 @@ def test_partitions_and_topics_that_are_added_meanwhile_are_copied(clusters):
     assert all(end > 0 for end in ends.values())
     assert [it.value for it in clusters.target.records("grow-1")] == [b"late"]
     assert [it.value for it in clusters.target.records("grow-2")] == [b"late"]
+
+
+def test_a_source_before_transactions_is_copied_to_its_end_and_its_lag_is_known(capfdbinary):
+    with (
+        KafkaBroker(topics=["old"], kctl_as_version="0.10.2") as source,
+        KafkaBroker() as target,
+    ):
+        for value in "12":
+            source.produce("old", value)
+        ends = ("--source", source.bootstrap_servers, "--target", target.bootstrap_servers)
+
+        assert (
+            app.run(["mirror", "run", *ends, "--topics", "old", "--once", "--timeout", "20"]) == 0
+        )
+        assert [it.value for it in target.records("old")] == [b"1", b"2"]
+        capfdbinary.readouterr()
+        assert app.run(["mirror", "status", *ends, "-o", "json"]) == 0
+        [row] = json.loads(capfdbinary.readouterr().out)
+        assert (row["end"], row["lag_records"]) == (2, 0)
