@@ -10,9 +10,10 @@ it.
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceConnector, DefaultConfigPropertyFilter
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from kctl.mirror.formats import PREFIX
 from kctl.protocol.constants import INTERNAL_TOPICS
@@ -83,11 +84,20 @@ def plan_topics(
     rename: Callable[[str], str],
     *,
     is_same_cluster: bool = False,
+    exclude_configs: Sequence[str] = (),
 ) -> list[TopicPlan]:
-    """Return a plan for each of `sources`, by the topics that the target has."""
+    """Return a plan for each of `sources`, by the topics that the target has.
+
+    Settings whose names match `exclude_configs` are not copied.
+    """
     plans: list[TopicPlan] = []
     taken: dict[str, str] = {}
     for source in sources:
+        wanted = {
+            key: value
+            for key, value in source.configs.items()
+            if key not in NOT_COPIED and not any(fnmatchcase(key, it) for it in exclude_configs)
+        }
         target = rename(source.name)
         reason = None
         if is_same_cluster and target == source.name:
@@ -97,14 +107,17 @@ def plan_topics(
         elif target in INTERNAL_TOPICS or target.startswith(PREFIX):
             reason = f"{target} is internal"
         taken.setdefault(target, source.name)
-        plans.append(_plan_topic(source, target, targets.get(target), reason))
+        plans.append(_plan_topic(source, wanted, target, targets.get(target), reason))
     return plans
 
 
 def _plan_topic(
-    source: TopicFacts, name: str, target: TopicFacts | None, reason: str | None
+    source: TopicFacts,
+    wanted: dict[str, str],
+    name: str,
+    target: TopicFacts | None,
+    reason: str | None,
 ) -> TopicPlan:
-    wanted = {key: value for key, value in source.configs.items() if key not in NOT_COPIED}
     before = target.partitions if target is not None else 0
     if target is not None:
         wanted = {k: v for k, v in wanted.items() if target.configs.get(k) != v}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 REFRESH_INTERVAL_MS = 30_000
 GROUPS_INTERVAL_MS = 10_000
 _COMPACTED = {"cleanup.policy": "compact"}
+_WAY_OUT = " (--exclude-config NAME leaves a setting out)"
 _READY_ROUNDS_MAX = 150
 _READY_WAIT_MS = 100
 
@@ -141,7 +142,7 @@ class MirrorRun:
         errors |= await self._gone({each.target for each in plan.topics}, plan.source_id)
         # Another worker may have created a topic a moment ago.
         errors |= {
-            name: str(error)
+            name: f"{error}{_WAY_OUT if _is_code(error, ErrorCode.INVALID_CONFIG) else ''}"
             for name, error in failed.items()
             if not _is_code(error, ErrorCode.TOPIC_ALREADY_EXISTS)
         }

@@ -36,6 +36,8 @@ class TopicChoice:
     name_filter: Callable[[str], bool] | None = None
     # Whether this mirror keeps MirrorMaker 2's topics: those of the source are not mixed with them.
     has_mm2_topics: bool = False
+    # Names or globs of settings that are not copied.
+    exclude_configs: tuple[str, ...] = ()
 
     def selects(self, name: str) -> bool:
         """Return whether topic `name` of the source is to be copied, if it is not internal."""
@@ -120,6 +122,7 @@ async def plan_mirror(
         is_same_cluster=(
             source.admin is not None and source_id is not None and source_id == target_id
         ),
+        exclude_configs=choice.exclude_configs,
     )
     ids = {topic.name: topic.topic_id for topic in sources if topic.topic_id is not None}
     return MirrorPlan(source_id, target_id, topics, ids)

@@ -1,6 +1,7 @@
 """kctl mirror run and plan, as they are typed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -83,3 +84,33 @@ def test_metrics_are_served_while_a_mirror_runs(kctl, clusters):
         "--metrics-port", "0",
     )  # fmt: skip
     assert (status, "metrics on http://127.0.0.1:" in err) == (0, True), err
+
+
+def test_a_setting_that_the_target_does_not_know_is_named_and_left_out_on_request(
+    kctl, clusters, monkeypatch
+):
+    from kctl.mirror import topics
+
+    described = topics.describe_topics
+
+    async def of_a_later_kafka(admin, names=None):
+        """Return the topics as Kafka 3.6 describes them."""
+        return [
+            replace(it, configs={**it.configs, "remote.storage.enable": "true"})
+            for it in await described(admin, names)
+        ]
+
+    monkeypatch.setattr("kctl.mirror.cluster_source.describe_topics", of_a_later_kafka)
+    clusters.source.create_topic("tiered")
+    clusters.produce("tiered", [b"1"])
+    words = (
+        "mirror", "run", "--source", clusters.source.bootstrap_servers, "--target",
+        clusters.target.bootstrap_servers, "--topics", "tiered", "--once", "--name", "tiered",
+    )  # fmt: skip
+
+    status, _, err = kctl(*words)
+    assert status == 1
+    assert "tiered: Unknown topic config name: remote.storage.enable (--exclude-config" in err
+
+    assert kctl(*words, "--exclude-config", "remote.*")[0] == 0
+    assert [it.value for it in clusters.target.records("tiered")] == [b"1"]

@@ -23,6 +23,12 @@ def test_a_new_topic_gets_partitions_and_settings_but_not_those_of_the_cluster()
     assert (plan.step, plan.partitions, plan.configs) == (Step.CREATE, 3, {"retention.ms": "1"})
 
 
+def test_settings_are_left_out_on_request():
+    source = TopicFacts("t", 3, {"retention.ms": "1", "remote.storage.enable": "true"})
+
+    assert only(source, exclude_configs=("remote.*",)).configs == {"retention.ms": "1"}
+
+
 def test_an_existing_topic_is_kept_in_step_and_keeps_settings_of_its_own():
     source = TopicFacts("t", 3, {"retention.ms": "1", "segment.ms": "5"})
 

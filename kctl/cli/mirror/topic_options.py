@@ -56,6 +56,14 @@ class TopicOptions:
         ),
         INT32_COUNT,
     ] = None
+    exclude_config: Annotated[
+        list[str] | None,
+        Option(
+            "--exclude-config",
+            metavar="PATTERN",
+            help="Names or globs of topic settings to leave out, e.g. those the target lacks.",
+        ),
+    ] = None
 
     def choice(self) -> "TopicChoice":
         """Return the choice of topics; raise UsageError if none are named."""
@@ -70,4 +78,5 @@ class TopicOptions:
             tuple(self.exclude or ()),
             parse_rename(self.rename, self.source_alias),
             self.replication_factor or BROKER_DEFAULT,
+            exclude_configs=tuple(self.exclude_config or ()),
         )
