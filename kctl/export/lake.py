@@ -18,14 +18,14 @@ from typing import Any, Protocol
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
-from kctl.errors import StorageError, missing_extra
+from kctl.errors import StorageError, UsageError, missing_extra
+from kctl.export.iceberg_catalog import NUMBER_PROPERTY, add_files, check_catalog, open_table
 from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
 from kctl.export.options import HIVE_NULL, ExportOptions, TableFormat
 from kctl.export.values import make_decoder
 
 _PUBLISHED = f"{DIRECTORY}/published"
 _APP = "kctl"
-_NUMBER_PROPERTY = "kctl.published"
 
 
 class _Lake(Protocol):
@@ -40,13 +40,18 @@ class _Lake(Protocol):
         ...
 
 
-def check_lake(table_format: TableFormat) -> None:
-    """Raise UsageError if the format's library is not installed, so that a run fails before its
-    work."""
+def check_lake(
+    table_format: TableFormat, options: ExportOptions | None = None, out: str = ""
+) -> None:
+    """Raise UsageError if the format's library is not installed, or UsageError or StorageError if
+    the catalog of `options` cannot be used, so that a run fails before its work."""
     if table_format is TableFormat.DELTA:
         _deltalake()
     elif table_format is TableFormat.ICEBERG:
         _iceberg_catalog()
+        if options is not None and options.catalog is not None:
+            files, root = Files.of(out)
+            check_catalog(options, files.url(root))
 
 
 def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
@@ -57,7 +62,9 @@ def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
     if not options.table_format.is_lake:
         return
     files, root = Files.of(out)
-    kind = _Delta if options.table_format is TableFormat.DELTA else _Iceberg
+    kind: Any = _Delta if options.table_format is TableFormat.DELTA else _Iceberg
+    if options.catalog is not None:
+        kind = _IcebergInCatalog
     try:
         lake: _Lake = kind(out, options)
         number = _complete_begun_version(lake, files, root, manifest)
@@ -67,6 +74,8 @@ def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
             paths = json.dumps([each.path for each in new])
             files.write(f"{root}/{_path(number + 1)}", paths.encode())
             lake.add(number + 1, new)
+    except (UsageError, StorageError):
+        raise
     except Exception as error:
         # The libraries document no common exception class.
         raise StorageError(f"{out}: {type(error).__name__}: {error}") from error
@@ -76,6 +85,12 @@ def _complete_begun_version(lake: _Lake, files: Files, root: str, manifest: Mani
     """Complete the version that an interrupted run began; return the newest version's number."""
     done = lake.number()
     begun = len(_versions(files, root))
+    if begun > done + 1:
+        raise StorageError(
+            f"The table has version {done} of kctl, but {root} has begun version {begun}",
+            hint="the catalog or the table's log is another one, or was restored from a backup: "
+            "restore it, or export to a new --out",
+        )
     if begun > done:
         paths = set(json.loads(files.read(f"{root}/{_path(begun)}")))
         wanted = [each for row in manifest.rows for each in row.files if each.path in paths]
@@ -198,33 +213,22 @@ class _Iceberg:
         else:
             schema = make_decoder(options).schema
             self._table = catalog.create_table(name, schema, location=self._url)
-            self._partition(options.partition_by)
+            _partition(self._table, options.partition_by)
 
     def number(self) -> int:
         """See _Lake."""
-        return int(self._table.properties.get(_NUMBER_PROPERTY, "0"))
+        return int(self._table.properties.get(NUMBER_PROPERTY, "0"))
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
         """See _Lake."""
-        with self._table.transaction() as transaction:
-            transaction.add_files([self._files.url(f"{self._root}/{each.path}") for each in files])
-            transaction.set_properties({_NUMBER_PROPERTY: str(number)})
+        urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
+        add_files(self._table, number, urls)
         # The in-memory catalog's commit takes effect when its metadata file is copied here.
         written, _ = Files.of(self._table.metadata_location)
         data = written.read(Files.of(self._table.metadata_location)[1])
         self._version += 1
         self._files.write(self._metadata(self._version), data)
         self._hint()
-
-    def _partition(self, keys: Sequence[str]) -> None:
-        """Partition the table by the topic, and by the day or hour of the timestamp."""
-        with self._table.update_spec() as update:
-            if "topic" in keys:
-                update.add_identity("topic")
-            # Iceberg rejects both on one column, and an hour implies its day.
-            if "hour" in keys or "date" in keys:
-                unit = "hour" if "hour" in keys else "day"
-                update.add_field("timestamp", unit, f"timestamp_{unit}")
 
     def _hint(self) -> None:
         self._files.write(f"{self._root}/metadata/version-hint.text", b"%d" % self._version)
@@ -239,3 +243,35 @@ class _Iceberg:
             if name.startswith("v") and name.endswith(".metadata.json")
         ]  # fmt: skip
         return max(found, default=None)
+
+
+class _IcebergInCatalog:
+    """An Iceberg table with its files in the export's directory and its name in a catalog."""
+
+    def __init__(self, out: str, options: ExportOptions) -> None:
+        self._files, self._root = Files.of(out)
+        schema = make_decoder(options).schema
+        self._table = open_table(options, self._files.url(self._root), schema)
+        # A run may have died between the creation of the table and that of its partitions.
+        if self.number() == 0 and options.partition_by and self._table.spec().is_unpartitioned():
+            _partition(self._table, options.partition_by)
+
+    def number(self) -> int:
+        """See _Lake."""
+        return int(self._table.properties.get(NUMBER_PROPERTY, "0"))
+
+    def add(self, number: int, files: Sequence[WrittenFile]) -> None:
+        """See _Lake."""
+        urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
+        add_files(self._table, number, urls)
+
+
+def _partition(table: Any, keys: Sequence[str]) -> None:
+    """Partition the table by the topic, and by the day or hour of the timestamp."""
+    with table.update_spec() as update:
+        if "topic" in keys:
+            update.add_identity("topic")
+        # Iceberg rejects both on one column, and an hour implies its day.
+        if "hour" in keys or "date" in keys:
+            unit = "hour" if "hour" in keys else "day"
+            update.add_field("timestamp", unit, f"timestamp_{unit}")

@@ -104,7 +104,10 @@ class ExportOptions:
     value_writers: tuple[tuple[int, str], ...] = ()
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
-    # These two and value_writers may differ between runs to the same table.
+    # For Iceberg: a URI or a name of pyiceberg's configuration, and the table's name there.
+    catalog: str | None = None
+    catalog_table: str | None = None
+    # These two, value_writers and catalog may differ between runs to the same table.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
 
@@ -140,6 +143,19 @@ class ExportOptions:
                 hint="--format parquet; or keep all records in the lake, and query "
                 "max_by(value, offset) of each key",
             )
+        if (self.catalog is None) != (self.catalog_table is None):
+            raise UsageError("--catalog and --catalog-table belong together")
+        if self.catalog_table is not None:
+            if self.table_format is not TableFormat.ICEBERG:
+                raise UsageError(
+                    f"--catalog is for Iceberg, not for {self.table_format}",
+                    hint="--format iceberg",
+                )
+            if not all(self.catalog_table.split(".")) or "." not in self.catalog_table:
+                raise UsageError(
+                    f"--catalog-table is not NAMESPACE.TABLE: {self.catalog_table}",
+                    hint="for example --catalog-table sales.orders",
+                )
         if self.table_format is TableFormat.ICEBERG:
             for key in self.partition_by:
                 column = PARTITION_COLUMNS[key]
@@ -160,5 +176,7 @@ class ExportOptions:
         """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
+        # It may hold a password, and a catalog may move.
+        del facts["catalog"]
         plain: dict[str, Any] = json.loads(json.dumps(facts))
         return plain

@@ -1,5 +1,6 @@
 """kctl export: exports records of log directories or live brokers to tables."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,6 +80,26 @@ FileSizeOption = Annotated[
 _FILE_ENDINGS = (".parquet", ".orc", ".csv", ".json", ".jsonl", ".ndjson")
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """What the table has, and where an Iceberg table has a name."""
+
+    columns: ColumnsOption = None
+    partition_by: PartitionByOption = None
+    latest_per_key: LatestPerKeyOption = False
+    file_size: FileSizeOption = "256MiB"
+    catalog: Annotated[
+        str | None,
+        Option(
+            "--catalog", metavar="URI|NAME", help="Iceberg catalog: a URI, or pyiceberg's name."
+        ),
+    ] = None
+    catalog_table: Annotated[
+        str | None,
+        Option("--catalog-table", metavar="NAMESPACE.TABLE", help="The table in the catalog."),
+    ] = None
+
+
 def register(app: CommandGroup) -> None:
     """Add the command to `app`."""
     remote_command(app, "export", READS)(export)
@@ -96,12 +117,9 @@ def export(
     key: KeyOption = KeyName.RAW,
     *,
     schema: SchemaOptions,
-    columns: ColumnsOption = None,
-    partition_by: PartitionByOption = None,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
-    latest_per_key: LatestPerKeyOption = False,
+    table: TableOptions,
     on_damage: OnDamageOption = OnDamage.SKIP,
-    file_size: FileSizeOption = "256MiB",
     running: RunOptions,
     on_spark: SparkOptions,
 ) -> int:
@@ -125,6 +143,7 @@ def export(
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
       kctl export --follow /data -t orders --format delta --out /tables/orders
+      kctl export /data -f iceberg --catalog prod --catalog-table sales.orders --out /tables/orders
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
     """
     require_bulk("kctl export", "spark" if on_spark.spark else "export")
@@ -134,19 +153,21 @@ def export(
     known, writers = value_schema(schema, value.value, topics or [], out)
     options = ExportOptions(
         table_format,
-        columns=_names(columns, "--columns") or COLUMNS,
-        partition_by=_names(partition_by, "--partition-by"),
+        columns=_names(table.columns, "--columns") or COLUMNS,
+        partition_by=_names(table.partition_by, "--partition-by"),
         key_format=FieldFormat(key.value),
         value_format=value,
         value_schema=known,
         value_writers=writers,
         isolation=isolation,
-        latest_per_key=latest_per_key,
+        latest_per_key=table.latest_per_key,
+        catalog=table.catalog,
+        catalog_table=table.catalog_table,
         fails_on_damage=on_damage is OnDamage.FAIL,
-        file_bytes=parse_size(file_size),
+        file_bytes=parse_size(table.file_size),
     )
     _check_name(session, out)
-    place = _place(session.runtime.disk, out, options.table_format)
+    place = _place(session.runtime.disk, out, options)
     numbers = partition_numbers(partition) or []
     request = ExportRequest(sources or [], place, options, topics or [], numbers)
     request.bounds = parse_range(offset or "earliest", session.now_ms())
@@ -288,7 +309,7 @@ def _show(session: Session, report: "ExportReport", out: str, *, is_said: bool =
     return FAILED if report.damages or report.problems else DONE
 
 
-def _place(disk: "Disk", out: str, table_format: "TableFormat") -> str:
+def _place(disk: "Disk", out: str, options: ExportOptions) -> str:
     """Return the table's directory; a lake's is absolute, as its log names files by absolute path.
 
     UsageError if it is inside a broker's log directory, or if the lake's library is not installed.
@@ -297,12 +318,13 @@ def _place(disk: "Disk", out: str, table_format: "TableFormat") -> str:
 
     if "://" not in out:
         check_outside(disk, out, "A table")
-    if not table_format.is_lake:
+    if not options.table_format.is_lake:
         return out
     from kctl.export.lake import check_lake
 
-    check_lake(table_format)
-    return out if "://" in out else str(Path(out).resolve())
+    place = out if "://" in out else str(Path(out).resolve())
+    check_lake(options.table_format, options, place)
+    return place
 
 
 def _names(text: str | None, option: str) -> tuple[str, ...]:

@@ -1,0 +1,99 @@
+"""Iceberg tables in a catalog: REST, SQL, Hive and what else pyiceberg connects to.
+
+The catalog holds the pointer to the newest metadata, and its commit is atomic. kctl's version
+number is a property that the same commit sets, so both exist or neither (see `lake`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kctl.errors import StorageError, UsageError, missing_extra
+from kctl.export.options import ExportOptions
+
+NUMBER_PROPERTY = "kctl.published"
+_DIRECTORY_PROPERTY = "kctl.directory"
+_NAME = "kctl"
+
+
+def check_catalog(options: ExportOptions, directory: str) -> None:
+    """Raise UsageError or StorageError unless the catalog answers and the table is free or that of
+    `directory`, a URL."""
+    if options.catalog is not None:
+        existing_table(_connect(options.catalog), options, directory)
+
+
+def open_table(options: ExportOptions, directory: str, schema: Any) -> Any:
+    """Return pyiceberg's table, which is created in `directory` if the catalog lacks it.
+
+    UsageError if the table belongs to something else; the library's own errors otherwise.
+    """
+    catalog = _connect(str(options.catalog))
+    table = existing_table(catalog, options, directory)
+    if table is not None:
+        return table
+    name = str(options.catalog_table)
+    catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+    properties = {NUMBER_PROPERTY: "0", _DIRECTORY_PROPERTY: directory}
+    return catalog.create_table(name, schema, location=directory, properties=properties)
+
+
+def existing_table(catalog: Any, options: ExportOptions, directory: str) -> Any:
+    """Return the table, or None if the catalog lacks it; UsageError if another directory's."""
+    from pyiceberg.exceptions import (  # type: ignore[import-not-found, unused-ignore]
+        NoSuchNamespaceError,
+        NoSuchTableError,
+    )
+
+    try:
+        table = catalog.load_table(options.catalog_table)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    except Exception as error:
+        # The clients of catalogs document no common exception class.
+        raise _unreachable(error) from error
+    if table.properties.get(_DIRECTORY_PROPERTY) != directory:
+        raise UsageError(
+            f"The catalog's table {options.catalog_table} is not the table of {directory}",
+            hint="choose another --catalog-table, or the --out of its first run",
+        )
+    return table
+
+
+def add_files(table: Any, number: int, urls: Sequence[str]) -> None:
+    """Commit version `number`, which adds the files."""
+    with table.transaction() as transaction:
+        transaction.add_files(list(urls))
+        transaction.set_properties({NUMBER_PROPERTY: str(number)})
+
+
+def _connect(catalog: str) -> Any:
+    """Return pyiceberg's catalog of that URI, or of that name in pyiceberg's configuration."""
+    try:
+        from pyiceberg.catalog import load_catalog  # type: ignore[import-not-found, unused-ignore]
+        from pyiceberg.exceptions import NotInstalledError
+    except ImportError:
+        raise missing_extra("--catalog needs pyiceberg", "iceberg") from None
+    try:
+        if "://" in catalog:
+            return load_catalog(_NAME, uri=catalog)
+        return load_catalog(catalog)
+    except (NotInstalledError, ImportError) as error:
+        raise UsageError(
+            f"pyiceberg lacks a package for this catalog: {error}",
+            hint="pip install 'pyiceberg[hive]', or the extra of the catalog's kind",
+        ) from None
+    except ValueError as error:
+        raise UsageError(
+            f"pyiceberg cannot open the catalog: {error}",
+            hint="a URI (http://, sqlite:///, postgresql://, thrift://), or a name that "
+            "~/.pyiceberg.yaml or PYICEBERG_CATALOG__<NAME>__URI configures",
+        ) from None
+    except Exception as error:
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> StorageError:
+    return StorageError(
+        f"The catalog failed: {type(error).__name__}: {error}",
+        hint="check its address, and its credentials in ~/.pyiceberg.yaml or PYICEBERG_CATALOG__*",
+    )
