@@ -21,7 +21,9 @@ def main() -> None:
 
         if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.exit(run(words))
+        from kctl.cli.pipes import end_process
+
+        end_process(run(words))
     except KeyboardInterrupt:
         sys.exit(130)
 

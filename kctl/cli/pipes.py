@@ -7,11 +7,15 @@ One policy:
   writes its files and does its work before it prints.
 - Messages on stderr: they are discarded. Work that has begun is not abandoned because its messages
   have no reader. A command that would return 0 returns BROKEN_PIPE.
+- A reader that is there and does not read, as a pager: a command that is interrupted while another
+  thread waits for the reader leaves that thread behind. Python would wait for it at exit, and then
+  abort, so the process ends without Python's clean-up.
 """
 
 import os
+import sys
 from contextlib import suppress
-from typing import IO
+from typing import IO, NoReturn
 
 from kctl.runtime.terminal_text import for_terminal
 
@@ -20,6 +24,12 @@ class _Stderr:
     """Whether a message of this process found no reader."""
 
     is_lost = False
+
+
+class _Stdout:
+    """Whether a thread waits for the reader of stdout, for ever perhaps."""
+
+    is_stuck = False
 
 
 def write_message(stream: IO[str], text: str) -> None:
@@ -48,6 +58,19 @@ def _write(stream: IO[str], text: str) -> None:
 def begin_command() -> None:
     """Forget messages that an earlier command of this process lost."""
     _Stderr.is_lost = False
+    _Stdout.is_stuck = False
+
+
+def leave_stdout() -> None:
+    """Note that a thread waits for the reader of stdout and is left behind."""
+    _Stdout.is_stuck = True
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process with `status`."""
+    if _Stdout.is_stuck:
+        os._exit(status)
+    sys.exit(status)
 
 
 def is_message_lost() -> bool:

@@ -116,12 +116,17 @@ def test_a_member_of_a_group_sends_heartbeats_while_its_reader_pauses(on, topic,
     path.write_text(("x" * 1000 + "\n") * 1000)
     on("produce", topic, "-f", path, "-p", 0)
     argv = [sys.executable, "-m", "kctl", "consume", topic, "-g", f"{topic}-g", "-B", "-b", address]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+    # Python waits at exit for a thread that writes to a buffer, and then aborts.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
+    ) as consumer:
         assert consumer.stdout.read(1) == b"x"
         # The writer is blocked now, and a signal still stops the member, which leaves the group.
         consumer.terminate()
         assert consumer.wait(timeout=60) == 143
         consumer.stdout.close()
+        assert consumer.stderr.read() == b""
 
     [group] = on("group", "describe", f"{topic}-g", "-o", "json").documents
     assert group["members"] == []

@@ -14,6 +14,7 @@ from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, positive
 from kctl.cli.output import DocumentStream, Output, OutputFormat
+from kctl.cli.pipes import leave_stdout
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.records.select_options import SelectOptions
 from kctl.cli.records.value_options import ValueDecoder, ValueOptions
@@ -328,6 +329,7 @@ async def _written(runtime: "RealRuntime", write: Callable[[], object]) -> Excep
         try:
             await wait_at_most(runtime.scheduler, job, INTERRUPTED_WRITE_MS, late)
         except TimedOutError:
+            leave_stdout()
             raise interruption from None
         return interruption
     return None
