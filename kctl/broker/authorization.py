@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kctl.broker.error_responses import error_response, named_error_response
 from kctl.broker.produced_batches import produced_batches
@@ -50,6 +50,9 @@ from kctl.protocol.messages.alter_user_scram_credentials import (
 from kctl.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse
 from kctl.protocol.schema import Message
+
+# Larger requests are refused without being decoded: they may hold millions of elements.
+REFUSED_BY_NAME_BYTES_MAX: Final = 1024 * 1024
 
 # Returns the request for the handler, perhaps with fewer elements; None if it was answered.
 Guard = Callable[[Services, Request], Request | None]
@@ -78,20 +81,25 @@ def authorized(services: Services, request: Request) -> Request | None:
     return GUARDS[request.api_key](services, request)
 
 
-def may_be_decoded(services: Services, request: Request) -> bool:
-    """Return whether the body of a large request, which is not decoded yet, is worth decoding. If
-    not, the request has its response: only brokers may send it, and its client is none.
+def may_be_decoded(services: Services, request: Request, size: int) -> bool:
+    """Return whether the body of a large request of `size` bytes, which is not decoded yet, is
+    worth decoding. If not, the request has its response: whether its client may send it depends on
+    the client alone, and it may not.
 
-    The response names no element of the request: those that read it fail on the error, too.
+    The response names no element of the request. Brokers fail on the error all the same, so their
+    requests are refused at any size. Some clients look for the elements in the response: up to
+    REFUSED_BY_NAME_BYTES_MAX they find them, as for a small request.
     """
-    guard = GUARDS[request.api_key]
-    if services.acl_cache is None or guard != OnCluster(CLUSTER_ACTION):
+    operation = OF_CLIENT_ALONE.get(request.api_key)
+    if services.acl_cache is None or operation is None:
+        return True
+    if operation is not CLUSTER_ACTION and size <= REFUSED_BY_NAME_BYTES_MAX:
         return True
     request.access = _access(services.acl_cache, request)
-    if request.access.allows_cluster(CLUSTER_ACTION, is_probe=True):
+    if request.access.allows_cluster(operation, is_probe=True):
         return True
     request.body = request.api_key.request_class()
-    return guard(services, request) is not None
+    return GUARDS[request.api_key](services, request) is not None
 
 
 def _access(acl_cache: AclCache, request: Request) -> ClientAccess:
@@ -544,4 +552,11 @@ GUARDS: dict[ApiKey, Guard] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: at_controller(guard_alter_users),
     ApiKey.ALTER_ISR: OnCluster(CLUSTER_ACTION),
     ApiKey.UPDATE_FEATURES: OnCluster(ALTER),
+}
+
+# The APIs whose guards need nothing of the body: API -> operation on the cluster.
+OF_CLIENT_ALONE: dict[ApiKey, AclOperation] = {
+    **{key: guard.operation for key, guard in GUARDS.items() if isinstance(guard, OnCluster)},
+    ApiKey.DESCRIBE_LOG_DIRS: DESCRIBE,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ALTER,
 }

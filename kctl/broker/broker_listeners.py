@@ -56,7 +56,7 @@ class BrokerListeners:
         live_configs: LiveConfigs,
         on_request: Callable[[Request], object],
         fast_paths: Mapping[bytes, FastPath],
-        may_be_decoded: Callable[[Request], bool] | None = None,
+        may_be_decoded: Callable[[Request, int], bool] | None = None,
     ) -> SocketServer:
         """Listen; return the server, or raise KctlError. The arguments are those of a server."""
         config = live_configs.broker

@@ -28,8 +28,8 @@ class AccessControl(NamedTuple):
 
     acl_cache: "AclCache"
     authorized: "Callable[[Services, Request], Request | None]"
-    # Asked first about a large request whose body is not decoded yet.
-    may_be_decoded: "Callable[[Services, Request], bool]"
+    # Asked first about a large request, of so many bytes, whose body is not decoded yet.
+    may_be_decoded: "Callable[[Services, Request, int], bool]"
 
 
 async def access_control(

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from kctl.admin.topics import NewTopic
-from kctl.broker.authorization import GUARDS, authorized
+from kctl.broker.authorization import (
+    GUARDS,
+    OF_CLIENT_ALONE,
+    REFUSED_BY_NAME_BYTES_MAX,
+    authorized,
+)
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.request import Request, RequestContext
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
@@ -257,31 +262,55 @@ def test_every_api_has_a_guard_and_a_row():
     assert set(GUARDS) == set(HANDLERS) == {row.api for row in ROWS}
 
 
-OF_BROKERS = [
-    ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN,
-    ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_ISR,
-]  # fmt: skip
+OF_BROKERS = {api for api, operation in OF_CLIENT_ALONE.items() if operation is CLUSTER_ACTION}
 
 
-@pytest.mark.parametrize("api", OF_BROKERS, ids=lambda api: api.name)
-def test_large_requests_of_brokers_are_refused_before_they_are_decoded(world, api):
-    def large(api):
-        answers = []
-        context = RequestContext("c", HOST, "PLAINTEXT", principal="User:p")
-        request = Request(
-            api, api.max_version, 1, "app", None, context, 0, answers.append, pytest.fail
-        )
-        return request, answers, world.broker.server.may_be_decoded(request)
+def asked_before_it_is_decoded(world, api, size):
+    """A request of `size` bytes whose body is not decoded, its answers, and whether it will be."""
+    answers = []
+    context = RequestContext("c", HOST, "PLAINTEXT", principal="User:p")
+    request = Request(api, api.max_version, 1, "app", None, context, 0, answers.append, pytest.fail)
+    return request, answers, world.broker.server.may_be_decoded(request, size)
 
+
+def test_what_only_the_client_decides_is_known():
+    assert {
+        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN, ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_ISR,
+    } == OF_BROKERS  # fmt: skip
+    of_the_cluster_only = {
+        row.api for row in ROWS
+        if row.refusals and not row.instead
+        and [resource for _, resource in row.needs] == [C]
+    }  # fmt: skip
+    of_some_requests = {
+        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID,
+        ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.CREATE_TOPICS, ApiKey.LIST_GROUPS,
+    }  # fmt: skip
+    assert of_the_cluster_only - of_some_requests <= OF_CLIENT_ALONE.keys()
+    assert not OF_CLIENT_ALONE.keys() & of_some_requests
+
+
+@pytest.mark.parametrize("api", list(OF_CLIENT_ALONE), ids=lambda api: api.name)
+def test_large_requests_are_refused_before_they_are_decoded(world, api):
+    size = 200_000 if api in OF_BROKERS else REFUSED_BY_NAME_BYTES_MAX + 1
     world.set_acls()
-    _, (answer,), is_wanted = large(api)
+    _, (answer,), is_wanted = asked_before_it_is_decoded(world, api, size)
     assert not is_wanted
     assert getattr(answer, "error_code", 31) == 31
-    # What a request of clients needs is in its body.
-    assert large(ApiKey.OFFSET_COMMIT)[1:] == ([], True)
-    world.set_acls(allow(CLUSTER_ACTION, *C, "p"))
-    request, answers, is_wanted = large(api)
+    # What a request for topics needs is in its body.
+    assert asked_before_it_is_decoded(world, ApiKey.OFFSET_COMMIT, size)[1:] == ([], True)
+    world.set_acls(allow(OF_CLIENT_ALONE[api], *C, "p"))
+    request, answers, is_wanted = asked_before_it_is_decoded(world, api, size)
     assert (request.body, answers, is_wanted) == (None, [], True)
+
+
+def test_clients_find_the_elements_of_a_refused_request_of_a_megabyte(world):
+    world.set_acls()
+    for api in OF_CLIENT_ALONE.keys() - OF_BROKERS:
+        size = REFUSED_BY_NAME_BYTES_MAX
+        assert asked_before_it_is_decoded(world, api, size)[1:] == ([], True)
 
 
 def refusals_in(struct):

@@ -24,8 +24,9 @@ class ConnectionHost(Protocol):
     counters: NetworkCounters
     memory: RequestMemory
     on_request: Callable[[Request], object]
-    # Returns False for a large request that it answers before its body is decoded.
-    may_be_decoded: Callable[[Request], bool] | None
+    # Takes a large request and its size in bytes; returns False if it answered the request, before
+    # its body is decoded.
+    may_be_decoded: Callable[[Request, int], bool] | None
     pool: BufferPool
     scheduler: Scheduler
     scratch: Scratch

@@ -69,14 +69,14 @@ class SocketServer:
         sasl: "Mapping[str, SaslListener] | None" = None,
         credentials: "CredentialSource | None" = None,
         tls: "Mapping[str, TlsListener] | None" = None,
-        may_be_decoded: Callable[[Request], bool] | None = None,
+        may_be_decoded: Callable[[Request, int], bool] | None = None,
     ) -> None:
         """Create a server; `fast_paths` maps API keys, as two bytes, to functions, `sasl` the names
         of the listeners with SASL, whose clients' credentials are in `credentials`, and `tls` those
         of the listeners with TLS.
 
-        `may_be_decoded` is asked about a large request before its body is decoded; if it returns
-        False, the request has its response.
+        `may_be_decoded` is asked about a large request, and its size in bytes, before its body is
+        decoded; if it returns False, the request has its response.
         """
         self._tls = dict(tls or {})
         self._sasl = dict(sasl or {})

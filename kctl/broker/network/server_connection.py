@@ -352,7 +352,7 @@ class ServerConnection:
         self._phase = moved(self._phase, _IN_FLIGHT)
         self._current, self._current_bytes = request, len(frame)
         if is_huge:
-            if server.may_be_decoded is None or server.may_be_decoded(request):
+            if server.may_be_decoded is None or server.may_be_decoded(request, len(frame)):
                 work = self._decoding(request, frame, position)
                 in_turns(server.scheduler, work, self._decoded, self._not_decoded)
         else:

@@ -113,8 +113,9 @@ def test_a_large_request_that_ends_too_early_closes_its_connection(loop, cut_byt
 def test_a_large_request_that_is_refused_by_its_header_is_not_decoded(loop, parts):
     broker = Broker(loop, handle)
 
-    def may_be_decoded(request):
+    def may_be_decoded(request, size):
         assert request.body is None
+        assert size > 128 * 1024
         request.reply(FetchResponse(throttle_time_ms=1))
         return False
 
