@@ -31,7 +31,8 @@ from kctl.store.znode import Operation, Stat
 
 # Session ids are this plus the zxid that opened them: never zero, never reused.
 _SESSION_ID_BASE = 1 << 56
-# How often the journal is synced off the loop before a snapshot, while it grows.
+# How often the journal is synced before a snapshot, while it grows: what it receives during the
+# last sync is repeated in the next journal, so that nothing is ever synced on the loop.
 SYNCS_BEFORE_SNAPSHOT_MAX = 3
 # The same with `fsync`, where the syncs are those that responses wait for: a snapshot may wait for
 # one during which nothing is written.
@@ -204,6 +205,7 @@ class ZnodeDatabase:
         self._is_syncing = True
         waiting, self._waiting = self._waiting, []
         zxid = self.tree.last_zxid
+        journal.begin_tail()
         future = self._scheduler.background(journal.sync)
         future.add_done_callback(lambda done: self._synced(done, zxid, waiting))
 
@@ -247,8 +249,8 @@ class ZnodeDatabase:
             self._sync_before_snapshot(journal, SYNCS_BEFORE_SNAPSHOT_MAX)
 
     def _snapshot_after_sync(self, *, is_all_synced: bool) -> None:
-        """Begin a snapshot that is due, with `fsync`, once a sync covers all that was written: the
-        next journal may only begin then."""
+        """Begin a snapshot that is due, with `fsync`, once a sync covers all that was written: then
+        the next journal need not repeat anything."""
         journal = self._journal
         if journal is None or self._is_writing_snapshot or not journal.is_snapshot_due(self.tree):
             return
@@ -258,13 +260,14 @@ class ZnodeDatabase:
         self._busy_syncs = 0
         self._is_writing_snapshot = True
         try:
-            self._capture(journal, is_synced=is_all_synced)
+            self._capture(journal)
         except StorageError as error:
             self._fail(error)
 
     def _sync_before_snapshot(self, journal: Journal, syncs_left: int) -> None:
         """Sync the journal off the loop, again if it grew meanwhile, and then begin the snapshot:
         thousands of writes may never have been synced."""
+        journal.begin_tail()
         synced = partial(self._synced_before_snapshot, journal, journal.length, syncs_left - 1)
         self._scheduler.background(journal.sync).add_done_callback(synced)
 
@@ -276,11 +279,13 @@ class ZnodeDatabase:
         elif journal.length > length and syncs_left:
             self._sync_before_snapshot(journal, syncs_left)
         else:
-            # What a busy journal received during the last sync is little.
-            self._capture(journal, is_synced=journal.length == length)
+            try:
+                self._capture(journal)
+            except StorageError as error:
+                self._no_snapshot(error)
 
-    def _capture(self, journal: Journal, *, is_synced: bool) -> None:
-        snapshot = journal.begin_snapshot(self.tree, is_synced=is_synced)
+    def _capture(self, journal: Journal) -> None:
+        snapshot = journal.begin_snapshot(self.tree)
         encoded = partial(self._write_snapshot, snapshot)
         in_turns(self._scheduler, snapshot.encode(), encoded, fail_loudly)
 
@@ -292,8 +297,12 @@ class ZnodeDatabase:
     def _snapshot_written(self, done: Future[None]) -> None:
         self._is_writing_snapshot = False
         if (error := done.error()) is not None:
-            # The journals that it would have covered still exist.
-            self._runtime.trace.warning(f"no snapshot of the metadata store: {error}")
+            self._no_snapshot(error)
+
+    def _no_snapshot(self, error: BaseException) -> None:
+        """Continue with the journals that it would have covered."""
+        self._is_writing_snapshot = False
+        self._runtime.trace.warning(f"no snapshot of the metadata store: {error}")
 
     # --- expiry
 

@@ -4,14 +4,17 @@
 zxid>` makes all journals up to that zxid superfluous. Written data survives a crash of the process;
 `sync` makes it survive a crash of the machine too.
 
-Invariants: a newer journal exists only once the older is synced; a snapshot appears whole or not at
-all; files are removed only when a durable snapshot covers them. So only the newest journal can end
-in a torn record, which is truncated at the next start; damage anywhere else is an error.
+Invariants: a newer journal begins with everything of the older that may not be synced; a snapshot
+appears whole or not at all; files are removed only when a durable snapshot covers them. So a
+journal may end in a torn record only if it is the newest, which is truncated at the next start, or
+if the next one repeats what follows; damage anywhere else is an error.
 
 ZooKeeper: org.apache.zookeeper.server.persistence.FileTxnSnapLog.
 """
 
-from kctl.errors import CorruptDataError
+from itertools import zip_longest
+
+from kctl.errors import CorruptDataError, StorageError
 from kctl.runtime.disk import Disk, DiskFile, DiskLock
 from kctl.store.journal_format import (
     JOURNAL_MAGIC,
@@ -46,6 +49,9 @@ class Journal:
         self._is_name_durable = False
         # Transactions in the journal that no snapshot covers.
         self.length = 0
+        # The transactions since `begin_tail`, and the zxid of the first; None: they are not kept.
+        self._tail: list[bytes] | None = None
+        self._tail_zxid = 0
         # The torn tail that a start truncated, for the operator; None if there was none.
         self.cut_off: str | None = None
 
@@ -63,8 +69,17 @@ class Journal:
 
     def append(self, transaction: Transaction) -> None:
         """Write one transaction; a StorageError leaves the file as it was."""
-        self._open_file(transaction.zxid).append([encode_transaction(transaction)])
+        encoded = encode_transaction(transaction)
+        self._open_file(transaction.zxid).append([encoded])
         self.length += 1
+        if self._tail is not None:
+            if not self._tail:
+                self._tail_zxid = transaction.zxid
+            self._tail.append(encoded)
+
+    def begin_tail(self) -> None:
+        """Keep what is appended from now on, which a `sync` that begins now may not cover."""
+        self._tail = []
 
     def sync(self) -> None:
         """Make what was written survive a power loss; may run in parallel with `append`."""
@@ -79,21 +94,44 @@ class Journal:
         """Return whether a snapshot now costs little compared with the writes since the last."""
         return self.length >= max(SNAPSHOT_AFTER_TRANSACTIONS, len(tree.nodes))
 
-    def begin_snapshot(self, tree: ZnodeTree, *, is_synced: bool = False) -> "Snapshot":
+    def begin_snapshot(self, tree: ZnodeTree) -> "Snapshot":
         """Start a new journal and capture the tree; not while `sync` runs, nor before the last
-        snapshot is encoded. The caller knows whether a `sync` covers all that was appended."""
-        if self._file is not None:
-            if not is_synced:
-                self.sync()
-            self._file.close()
-            self._file = None
-        self.length = 0
+        snapshot is encoded. Raises StorageError, and the journal continues.
+
+        A `sync` covers what was appended before the last `begin_tail`. The new journal begins with
+        the rest, so that this need not wait for the disk; without `begin_tail` it does.
+        """
+        if self._tail is None:
+            self.sync()
         covered = [
             name
             for name in self._disk.list(self._directory)
             if name.startswith((_JOURNAL, _SNAPSHOT))
         ]
+        if self._tail and self._name_of(self._tail_zxid) in covered:
+            # All of the journal may be unsynced: it continues.
+            covered.remove(self._name_of(self._tail_zxid))
+        else:
+            self._start_next()
+        self._tail = None
+        self.length = 0
         return Snapshot(self._disk, self._directory, SnapshotEncoder(tree), covered)
+
+    def _start_next(self) -> None:
+        """Close the file; begin the next one with the tail, if there is any."""
+        file, tail = None, self._tail
+        if tail:
+            path = f"{self._directory}/{self._name_of(self._tail_zxid)}"
+            file = self._disk.open(path, create=True)
+            try:
+                file.append([JOURNAL_MAGIC, *tail])
+            except StorageError:
+                file.close()
+                self._disk.remove(path)
+                raise
+        if self._file is not None:
+            self._file.close()
+        self._file, self._is_name_durable = file, False
 
     def close(self) -> None:
         """Close the files and release the lock."""
@@ -102,9 +140,13 @@ class Journal:
             self._file = None
         self._lock.release()
 
+    @staticmethod
+    def _name_of(zxid: int) -> str:
+        return f"{_JOURNAL}{zxid:016x}"
+
     def _open_file(self, zxid: int) -> DiskFile:
         if self._file is None:
-            path = f"{self._directory}/{_JOURNAL}{zxid:016x}"
+            path = f"{self._directory}/{self._name_of(zxid)}"
             file = self._disk.open(path, create=True)
             if file.size() == 0:
                 file.append([JOURNAL_MAGIC])
@@ -120,19 +162,19 @@ class Journal:
             tree = decode_snapshot(self._disk.read_file(path), path)
         else:
             tree = ZnodeTree()
-        for name in journals:
-            self._replay(name, tree, is_last=name == journals[-1])
+        for name, following in zip_longest(journals, journals[1:]):
+            self._replay(name, tree, following)
         return tree
 
-    def _replay(self, name: str, tree: ZnodeTree, *, is_last: bool) -> None:
+    def _replay(self, name: str, tree: ZnodeTree, following: str | None) -> None:
         path = f"{self._directory}/{name}"
         data = self._disk.read_file(path)
-        first_zxid = int(name.removeprefix(_JOURNAL), 16)
-        for transaction in decode_transactions(data, path, first_zxid):
+        for transaction in decode_transactions(data, path, _first_zxid(name)):
             if isinstance(transaction, Torn):
-                if not is_last:
+                if following is None:
+                    self._cut(path, transaction.position, len(data))
+                elif _first_zxid(following) > tree.last_zxid + 1:
                     raise CorruptDataError(f"{path}: damaged at byte {transaction.position}")
-                self._cut(path, transaction.position, len(data))
             elif transaction.zxid > tree.last_zxid:
                 if transaction.zxid != tree.last_zxid + 1:
                     raise CorruptDataError(
@@ -140,7 +182,7 @@ class Journal:
                     )
                 tree.apply(transaction)
                 self.length += 1
-        if is_last:
+        if following is None:
             self._file = self._disk.open(path)
             if self._file.size() == 0:
                 self._file.append([JOURNAL_MAGIC])
@@ -151,6 +193,10 @@ class Journal:
         file.close()
         if size > position:
             self.cut_off = f"{path}: cut off {size - position} bytes of an unfinished write"
+
+
+def _first_zxid(name: str) -> int:
+    return int(name.removeprefix(_JOURNAL), 16)
 
 
 class Snapshot:

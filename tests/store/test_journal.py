@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.errors import CorruptDataError
+from kctl.errors import CorruptDataError, StorageError
 from kctl.runtime.real import make_runtime
 from kctl.runtime.real.disk import RealDisk, RealDiskFile
 from kctl.store import database, journal_format
@@ -288,7 +288,7 @@ def test_writes_are_synced_off_the_loop_before_a_snapshot(tmp_path, monkeypatch,
     def recorded(file):
         synced.append(threading.current_thread() is threading.main_thread())
         fsync(file)
-        # A journal that grows during each sync is synced again, at last on the loop.
+        # A journal that grows during each sync is synced again; the next one repeats the rest.
         if grows and len(synced) <= SYNCS_BEFORE_SNAPSHOT_MAX:
             runtime.scheduler.call_soon_threadsafe(store.set, "/a", b"more")
 
@@ -297,9 +297,8 @@ def test_writes_are_synced_off_the_loop_before_a_snapshot(tmp_path, monkeypatch,
         store.set("/a", b"%d" % turn)
     assert not any(synced)
     until_snapshot(runtime, store, tmp_path)
-    assert not any(synced[:SYNCS_BEFORE_SNAPSHOT_MAX])
-    if not grows:
-        assert not any(synced)
+    assert len(synced) >= (SYNCS_BEFORE_SNAPSHOT_MAX if grows else 1)
+    assert not any(synced)
     runtime.scheduler.run_until(store.close())
     version = store.database.tree.nodes["/a"].version
     again = EmbeddedStore.open(runtime, str(tmp_path))
@@ -372,16 +371,85 @@ def test_with_fsync_a_store_that_is_never_idle_takes_its_snapshot_too(tmp_path, 
         if not store.database._is_writing_snapshot:
             runtime.scheduler.call_soon_threadsafe(store.set, "/a", b"more")
 
-    recorded_syncs(monkeypatch, write_during_syncs)
+    on_loop = recorded_syncs(monkeypatch, write_during_syncs)
     while not list(tmp_path.glob("snapshot-*")):
         runtime.scheduler.run_until(store.turn())
     until_snapshot(runtime, store, tmp_path)
+    assert not any(on_loop)
     runtime.scheduler.run_until(store.close())
     version = store.database.tree.nodes["/a"].version
     again = EmbeddedStore.open(runtime, str(tmp_path))
     assert again.get("/a").result()[1].version == version
     runtime.scheduler.run_until(again.close())
     runtime.scheduler.close()
+
+
+def append_sessions(journal, tree, numbers):
+    for number in numbers:
+        transaction = tree.prepare_open_session(number, 0, 1000)
+        journal.append(transaction)
+        tree.apply(transaction)
+
+
+def write_with_a_repeated_tail(directory, repeated_from):
+    """A journal of 8 sessions, and the next one, which repeats those from `repeated_from` on and
+    has the 9th; return where the synced part of the first one ends."""
+    journal, tree = Journal.open(RealDisk(), str(directory))
+    append_sessions(journal, tree, range(1, repeated_from))
+    journal.begin_tail()
+    journal.sync()
+    synced_bytes = sum(path.stat().st_size for path in directory.glob("journal-*"))
+    append_sessions(journal, tree, range(repeated_from, 9))
+    journal.begin_snapshot(tree)
+    append_sessions(journal, tree, [9])
+    journal.close()
+    return synced_bytes
+
+
+def sessions_after_a_start(directory):
+    journal, tree = Journal.open(RealDisk(), str(directory))
+    journal.close()
+    return sorted(tree.sessions)
+
+
+def test_what_was_not_synced_is_repeated_in_the_next_journal(tmp_path):
+    synced_bytes = write_with_a_repeated_tail(tmp_path, 6)
+    old, new = sorted(tmp_path.glob("journal-*"))
+    data = old.read_bytes()
+    # A power loss leaves any part of what was not synced.
+    for size in range(synced_bytes, len(data) + 1):
+        old.write_bytes(data[:size])
+        assert sessions_after_a_start(tmp_path) == list(range(1, 10))
+    # What the next journal does not repeat was durable: its loss is damage.
+    old.write_bytes(data[: synced_bytes - 1])
+    with pytest.raises(CorruptDataError, match="damaged"):
+        read(tmp_path)
+    # The name of the next journal may last longer than its contents.
+    old.write_bytes(data[:synced_bytes])
+    new.write_bytes(b"")
+    assert sessions_after_a_start(tmp_path) == list(range(1, 6))
+
+
+def test_a_journal_without_anything_synced_continues_behind_a_snapshot(tmp_path):
+    write_with_a_repeated_tail(tmp_path, 1)
+    assert len(list(tmp_path.glob("journal-*"))) == 1
+    assert sessions_after_a_start(tmp_path) == list(range(1, 10))
+
+
+def test_a_next_journal_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    journal, tree = Journal.open(RealDisk(), str(tmp_path))
+    append_sessions(journal, tree, [1])
+    journal.begin_tail()
+    append_sessions(journal, tree, [2])
+    with monkeypatch.context() as patch:
+        error = StorageError("no space")
+        patch.setattr(RealDiskFile, "append", lambda *_: (_ for _ in ()).throw(error))
+        with pytest.raises(StorageError):
+            journal.begin_snapshot(tree)
+    append_sessions(journal, tree, [3])
+    journal.close()
+    assert len(list(tmp_path.glob("journal-*"))) == 1
+    assert sessions_after_a_start(tmp_path) == [1, 2, 3]
 
 
 def test_a_journal_that_begins_is_in_its_directory_once_it_is_synced(tmp_path, monkeypatch):
