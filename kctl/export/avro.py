@@ -2,9 +2,10 @@
 
 Confluent's serializer puts five bytes before a value: a NUL and the id of the writer's schema in a
 registry. If the registry's schemas are given, the value is read with its writer's schema and
-resolved to the reader's, as Avro specifies. Otherwise the five bytes are skipped, if present, and
-the value is read with the given schema. The logical types date, timestamp-millis, timestamp-micros
-and decimal have their own column types; values of other logical types keep their underlying type.
+resolved to the reader's, as Avro specifies; a value with another id is not decoded. Otherwise the
+five bytes are skipped, if present, and the value is read with the given schema. The logical types
+date, timestamp-millis, timestamp-micros and decimal have their own column types; values of other
+logical types keep their underlying type.
 """
 
 import json
@@ -15,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError, missing_extra
 from kctl.export.avro_columns import LOGICAL, avro_columns
-from kctl.export.decoding import Decode, decode_each
+from kctl.export.decoding import Decode, EachDecoder
 from kctl.export.schema_registry import CONFLUENT_BYTES
 
 
@@ -33,7 +34,7 @@ def avro_decoder(text: str, writers: Iterable[tuple[int, str]] = ()) -> tuple[De
         found = read(data)
         return found if convert is None else convert(found)
 
-    return decode_each(column_value, kind, (ValueError, RecursionError)), kind
+    return EachDecoder(column_value, kind, (ValueError, RecursionError)), kind
 
 
 def avro_reader(text: str, writers: Iterable[tuple[int, str]] = ()) -> Callable[[bytes], Any]:
@@ -123,19 +124,41 @@ def _read(
     """Return the value that takes up all of `data`; ValueError if there is none."""
     starts = [(0, schema)]
     if data[:1] == b"\0" and len(data) >= CONFLUENT_BYTES:
+        if by_id:
+            return _read_registered(fastavro, schema, data, by_id, names)
         # Without these five bytes, a value may also begin with a NUL.
-        number = int.from_bytes(data[1:CONFLUENT_BYTES], "big")
-        starts.insert(0, (CONFLUENT_BYTES, by_id.get(number, schema)))
+        starts.insert(0, (CONFLUENT_BYTES, schema))
     for start, writer in starts:
         stream = pa.BufferReader(data)
         stream.seek(start)
         try:
             found = fastavro.schemaless_reader(stream, writer, schema, **names)
-        except _UNREADABLE:
+        except (*_UNREADABLE, fastavro.read.SchemaResolutionError):
             continue
         if stream.tell() == len(data):
             return found
     raise ValueError("not a value of the schema, or followed by other bytes")
+
+
+def _read_registered(
+    fastavro: Any, schema: Any, data: bytes, by_id: dict[int, Any], names: dict[str, bool]
+) -> Any:
+    """Return the value after Confluent's bytes, which name its writer's schema; ValueError with the
+    reason if there is none."""
+    number = int.from_bytes(data[1:CONFLUENT_BYTES], "big")
+    if number not in by_id:
+        raise ValueError(f"unknown schema id {number}")
+    stream = pa.BufferReader(data)
+    stream.seek(CONFLUENT_BYTES)
+    try:
+        found = fastavro.schemaless_reader(stream, by_id[number], schema, **names)
+    except fastavro.read.SchemaResolutionError as error:
+        raise ValueError(f"schema id {number} does not fit the columns: {error}") from None
+    except _UNREADABLE:
+        raise ValueError(f"not a value of schema id {number}") from None
+    if stream.tell() != len(data):
+        raise ValueError(f"a value of schema id {number} and other bytes")
+    return found
 
 
 def _without_other_logical_types(schema: Any) -> Any:

@@ -77,7 +77,7 @@ class Compactor:
     def add(self, row: ManifestRow, level: int = 0) -> None:
         """Remember a committed row."""
         small = Small(row, level)
-        if small.size < self._wanted_bytes and not row.damages:
+        if small.size < self._wanted_bytes and not row.damages and not row.letters:
             rows = self._small.setdefault(TopicPartition(row.topic, row.partition), [])
             rows.append(small)
             rows.sort(key=lambda it: it.row.first_offset)

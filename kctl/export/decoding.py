@@ -1,4 +1,4 @@
-"""decode_each: decodes a column with a library that takes one value at a time."""
+"""EachDecoder: decodes a column with a library that takes one value at a time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,24 +9,33 @@ import pyarrow as pa  # type: ignore[import-untyped]
 Decode = Callable[[pa.Array], tuple[pa.Array, pa.Array | None]]
 
 
-def decode_each(
-    read: Callable[[bytes], Any], kind: pa.DataType, failures: tuple[type[Exception], ...]
-) -> Decode:
-    """Return a decoder that applies `read` to each value and makes a column of type `kind`.
+class EachDecoder:
+    """A Decode that applies a function to each value."""
 
-    A value for which `read` raises one of `failures` is marked as not decoded.
-    """
+    def __init__(
+        self, read: Callable[[bytes], Any], kind: pa.DataType, failures: tuple[type[Exception], ...]
+    ) -> None:
+        """Make a column of type `kind` of what `read` returns; a value for which it raises one of
+        `failures` is marked as not decoded."""
+        self._read, self._kind, self._failures = read, kind, failures
 
-    def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    def __call__(self, column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+        """Decode a binary array: see Decode."""
         documents: list[Any] = []
         failed: list[bool] = []
         for data in column.to_pylist():
             try:
-                documents.append(None if data is None else read(data))
+                documents.append(None if data is None else self._read(data))
                 failed.append(False)
-            except failures:
+            except self._failures:
                 documents.append(None)
                 failed.append(True)
-        return pa.array(documents, kind), pa.array(failed) if any(failed) else None
+        return pa.array(documents, self._kind), pa.array(failed) if any(failed) else None
 
-    return decode
+    def reason(self, data: bytes) -> str:
+        """Return why a value was not decoded."""
+        try:
+            self._read(data)
+        except self._failures as error:
+            return str(error) or type(error).__name__
+        return "not a value of the column's type"

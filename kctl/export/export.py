@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+# Returns what ExportOptions has as value_schema and value_writers.
+SchemaReader = Callable[[], tuple[str, tuple[tuple[int, str], ...]]]
+
+
 @dataclass(slots=True)
 class ExportRequest:
     """What to export, and where to."""
@@ -45,6 +49,8 @@ class ExportRequest:
     bounds: tuple[Position, Position | None] = EVERYTHING
     # Prefix of the files that this run writes; unique among runs.
     run: str = "run"
+    # Reads the newest schema and the writers' schemas by id from a registry, for values of it.
+    schemas: SchemaReader | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +62,7 @@ class ExportReport:
     file_bytes: int = 0
     log_bytes: int = 0
     undecodable: int = 0
+    dead_letters: int = 0
     splits: int = 0
     partitions: int = 0
     earlier_rows: int = 0
@@ -70,6 +77,7 @@ class ExportReport:
         self.file_bytes += sum(each.size for each in row.files)
         self.log_bytes += row.log_bytes
         self.undecodable += row.undecodable
+        self.dead_letters += row.dead_letters
         self.splits += 1
         self.damages += row.damages
 
@@ -125,7 +133,7 @@ def export_logs(
     valid.
     """
     logs = find_logs(request.sources, request.topics, request.partitions)
-    request = replace(request, options=with_schema(request, logs))
+    request = with_current_schema(replace(request, options=with_schema(request, logs)))
     manifest = Manifest.open(request.out, request.options, request.run)
     return run_plan(plan_export(request, logs, manifest), manifest, runner, on_plan, on_row)
 
@@ -188,6 +196,17 @@ def with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportO
     if known is None:
         known = inferred_schema(_sample(request, logs))
     return replace(options, value_schema=known)
+
+
+def with_current_schema(request: ExportRequest) -> ExportRequest:
+    """Return the request with the schemas that its registry has now.
+
+    It is called after the logs' ends are known: the schemas of all records before them are there.
+    """
+    if request.schemas is None:
+        return request
+    _newest, writers = request.schemas()
+    return replace(request, options=replace(request.options, value_writers=writers))
 
 
 def needs_sample(options: ExportOptions) -> bool:

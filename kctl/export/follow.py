@@ -20,7 +20,7 @@ from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
 from kctl.export.compaction import Compactor
-from kctl.export.export import ExportReport, ExportRequest
+from kctl.export.export import ExportReport, ExportRequest, with_current_schema
 from kctl.export.lake import publish
 from kctl.export.live import RecordsGoneError
 from kctl.export.live_plan import LiveSplit
@@ -91,6 +91,8 @@ class Caught:
     # Offsets that are in the logs and not in the table, as of the round's beginning.
     lag: int
     partitions: int
+    # Of this commit.
+    dead_letters: int = 0
 
 
 class Follower:
@@ -165,6 +167,8 @@ class Follower:
             held = await self._source.look(self._request, self._done)
             self._note(held)
             splits = await self._source.plan(self._request, self._missing(held))
+            if splits:
+                self._request = with_current_schema(self._request)
         except KctlError as error:
             # A segment may be deleted between its listing and its reading.
             if not _passes(error) and not isinstance(error, StorageError):
@@ -316,6 +320,7 @@ class Follower:
         caught = Caught(
             sum(row.rows for row in rows), sum(row.log_bytes for row in rows),
             now_ms - self._committed_ms, max(0, self._lag), len(self._seen),
+            sum(row.dead_letters for row in rows),
         )  # fmt: skip
         self._committed_ms = now_ms
         self._on_commit(caught)

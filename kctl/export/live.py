@@ -23,6 +23,7 @@ from kctl.export.export import (
     inferred_schema,
     needs_sample,
     run_plan,
+    with_current_schema,
 )
 from kctl.export.lake import publish
 from kctl.export.live_plan import (
@@ -236,7 +237,7 @@ async def with_live_schema(
 ) -> ExportRequest:
     """Return the request with the schema of JSON values: given, the table's, or inferred."""
     if not needs_sample(request.options):
-        return request
+        return with_current_schema(request)
     known = table_schema(request.out)
     if known is None:
         values: list[bytes | None] = []

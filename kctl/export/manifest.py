@@ -21,6 +21,7 @@ from typing import Any
 
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, UsageError
+from kctl.export.dead_letters import claim
 from kctl.export.options import ExportOptions
 from kctl.export.rows import DamagedRange
 from kctl.lines import split_lines
@@ -60,6 +61,14 @@ class ManifestRow:
     log_bytes: int = 0
     undecodable: int = 0
     damages: list[DamagedRange] = field(default_factory=list)
+    # Files of dead letters, and the directory that they are in.
+    letters: list[WrittenFile] = field(default_factory=list)
+    letters_at: str = ""
+
+    @property
+    def dead_letters(self) -> int:
+        """Return the number of records that are dead letters."""
+        return sum(each.rows for each in self.letters)
 
     @property
     def range(self) -> tuple[str, int, int, int]:
@@ -68,7 +77,11 @@ class ManifestRow:
 
     def to_json(self) -> str:
         """Return the row as one line of JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        facts = asdict(self)
+        if not self.letters:
+            # Earlier versions of kctl do not read them.
+            del facts["letters"], facts["letters_at"]
+        return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "ManifestRow":
@@ -76,6 +89,7 @@ class ManifestRow:
         try:
             facts: dict[str, Any] = json.loads(text)
             facts["files"] = [WrittenFile(**each) for each in facts["files"]]
+            facts["letters"] = [WrittenFile(**each) for each in facts.get("letters", ())]
             facts["damages"] = [DamagedRange(**each) for each in facts["damages"]]
             return cls(**facts)
         except (ValueError, TypeError, KeyError) as error:
@@ -91,6 +105,7 @@ class Manifest:
         # Prefix of this run's files in the manifest and below tmp.
         self._run = run
         self._count = 0
+        self._letters: str | None = None
         self.rows: list[ManifestRow] = []
 
     @classmethod
@@ -103,7 +118,11 @@ class Manifest:
         files, root = Files.of(out)
         manifest = cls(files, root, run)
         facts = options.fingerprint()
-        if not _exists(out, facts):
+        exists = _exists(out, facts)
+        if options.dead_letters is not None:
+            claim(options.dead_letters, out, run)
+            manifest._letters = options.dead_letters
+        if not exists:
             files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
         else:
             manifest._roll_forward(manifest._load())
@@ -165,6 +184,9 @@ class Manifest:
     def close(self) -> None:
         """Remove everything below tmp."""
         self._files.delete_tree(f"{self._root}/{_TMP}")
+        if self._letters is not None:
+            files, root = Files.of(self._letters)
+            files.delete_tree(f"{root}/{_TMP}")
 
     def _load(self) -> list[ManifestRow]:
         """Read all lines into `rows`; return those that later lines replaced."""
@@ -203,17 +225,24 @@ class Manifest:
             self.commit(found)
 
     def _place(self, row: ManifestRow) -> None:
-        for each in row.files:
-            source, target = f"{self._root}/{each.tmp_path}", f"{self._root}/{each.path}"
-            if self._files.find(source) is not None:
-                self._files.make_parent(target)
-                self._files.move(source, target)
+        for files, root, each in self._places(row):
+            source, target = f"{root}/{each.tmp_path}", f"{root}/{each.path}"
+            if files.find(source) is not None:
+                files.make_parent(target)
+                files.move(source, target)
 
     def _delete_files(self, rows: Iterable[ManifestRow]) -> None:
         for row in rows:
-            for each in row.files:
-                if self._files.find(f"{self._root}/{each.path}") is not None:
-                    self._files.delete(f"{self._root}/{each.path}")
+            for files, root, each in self._places(row):
+                if files.find(f"{root}/{each.path}") is not None:
+                    files.delete(f"{root}/{each.path}")
+
+    def _places(self, row: ManifestRow) -> list[tuple[Files, str, WrittenFile]]:
+        """Return the row's files, each with the file system and the directory that it is on."""
+        found = [(self._files, self._root, each) for each in row.files]
+        if row.letters:
+            found += [(*Files.of(row.letters_at), each) for each in row.letters]
+        return found
 
 
 def tmp_path(attempt: str, path: str) -> str:

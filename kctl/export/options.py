@@ -14,6 +14,7 @@ __all__ = [
     "ExportOptions",
     "FieldFormat",
     "Isolation",
+    "OnUndecodable",
     "TableFormat",
 ]
 
@@ -58,6 +59,15 @@ class FieldFormat(StrEnum):
     PROTOBUF = "protobuf"
 
 
+class OnUndecodable(StrEnum):
+    """What happens to a value that cannot be decoded, if there is no place for dead letters."""
+
+    # The column value is null, and value_raw holds the bytes.
+    KEEP = "keep"
+    # The export stops.
+    FAIL = "fail"
+
+
 class Isolation(StrEnum):
     """Which records are read: all, or only those of committed transactions."""
 
@@ -100,16 +110,19 @@ class ExportOptions:
     # For json: field names and types, as JSON; None: inferred before the tasks run.
     # For avro: the schema. For protobuf: what `protobuf_schema` returns.
     value_schema: str | None = None
-    # For avro: the writers' schemas by their ids in a registry.
+    # For avro and protobuf: the writers' schemas by their ids in a registry.
     value_writers: tuple[tuple[int, str], ...] = ()
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
     # For Iceberg: a URI or a name of pyiceberg's configuration, and the table's name there.
     catalog: str | None = None
     catalog_table: str | None = None
-    # These two, value_writers and catalog may differ between runs to the same table.
+    # These, value_writers and catalog may differ between runs to the same table.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
+    on_undecodable: OnUndecodable = OnUndecodable.KEEP
+    # The directory of records whose values cannot be decoded; None: `on_undecodable` decides.
+    dead_letters: str | None = None
 
     def __post_init__(self) -> None:
         for name in self.columns:
@@ -132,9 +145,18 @@ class ExportOptions:
                 raise UsageError(f"{kind} values can be exported to Parquet or ORC only")
         if self.key_format not in (FieldFormat.RAW, FieldFormat.STRING):
             raise UsageError("Keys can be exported raw or as string only")
+        self._check_dead_letters()
         self._check_lake()
         if self.file_bytes < 1024:
             raise UsageError("The file size must be at least 1 KiB")
+
+    def _check_dead_letters(self) -> None:
+        is_raw = self.value_format is FieldFormat.RAW and not self.table_format.is_text
+        if self.dead_letters is not None and (is_raw or "value" not in self.columns):
+            raise UsageError(
+                "Values are not decoded, so there are no dead letters",
+                hint="--dead-letters goes with --value string, json, avro or protobuf",
+            )
 
     def _check_lake(self) -> None:
         if self.table_format.is_lake and self.latest_per_key:
@@ -176,6 +198,7 @@ class ExportOptions:
         """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
+        del facts["on_undecodable"], facts["dead_letters"]
         # It may hold a password, and a catalog may move.
         del facts["catalog"]
         plain: dict[str, Any] = json.loads(json.dumps(facts))

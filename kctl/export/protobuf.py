@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import UsageError, missing_extra
-from kctl.export.decoding import Decode, decode_each
+from kctl.export.decoding import Decode, EachDecoder
 from kctl.export.schema_registry import CONFLUENT_BYTES
 from kctl.protocol.primitives import write_uvarint
 
@@ -69,7 +69,7 @@ def protobuf_decoder(text: str) -> tuple[Decode, pa.DataType]:
             data = _after_indexes(data, places)
         return convert(message.FromString(data))
 
-    return decode_each(read, kind, (decode_error, ValueError, OverflowError)), kind
+    return EachDecoder(read, kind, (decode_error, ValueError, OverflowError)), kind
 
 
 def protobuf_reader(text: str) -> Callable[[bytes], Any]:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import compute as pc
 
 from kctl.arrow_files.files import Files
-from kctl.errors import StorageError
+from kctl.errors import CorruptDataError, StorageError
+from kctl.export.dead_letters import LetterFile
 from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
-from kctl.export.options import HIVE_NULL, ExportOptions
+from kctl.export.options import HIVE_NULL, ExportOptions, OnUndecodable
 from kctl.export.rows import LatestPerKey, SplitReader, raw_table
 from kctl.export.splits import Split, range_name
 from kctl.export.values import make_decoder
@@ -27,6 +29,7 @@ from kctl.records.columnar import RecordColumns
 _OPEN_FILES_MAX = 64
 # Bytes of rows buffered for all of these files together.
 _HELD_BYTES_MAX = 192 * 1024 * 1024
+_FAIL = OnUndecodable.FAIL
 _MS = {"date": 86_400_000, "hour": 3_600_000}
 
 
@@ -78,18 +81,41 @@ class TableSink:
         # Directory to its open file, the oldest first.
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[_OpenFile] = []
+        self._letters: LetterFile | None = None
+        if options.dead_letters is not None:
+            self._letters = LetterFile(options.dead_letters, tmp_path(attempt, "letters"))
         self.bytes_in = 0
         self.rows = 0
 
     def add(self, columns: RecordColumns) -> None:
         """Write records to the files of their directories."""
-        self.rows += len(columns)
         self.bytes_in += int(columns.value_lengths.sum() + columns.key_lengths.sum())
         for directory, chosen in self._by_directory(columns):
             raw = raw_table(chosen, self._topic, self._partition, self._names)
-            self._file(directory).write(self._decoder.table(raw))
+            batch = self._without_refused(chosen, self._decoder.table(raw))
+            self.rows += batch.num_rows
+            if batch.num_rows:
+                self._file(directory).write(batch)
             if sum(each.writer.held for each in self._open.values()) > _HELD_BYTES_MAX:
                 max(self._open.values(), key=lambda each: each.writer.held).writer.flush()
+
+    def _without_refused(self, columns: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch without dead letters, which are written; CorruptDataError for a value
+        that cannot be decoded if the options ask for it."""
+        failed = self._decoder.failed
+        if failed is None or not (self._letters or self._options.on_undecodable is _FAIL):
+            return batch
+        refused = columns.take(failed.to_numpy(zero_copy_only=False))
+        if self._letters is None:
+            raise CorruptDataError(
+                f"{self._topic}-{self._partition} offset {refused.offsets[0]}: the value cannot be "
+                f"decoded: {self._decoder.reason(refused.value(0) or b'')}",
+                hint="--dead-letters DIR writes such records to a table of their own; "
+                "--on-undecodable keep leaves their bytes in the column value_raw",
+            )
+        reasons = [self._decoder.reason(refused.value(at) or b"") for at in range(len(refused))]
+        self._letters.add(refused, self._topic, self._partition, reasons)
+        return batch.filter(pc.invert(failed))
 
     def finish(self, first_offset: int, end_offset: int) -> ManifestRow:
         """Complete the files, which hold the records of [first_offset, end_offset), and return
@@ -108,6 +134,10 @@ class TableSink:
             row.files.append(WrittenFile(path, each.path, each.rows, size))
         row.rows = self.rows
         row.undecodable = self._decoder.undecodable
+        if self._letters is not None and self._letters.rows:
+            size, rows = self._letters.close(), self._letters.rows
+            row.letters = [WrittenFile(f"{stem}.parquet", self._letters.path, rows, size)]
+            row.letters_at = self._options.dead_letters or ""
         self._open.clear()
         return row
 

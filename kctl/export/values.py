@@ -19,7 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
 
 from kctl.errors import UsageError
-from kctl.export.decoding import Decode
+from kctl.export.decoding import Decode, EachDecoder
 from kctl.export.options import ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
@@ -36,9 +36,12 @@ class Decoder:
     is_text: bool
     fields: dict[str, Decode] = field(default_factory=dict)
     undecodable: int = 0
+    # Marks the values of the newest batch that could not be decoded; None: there are none.
+    failed: pa.Array | None = None
 
     def table(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the table's columns."""
+        """Return the table's columns; `failed` marks its undecodable values."""
+        self.failed = None
         if not self.fields and not self.is_text:
             return raw
         arrays: list[Any] = []
@@ -48,8 +51,17 @@ class Decoder:
                 arrays.append(_as_text(name, column) if self.is_text else column)
                 continue
             decoded, failed = self.fields[name](column)
+            if name == "value":
+                self.failed = failed
             arrays += [decoded, self._rest(column, failed)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def reason(self, data: bytes) -> str:
+        """Return why a value that `failed` marks could not be decoded."""
+        decode = self.fields["value"]
+        if isinstance(decode, EachDecoder):
+            return decode.reason(data)
+        return "not UTF-8" if decode is _decode_string else _json_reason(data)
 
     def _rest(self, column: pa.Array, failed: pa.Array | None) -> pa.Array:
         kind = pa.string() if self.is_text else pa.binary()
@@ -233,8 +245,9 @@ def _merged(first: Any, second: Any) -> Any:
         return {name: _merged(first.get(name), second.get(name)) for name in names}
     if isinstance(first, list) and isinstance(second, list):
         return [_merged(first[0], second[0])]
-    return "double" if {first, second} == {"int64", "double"} else "string" \
-        if isinstance(first, str) and isinstance(second, str) else first  # fmt: skip
+    if not isinstance(first, str) or not isinstance(second, str):
+        return first
+    return "double" if {first, second} == {"int64", "double"} else "string"
 
 
 def _settled(kind: Any) -> Any:
@@ -283,6 +296,16 @@ def _json_decoder(struct: pa.DataType) -> Decode:
         return _spread(whole, column), failed
 
     return decode
+
+
+def _json_reason(data: bytes) -> str:
+    try:
+        document = json.loads(data[CONFLUENT_BYTES:] if data[:1] == b"\0" else data)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+    if not isinstance(document, dict):
+        return "not a JSON object"
+    return "a JSON object whose fields do not have the types of the columns"
 
 
 def _without_confluent_bytes(values: pa.Array) -> pa.Array:

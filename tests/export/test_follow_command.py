@@ -70,7 +70,13 @@ def test_sigterm_ends_a_run_with_status_0_and_its_report(tmp_path):
 @pytest.mark.slow
 def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
     chosen = random.Random(SEED)
-    table = tmp_path / "table"
+    table, letters = tmp_path / "table", tmp_path / "letters"
+
+    def value_of(partition, offset):
+        # Every third value of one partition is not UTF-8.
+        is_bad = partition == 2 and offset % 3 == 0
+        return (b"\xff%d-%d" if is_bad else b"%d-%d") % (partition, offset)
+
     with KafkaBroker(topics=["orders:3"]) as broker:
         is_over = threading.Event()
         counts = [0, 0, 0]
@@ -79,7 +85,7 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
             while not is_over.is_set():
                 for partition in range(3):
                     for _ in range(5):
-                        value = b"%d-%d" % (partition, counts[partition])
+                        value = value_of(partition, counts[partition])
                         broker.produce("orders", value, partition=partition)
                         counts[partition] += 1
                 is_over.wait(0.02)
@@ -87,7 +93,7 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
         writer = threading.Thread(target=write)
         writer.start()
         words = ("-b", broker.bootstrap_servers, "-t", "orders", "--out", table)
-        words += ("--compact-to", "20KiB")
+        words += ("--compact-to", "20KiB", "--value", "string", "--dead-letters", letters)
         try:
             for _ in range(KILLS):
                 before = count(table)
@@ -103,17 +109,25 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
             writer.join()
         process = started(*words)
         try:
-            eventually(lambda: row_count(table) >= sum(counts) or process.poll() is not None)
+            eventually(
+                lambda: (
+                    row_count(table) + row_count(letters) >= sum(counts)
+                    or process.poll() is not None
+                )
+            )
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=TIMEOUT_S)
         finally:
             process.kill()
     assert process.returncode == 0, err
-    expected = [
-        ("orders", partition, offset, b"%d-%d" % (partition, offset))
+    values = [
+        ("orders", partition, offset, value_of(partition, offset))
         for partition in range(3)
         for offset in range(counts[partition])
     ]
-    assert rows_of(table, ("topic", "partition", "offset", "value")) == expected
+    columns = ("topic", "partition", "offset", "value")
+    assert rows_of(letters, columns) == [row for row in values if row[3][0] == 255]
+    rows = [(*row[:3], row[3].encode()) for row in rows_of(table, columns)]
+    assert rows == [row for row in values if row[3][0] != 255]
     lines = [path.read_text() for path in table.glob("_kctl/manifest/*.jsonl")]
     assert any('{"replaced"' in line for line in lines)

@@ -72,6 +72,8 @@ def test_objects_that_are_always_empty_have_no_column():
 
 
 def test_values_other_than_objects_have_no_schema():
+    mixed = [b'{"a":1,"b":{"c":1}}', b'{"a":[2],"b":"x"}']
+    assert json.loads(infer_json_schema(mixed)) == {"a": "int64", "b": {"c": "int64"}}
     assert infer_json_schema([b"1", b"[2]", b'"three"', b"four", None]) == "{}"
 
 

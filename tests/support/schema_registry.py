@@ -54,7 +54,7 @@ def running_registry(password: str | None = None) -> Iterator[SchemaRegistry]:
             """Tests are silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         account = f"user:{password}@" if password else ""

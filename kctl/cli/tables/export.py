@@ -1,6 +1,5 @@
 """kctl export: exports records of log directories or live brokers to tables."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,12 +15,12 @@ from kctl.cli.output import OutputFormat
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.session import Session
 from kctl.cli.tables.explain import explain
-from kctl.cli.tables.export_schema import SchemaOptions, value_schema
+from kctl.cli.tables.export_schema import SchemaOptions, registry_reader, value_schema
 from kctl.cli.tables.follow import RunOptions, follow
 from kctl.cli.tables.spark import SparkOptions
-from kctl.cli.units import parse_size
+from kctl.cli.tables.table_options import FailureOptions, TableOptions
 from kctl.errors import UsageError
-from kctl.export.options import COLUMNS, ExportOptions, FieldFormat, Isolation, TableFormat
+from kctl.export.options import ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
     from kctl.export.export import ExportReport, ExportRequest, Plan
     from kctl.export.manifest import ManifestRow
     from kctl.runtime.disk import Disk
-
-
-class OnDamage(StrEnum):
-    """The values of `--on-damage`."""
-
-    SKIP = "skip"
-    FAIL = "fail"
 
 
 class KeyName(StrEnum):
@@ -58,46 +50,11 @@ TopicsOption = Annotated[
 TableFormatOption = Annotated[TableFormat, Option("--format", "-f", help="File or table format.")]
 ValueOption = Annotated[FieldFormat, Option("--value", help="How values are decoded.")]
 KeyOption = Annotated[KeyName, Option("--key", help="How keys are decoded.")]
-ColumnsOption = Annotated[
-    str | None, Option("--columns", metavar="NAME,NAME", help="Only these columns.")
-]
-PartitionByOption = Annotated[
-    str | None,
-    Option("--partition-by", metavar="KEY,KEY", help="Partition by topic, date, hour."),
-]
 IsolationOption = Annotated[
     Isolation, Option("--isolation", help="Read all records, or only committed ones.")
 ]
-LatestPerKeyOption = Annotated[
-    bool, Option("--latest-per-key", help="Only the last record of each key.")
-]
-OnDamageOption = Annotated[OnDamage, Option("--on-damage", help="Continue after damage, or fail.")]
-FileSizeOption = Annotated[
-    str, Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
-]
-
 # Endings of files, with which a user may expect --out to be one.
 _FILE_ENDINGS = (".parquet", ".orc", ".csv", ".json", ".jsonl", ".ndjson")
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """What the table has, and where an Iceberg table has a name."""
-
-    columns: ColumnsOption = None
-    partition_by: PartitionByOption = None
-    latest_per_key: LatestPerKeyOption = False
-    file_size: FileSizeOption = "256MiB"
-    catalog: Annotated[
-        str | None,
-        Option(
-            "--catalog", metavar="URI|NAME", help="Iceberg catalog: a URI, or pyiceberg's name."
-        ),
-    ] = None
-    catalog_table: Annotated[
-        str | None,
-        Option("--catalog-table", metavar="NAMESPACE.TABLE", help="The table in the catalog."),
-    ] = None
 
 
 def register(app: CommandGroup) -> None:
@@ -119,7 +76,7 @@ def export(
     schema: SchemaOptions,
     isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     table: TableOptions,
-    on_damage: OnDamageOption = OnDamage.SKIP,
+    failures: FailureOptions,
     running: RunOptions,
     on_spark: SparkOptions,
 ) -> int:
@@ -139,6 +96,7 @@ def export(
       kctl export --explain /data -t orders --offset 1000.. --out /tables/orders
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
+      kctl export /data -t users --value json --dead-letters /tables/bad --out /tables/users
       kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
@@ -153,23 +111,19 @@ def export(
     known, writers = value_schema(schema, value.value, topics or [], out)
     options = ExportOptions(
         table_format,
-        columns=_names(table.columns, "--columns") or COLUMNS,
-        partition_by=_names(table.partition_by, "--partition-by"),
         key_format=FieldFormat(key.value),
         value_format=value,
         value_schema=known,
         value_writers=writers,
         isolation=isolation,
-        latest_per_key=table.latest_per_key,
-        catalog=table.catalog,
-        catalog_table=table.catalog_table,
-        fails_on_damage=on_damage is OnDamage.FAIL,
-        file_bytes=parse_size(table.file_size),
+        **table.chosen(),
+        **failures.chosen(session.runtime.disk, out, has_registry=schema.registry is not None),
     )
     _check_name(session, out)
     place = _place(session.runtime.disk, out, options)
     numbers = partition_numbers(partition) or []
     request = ExportRequest(sources or [], place, options, topics or [], numbers)
+    request.schemas = registry_reader(schema, value.value, topics or [])
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     if request.sources:
         check_offline(request.bounds)
@@ -292,7 +246,7 @@ def _show(session: Session, report: "ExportReport", out: str, *, is_said: bool =
     output = session.output
     for damage in report.damages if not is_said else []:
         output.say(f"error: {damage}")
-    document = {
+    document: dict[str, object] = {
         "out": out,
         "rows": report.rows,
         "earlier_rows": report.earlier_rows,
@@ -303,6 +257,8 @@ def _show(session: Session, report: "ExportReport", out: str, *, is_said: bool =
         "undecodable": report.undecodable,
         "damaged_ranges": len(report.damages),
     }
+    if report.dead_letters or output.format is not OutputFormat.TABLE:
+        document["dead_letters"] = report.dead_letters
     if output.format is not OutputFormat.TABLE:
         document["damages"] = [str(damage) for damage in report.damages]
     output.show([document], list(document), name="out")
@@ -325,10 +281,3 @@ def _place(disk: "Disk", out: str, options: ExportOptions) -> str:
     place = out if "://" in out else str(Path(out).resolve())
     check_lake(options.table_format, options, place)
     return place
-
-
-def _names(text: str | None, option: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not names:
-        raise UsageError(f"{option} names no column")
-    return names

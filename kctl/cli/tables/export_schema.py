@@ -10,6 +10,7 @@ from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
+    from kctl.export.export import SchemaReader
     from kctl.export.schema_registry import Subject
     from kctl.export.value_codec import ValueSchema
 
@@ -74,6 +75,18 @@ def value_schema(
     if options.file is None:
         return _known(options, out), ()
     return _checked(options, schema_of_file(options, options.file)), ()
+
+
+def registry_reader(
+    given: SchemaOptions, value: str, topics: Sequence[str]
+) -> "SchemaReader | None":
+    """Return a function that reads the newest schema of the subject and the schemas of all its
+    versions by id; None without a registry."""
+    registry = given.registry
+    if registry is None:
+        return None
+    options = SchemaRequest(value, given.schema, registry, given.subject, given.message)
+    return lambda: _texts(options, _subject(options, registry, topics))
 
 
 def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "ValueSchema":

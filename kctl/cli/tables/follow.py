@@ -137,6 +137,8 @@ class _Line:
             f"{caught.rows / seconds:,.0f}/s) of {caught.partitions} partitions; "
             f"lag {caught.lag:,} records"
         )
+        if caught.dead_letters:
+            text += f"; {caught.dead_letters:,} dead letters"
         if not self._is_terminal:
             self._session.output.say(text)
             return
