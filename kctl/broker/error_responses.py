@@ -6,7 +6,7 @@ request, that is set instead, or as well. The tables below relate fields that a 
 response name differently; everything else follows from the messages' fields.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -134,37 +134,65 @@ def mark_metadata(response: Message | None, code: ErrorCode) -> None:
 
 def _mirrored(cls: type[Any], requested: object, code: ErrorCode, message: str | None) -> Any:
     """Return an instance of `cls`, part of a response, that mirrors a part of the request."""
-    values: dict[str, object] = {}
-    for field in cls.fields:
-        if field.name == "error_code":
-            values[field.name] = int(code)
-        elif field.name == "error_message":
-            values[field.name] = message
-        elif field.name in _UNKNOWN_VALUES and not isinstance(requested, WritableTxnMarker):
-            values[field.name] = _UNKNOWN_VALUES[field.name]
-        elif field.name in _IDENTITIES | {"producer_id"} and hasattr(requested, field.name):
-            values[field.name] = getattr(requested, field.name)
-        elif field.name == "user":
-            values[field.name] = getattr(requested, "name", "")
-        elif _holds_errors(field):
-            values[field.name] = [
-                _entry(field.element, item, code, message)
-                for item in _requested_items(field.name, requested)
-            ]
-    return cls(**values)
+    return _Mirror(cls, requested, code, message).of(requested)
 
 
-def _entry(cls: Any, item: object, code: ErrorCode, message: str | None) -> object:
-    if isinstance(item, Struct):
-        return _mirrored(cls, item, code, message)
-    entry = _mirrored(cls, None, code, message)
-    # The request's array holds only names or numbers.
-    identity = next(field.name for field in cls.fields if field.name in _IDENTITIES)
-    setattr(entry, identity, item)
-    return entry
+class _Mirror:
+    """Makes instances of `cls`, a part of a response, from parts of the request that are like one
+    of them: a request may have thousands, so the fields are compared once."""
+
+    def __init__(
+        self, cls: type[Any], sample: object, code: ErrorCode, message: str | None
+    ) -> None:
+        self._cls = cls
+        self._code = code
+        self._message = message
+        self.constants: dict[str, object] = {}
+        # Fields that are copied -> the field of the request.
+        self._copied: dict[str, str] = {}
+        # Arrays with the same of their elements.
+        self._arrays: list[Field] = []
+        for field in cls.fields:
+            name = field.name
+            if name == "error_code":
+                self.constants[name] = int(code)
+            elif name == "error_message":
+                self.constants[name] = message
+            elif name in _UNKNOWN_VALUES and not isinstance(sample, WritableTxnMarker):
+                self.constants[name] = _UNKNOWN_VALUES[name]
+            elif name in _IDENTITIES | {"producer_id"} and hasattr(sample, name):
+                self._copied[name] = name
+            elif name == "user":
+                self.constants[name] = ""
+                if hasattr(sample, "name"):
+                    self._copied[name] = "name"
+            elif _holds_errors(field):
+                self._arrays.append(field)
+
+    def of(self, requested: object) -> Any:
+        """Return the instance for one part."""
+        values = dict(self.constants)
+        for name, source in self._copied.items():
+            values[name] = getattr(requested, source)
+        for field in self._arrays:
+            items = _requested_items(field.name, requested)
+            values[field.name] = self._entries(field.element, items)
+        return self._cls(**values)
+
+    def _entries(self, cls: Any, items: Sequence[object]) -> list[Any]:
+        if not items:
+            return []
+        if isinstance(items[0], Struct):
+            # An array of a response may mirror elements of one class only.
+            mirror = _Mirror(cls, items[0], self._code, self._message)
+            return [mirror.of(item) for item in items]
+        # The request's array holds only names or numbers.
+        constants = _Mirror(cls, None, self._code, self._message).constants
+        identity = next(field.name for field in cls.fields if field.name in _IDENTITIES)
+        return [cls(**{**constants, identity: item}) for item in items]
 
 
-def _requested_items(name: str, requested: object) -> Iterable[object]:
+def _requested_items(name: str, requested: object) -> Sequence[object]:
     for source in _REQUEST_ARRAYS.get(name, ()):
         items = getattr(requested, source, None)
         if items is not None:

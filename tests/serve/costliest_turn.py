@@ -2,10 +2,12 @@
 
 python -m tests.serve.costliest_turn [--minutes 60] [--seed 1] [--kilobytes 64] [--show 20]
 python -m tests.serve.costliest_turn --kinds [NAME ...] [--kilobytes 4096]
+python -m tests.serve.costliest_turn --sweep [API ...] [--kilobytes 4096]
 
 A candidate is a sequence of requests, valid or not, of at most so many bytes over one connection,
 or a kind of client (`costly_kinds`) that may send as much. `--kinds` runs each kind of client once,
-or those that are named, each against a new broker.
+or those that are named, each against a new broker. `--sweep` sends each API with each of its
+arrays as long as the bytes allow (`costly_sweep`).
 The broker runs in this process, its loop on a thread of its own whose clock for turns is the
 thread's CPU time: what else the machine does is not counted. The search draws candidates, keeps the
 costliest by CPU time of their worst turn, some of each API, and varies those: longer arrays, other
@@ -34,6 +36,7 @@ from kctl.testing.kafka_broker import KafkaBroker
 from tests.protocol.instances import Instances
 from tests.protocol.mutations import mutate
 from tests.serve import bad_frames, costly_kinds
+from tests.serve.costly_sweep import SPOILERS, Sweep, all_sweeps
 from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import produce_request
 
@@ -55,9 +58,8 @@ NAMES = ("wide", "log", "zipped", "old", "group", "transaction", "", "absent", "
 COUNTS = (0, 1, 10, 100, 1_000, 10_000)
 REPEATS = (1, 1, 1, 4, 32, 256, 2_000)
 WIDE_PARTITIONS = 300
-# Requests that stop or redirect the broker under test.
-LEFT_OUT = {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA,
-            ApiKey.UPDATE_METADATA}  # fmt: skip
+# Candidates of a client without permissions.
+STRANGER_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ class Candidate:
     # A name in `costly_kinds.KINDS` instead of steps, and what it draws with.
     kind: str = ""
     seed: int = 0
+    # Instead of both: one API.
+    sweep: Sweep | None = None
+    is_stranger: bool = False
     bytes_sent: int = 0
     # CPU seconds of the costliest turn, and what the watchdog noted of it.
     worst_seconds: float = 0.0
@@ -122,7 +127,14 @@ class Candidate:
     @property
     def family(self) -> object:
         """What is kept only some of."""
-        return self.kind or self.steps[0].api
+        return self.kind or self.sweep or self.steps[0].api
+
+    @property
+    def is_spoiler(self) -> bool:
+        """Whether the broker is of no use afterwards."""
+        if self.sweep is not None:
+            return self.sweep.is_spoiler
+        return not self.is_stranger and any(step.api in SPOILERS for step in self.steps)
 
     def run(self, port: int, bytes_max: int) -> None:
         """Send it."""
@@ -134,10 +146,13 @@ class Candidate:
         else:
             data = self.data(bytes_max)
             self.bytes_sent = len(data)
-            send(port, costly_kinds.LOGIN + data)
+            login = costly_kinds.STRANGERS_LOGIN if self.is_stranger else costly_kinds.LOGIN
+            send(port, login + data)
 
     def data(self, bytes_max: int) -> bytes:
         """All that is sent: whole frames, `bytes_max` in all."""
+        if self.sweep is not None:
+            return self.sweep.data(bytes_max)
         sent = bytearray()
         for step in self.steps:
             frame = step.frame()
@@ -147,6 +162,10 @@ class Candidate:
 
     def __str__(self) -> str:
         what = f"{self.kind} {self.seed}" if self.kind else "; ".join(map(str, self.steps))
+        if self.sweep is not None:
+            what = str(self.sweep)
+        elif self.is_stranger:
+            what = f"stranger: {what}"
         ran = ", ".join(f"{words} {spent * 1000:.0f} ms" for spent, words in self.noted[:2])
         return f"{self.worst_seconds * 1000:7.1f} ms {self.bytes_sent:8} B  {what}  [{ran}]"
 
@@ -180,7 +199,7 @@ class CostSearch:
         self.bytes_max = bytes_max
         self.kept: list[Candidate] = []
         self.tried = 0
-        self._apis = [api for api in ApiKey if api not in LEFT_OUT]
+        self._apis = list(ApiKey)
 
     def run(self, rounds: int | None = None, seconds: float | None = None) -> list[Candidate]:
         """Try candidates, `rounds` of them or for so long; the costliest, first the worst."""
@@ -191,7 +210,10 @@ class CostSearch:
                     is_late = end_s is not None and time.monotonic() > end_s
                     if is_late or self.tried == rounds:
                         return self.kept
-                    self._try(self._next(), broker, recorder)
+                    candidate = self._next()
+                    self._try(candidate, broker, recorder)
+                    if candidate.is_spoiler:
+                        break
         return self.kept
 
     def _next(self) -> Candidate:
@@ -199,7 +221,7 @@ class CostSearch:
             kind = self.random.choice(list(costly_kinds.KINDS))
             return Candidate((), kind, self.random.randrange(1 << 16))
         if not self.kept or self.random.random() < 0.4:
-            return Candidate((self._step(),))
+            return Candidate((self._step(),), is_stranger=self.random.random() < STRANGER_SHARE)
         # Those at the front more often.
         place = min(int(self.random.expovariate(0.2)), len(self.kept) - 1)
         chosen = self.kept[place]
@@ -235,7 +257,7 @@ class CostSearch:
             case _:
                 steps.append(draw.choice(draw.choice(self.kept).steps or [step]))
         steps[place] = step
-        return Candidate(tuple(steps[:6]))
+        return Candidate(tuple(steps[:6]), is_stranger=candidate.is_stranger)
 
     def _try(self, candidate: Candidate, broker: KafkaBroker, recorder: TurnRecorder) -> None:
         self.tried += 1
@@ -301,7 +323,7 @@ def calibrated_ms() -> float:
 def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
     """A broker with some data, whose loop measures turns in CPU time and reports each."""
     thresholds = gc.get_threshold()
-    users = {costly_kinds.USER: costly_kinds.PASSWORD}
+    users = dict.fromkeys((costly_kinds.USER, costly_kinds.STRANGER), costly_kinds.PASSWORD)
     with KafkaBroker(users=users, settings=costly_kinds.SETTINGS) as broker:
         fill(broker)
         recorders: list[TurnRecorder] = []
@@ -347,9 +369,12 @@ def main() -> None:
     parser.add_argument("--kilobytes", type=int, default=64)
     parser.add_argument("--show", type=int, default=20)
     parser.add_argument("--kinds", nargs="*")
+    parser.add_argument("--sweep", nargs="*")
     options = parser.parse_args()
     calibrations_ms = [calibrated_ms()]
-    if options.kinds is None:
+    if options.sweep is not None:
+        costliest = run_sweeps(options.sweep, options.kilobytes * 1024)
+    elif options.kinds is None:
         search = CostSearch(options.seed, options.kilobytes * 1024)
         costliest = search.run(seconds=options.minutes * 60)
     else:
@@ -370,6 +395,23 @@ def run_kinds(names: list[str], seed: int, bytes_max: int) -> Iterator[Candidate
             measure(candidate, bytes_max, broker, recorder)
         sys.stderr.write(f"{candidate}\n")
         yield candidate
+
+
+def run_sweeps(names: list[str], bytes_max: int) -> list[Candidate]:
+    """Measure each request of each API, or of those that are named; the costliest first."""
+    left = [sweep for sweep in all_sweeps() if not names or sweep.api.name in names]
+    done: list[Candidate] = []
+    while left:
+        with measured_broker() as (broker, recorder):
+            for _ in range(CANDIDATES_PER_BROKER):
+                candidate = Candidate((), sweep=left.pop(0))
+                candidate.is_stranger = candidate.sweep.is_stranger
+                measure(candidate, bytes_max, broker, recorder)
+                sys.stderr.write(f"{candidate}\n")
+                done.append(candidate)
+                if candidate.is_spoiler or not left:
+                    break
+    return sorted(done, key=lambda candidate: -candidate.worst_seconds)
 
 
 if __name__ == "__main__":

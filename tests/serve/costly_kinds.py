@@ -48,9 +48,16 @@ from kctl.protocol.messages.describe_user_scram_credentials import (
 )
 from kctl.protocol.messages.elect_leaders import ElectLeadersRequest
 from kctl.protocol.messages.end_txn import EndTxnRequest
+from kctl.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
 from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kctl.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from kctl.protocol.messages.list_groups import ListGroupsRequest
 from kctl.protocol.messages.metadata import MetadataRequest
 from kctl.protocol.messages.offset_commit import (
@@ -58,8 +65,14 @@ from kctl.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kctl.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from kctl.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kctl.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kctl.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kctl.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -78,6 +91,8 @@ from tests.serve import bad_frames
 from tests.support.raw_requests import produce_request
 
 USER, PASSWORD = "admin", "secret"
+# May do nothing.
+STRANGER = "stranger"
 SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": f"User:{USER}",
@@ -99,12 +114,12 @@ class SpentError(Exception):
 class Peer:
     """One connection."""
 
-    def __init__(self, crowd: "Crowd", port: int) -> None:
+    def __init__(self, crowd: "Crowd", port: int, *, is_stranger: bool = False) -> None:
         self._crowd = crowd
         self._version = 0
         self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
         if crowd.has_password:
-            self.socket.sendall(LOGIN)
+            self.socket.sendall(STRANGERS_LOGIN if is_stranger else LOGIN)
             self._frame()
             self._frame()
 
@@ -148,9 +163,9 @@ class Crowd:
         self._port = port
         self._peers: list[Peer] = []
 
-    def peer(self) -> Peer:
+    def peer(self, *, is_stranger: bool = False) -> Peer:
         """Return a new connection."""
-        peer = Peer(self, self._port)
+        peer = Peer(self, self._port, is_stranger=is_stranger)
         self._peers.append(peer)
         return peer
 
@@ -170,9 +185,13 @@ class Crowd:
             peer.socket.close()
 
 
-LOGIN = bad_frames.asked(SaslHandshakeRequest(mechanism="PLAIN"), 1) + bad_frames.asked(
-    SaslAuthenticateRequest(auth_bytes=f"\0{USER}\0{PASSWORD}".encode()), 1
-)
+def _login(user: str) -> bytes:
+    return bad_frames.asked(SaslHandshakeRequest(mechanism="PLAIN"), 1) + bad_frames.asked(
+        SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode()), 1
+    )
+
+
+LOGIN, STRANGERS_LOGIN = _login(USER), _login(STRANGER)
 Kind = Callable[[Crowd, random.Random], None]
 
 
@@ -414,6 +433,39 @@ def delegation_tokens(crowd: Crowd, draw: random.Random) -> None:
         peer.ask(DescribeDelegationTokenRequest(owners=None), 1)
 
 
+def token_changes(crowd: Crowd, draw: random.Random) -> None:
+    """Tokens that are renewed and expire again and again, one request each."""
+    peer = crowd.peer()
+    count = min(crowd.left // 400, TOKENS_MAX)
+    creation = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=1_000_000)
+    hmacs = [answer.hmac for answer in pipelined(peer, [creation] * count, 1)]
+    renewals = [RenewDelegationTokenRequest(hmac=it, renew_period_ms=-1) for it in hmacs]
+    pipelined(peer, renewals, 1)
+    expiries = [ExpireDelegationTokenRequest(hmac=it, expiry_time_period_ms=-1) for it in hmacs]
+    pipelined(peer, expiries, 1)
+
+
+def judged_names(crowd: Crowd, draw: random.Random) -> None:
+    """ACLs of many patterns, by which a client without permissions has many names judged."""
+    peer = crowd.peer()
+    count = min(crowd.left // 2 // 70, 10_000)
+    creations = [
+        AclCreation(resource_type=2, resource_name=f"{number:x}", resource_pattern_type=4,
+                    principal=f"User:{STRANGER}" if draw.random() < 0.5 else "User:other",
+                    host="10.0.0.1", operation=draw.choice([2, 3, 10]), permission_type=3)
+        for number in range(count)
+    ]  # fmt: skip
+    peer.ask(CreateAclsRequest(creations=creations), 1)
+    stranger = crowd.peer(is_stranger=True)
+    names = [f"{number:x}{number:x}" for number in range(crowd.left // 3 // 16)]
+    for message, version in (
+        (MetadataRequest(topics=list(map(_metadata_topic, names))), 8),
+        (DeleteTopicsRequest(topic_names=names, timeout_ms=1_000), 3),
+    ):
+        with contextlib.suppress(SpentError):
+            stranger.ask(message, version)
+
+
 # Transactions
 
 
@@ -493,16 +545,49 @@ def widest_metadata(crowd: Crowd, draw: random.Random) -> None:
         peer.ask(request, 6)
 
 
+def broker_orders(crowd: Crowd, draw: random.Random) -> None:
+    """The controller gives this broker a topic of WIDE partitions to lead or to follow, and takes
+    it away."""
+    peer = crowd.peer()
+    leader = draw.choice([0, 7])
+    count = min(crowd.left // 2 // 60, WIDE)
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=number, controller_epoch=1_000, leader=leader, leader_epoch=0,
+            isr=[leader], zk_version=0, replicas=[0, 7], is_new=True,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    orders = LeaderAndIsrRequest(
+        controller_id=0, controller_epoch=1_000, broker_epoch=-1,
+        topic_states=[LeaderAndIsrTopicState(topic_name="ordered", partition_states=states)],
+        live_leaders=[LeaderAndIsrLiveLeader(broker_id=7, host_name="127.0.0.1", port=1)],
+    )  # fmt: skip
+    peer.ask(orders, 4)
+    stops = [
+        StopReplicaPartitionState(
+            partition_index=number, leader_epoch=1, delete_partition=draw.random() < 0.5
+        )
+        for number in range(count)
+    ]
+    topics = [StopReplicaTopicState(topic_name="ordered", partition_states=stops)]
+    stop = StopReplicaRequest(
+        controller_id=0, controller_epoch=1_000, broker_epoch=-1, topic_states=topics
+    )
+    peer.ask(stop, 3)
+
+
 # Any client, any order.
 KINDS: dict[str, Kind] = {
     kind.__name__: kind
     for kind in (
         many_members, big_metadata, many_groups, wide_topics, parked_fetches, client_quotas,
-        scram_users, acls, delegation_tokens, many_transactions, wide_transaction,
+        scram_users, acls, delegation_tokens, token_changes, judged_names, many_transactions,
+        wide_transaction,
     )
 }  # fmt: skip
 # These leave a broker behind that serves no other candidate.
-LAST: dict[str, Kind] = {"widest_metadata": widest_metadata}
+LAST: dict[str, Kind] = {"widest_metadata": widest_metadata, "broker_orders": broker_orders}
 
 
 def all_kinds() -> Iterator[tuple[str, Kind]]:

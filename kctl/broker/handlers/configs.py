@@ -82,34 +82,49 @@ async def _describe_all(services: Services, request: Request) -> None:
         overrides = await services.cluster_store.get_entity_configs(TOPIC_CONFIGS, topics)
     except StoreError as error:
         store_error = error
+    # One description of each resource, however often it is named.
+    described: dict[tuple[object, ...], describe_configs.DescribeConfigsResult] = {}
     results = []
     for resource in body.resources:
-        result = describe_configs.DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            if resource.resource_type == BROKER_LOGGER_RESOURCE:
-                result.configs = _describe_loggers(services, resource)
-                results.append(result)
-                continue
-            if store_error is not None and resource.resource_type == TOPIC_RESOURCE:
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(store_error))
-            entries = _entries(
-                services,
-                resource.resource_type,
-                resource.resource_name,
-                # An empty list means all configs, as does null.
-                resource.configuration_keys or None,
-                overrides,
-            )
-            result.configs = [
-                _describe(entry, resource.resource_type, body.include_synonyms, request.api_version)
-                for entry in entries
-            ]
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.reason
-        results.append(result)
+        keys = resource.configuration_keys
+        which = (resource.resource_type, resource.resource_name, None if keys is None else (*keys,))
+        if which not in described:
+            described[which] = _described(services, request, resource, overrides, store_error)
+        results.append(described[which])
     request.reply(describe_configs.DescribeConfigsResponse(results=results))
+
+
+def _described(
+    services: Services,
+    request: Request,
+    resource: describe_configs.DescribeConfigsResource,
+    overrides: Mapping[str, Mapping[str, str]],
+    store_error: StoreError | None,
+) -> describe_configs.DescribeConfigsResult:
+    result = describe_configs.DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            result.configs = _describe_loggers(services, resource)
+            return result
+        if store_error is not None and resource.resource_type == TOPIC_RESOURCE:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(store_error))
+        entries = _entries(
+            services,
+            resource.resource_type,
+            resource.resource_name,
+            # An empty list means all configs, as does null.
+            resource.configuration_keys or None,
+            overrides,
+        )
+        has_synonyms, version = request.body.include_synonyms, request.api_version
+        result.configs = [
+            _describe(entry, resource.resource_type, has_synonyms, version) for entry in entries
+        ]
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.reason
+    return result
 
 
 def _describe_loggers(

@@ -16,7 +16,7 @@ KIP-588), the others 0-2 (v2 PRODUCER_FENCED; INVALID_PRODUCER_EPOCH before).
 Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest and related methods.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from kctl.broker.coordinator.transaction.transaction_coordinator import Producer, ProducerIdResult
 from kctl.broker.replies import reply_from
@@ -35,6 +35,7 @@ from kctl.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from kctl.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -93,50 +94,46 @@ def _init_error(code: int) -> InitProducerIdResponse:
 def handle_add_partitions_to_txn(services: Services, request: Request) -> None:
     """Add partitions to a transaction."""
     body: AddPartitionsToTxnRequest = request.body
-    asked = [
-        TopicPartition(topic.name, partition)
-        for topic in body.topics
-        for partition in topic.partitions
-    ]
-    names = (tp.topic for tp in asked)
+    names = (topic.name for topic in body.topics for _ in topic.partitions)
     writable = request.access.allowed(AclOperation.WRITE, ResourceType.TOPIC, names)
-    refused = {tp: code for tp in asked if (code := _refusal(services, tp, writable)) is not None}
-    if refused:
-        request.reply(_added(body, lambda tp: refused.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED)))
+    refused = [_refusals(services, topic, writable) for topic in body.topics]
+    if any(map(any, refused)):
+        others = ErrorCode.OPERATION_NOT_ATTEMPTED
+        request.reply(_added(body, ([code or others for code in codes] for codes in refused)))
         return
     services.transaction_coordinator.add_partitions(
         Producer(body.transactional_id, body.producer_id, body.producer_epoch),
-        asked,
+        [TopicPartition(it.name, partition) for it in body.topics for partition in it.partitions],
         request.context.connection_number,
-        _answer(request, lambda code: _added(body, lambda _: code)),
+        _answer(request, lambda code: _added(body, ([code] * len(codes) for codes in refused))),
     )
 
 
-def _refusal(services: Services, partition: TopicPartition, writable: Container[str]) -> int | None:
-    """Return the error if the transaction cannot write to `partition`, or None."""
-    if partition.topic not in writable or is_internal(partition.topic):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if services.metadata_cache.partition(partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return None
+def _refusals(
+    services: Services, topic: AddPartitionsToTxnTopic, writable: Container[str]
+) -> list[int]:
+    """Return for each partition the error if the transaction cannot write to it, or 0."""
+    if topic.name not in writable or is_internal(topic.name):
+        return [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(topic.partitions)
+    known = services.metadata_cache.snapshot.topics.get(topic.name, ())
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [0 if partition in known else unknown for partition in topic.partitions]
 
 
 def _added(
-    body: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], int]
+    body: AddPartitionsToTxnRequest, codes: Iterable[Sequence[int]]
 ) -> AddPartitionsToTxnResponse:
+    """Return the response with the code of each partition of each topic."""
     return AddPartitionsToTxnResponse(
         results=[
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=partition,
-                        error_code=code_of(TopicPartition(topic.name, partition)),
-                    )
-                    for partition in topic.partitions
+                    AddPartitionsToTxnPartitionResult(partition_index=partition, error_code=code)
+                    for partition, code in zip(topic.partitions, of_topic, strict=True)
                 ],
             )
-            for topic in body.topics
+            for topic, of_topic in zip(body.topics, codes, strict=True)
         ]
     )
 

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 # elements than a slice.
 LIGHT_FRAME_MAX: Final = 1_024
 
-# Larger requests are decoded in turns: these hold at most 10,000 or so structs.
-DECODED_AT_ONCE_BYTES_MAX: Final = 128 * 1024
+# Larger requests are decoded in turns: these hold at most 3,000 or so structs.
+DECODED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 
 # The bytes at the start of a frame that select its fast path.
 API_KEY_BYTES: Final = 2

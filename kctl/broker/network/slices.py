@@ -74,38 +74,54 @@ _CUTS: dict[ApiKey, Cut] = {
 
 # Structs of a response that are encoded in one turn; larger responses take several turns.
 RESPONSE_WEIGHT_MAX = 1_000
-# The arrays of responses that can be larger than their requests, and nested arrays.
-_RESPONSE_ARRAYS: dict[ApiKey, tuple[str, str | None]] = {
+# The arrays of responses that can be large: one, the one in its elements, and so on.
+_RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.METADATA: ("topics", "partitions"),
-    ApiKey.JOIN_GROUP: ("members", None),
-    ApiKey.LIST_GROUPS: ("groups", None),
+    ApiKey.LEADER_AND_ISR: ("partition_errors",),
+    ApiKey.STOP_REPLICA: ("partition_errors",),
+    ApiKey.JOIN_GROUP: ("members",),
+    ApiKey.LIST_GROUPS: ("groups",),
     ApiKey.DESCRIBE_GROUPS: ("groups", "members"),
     ApiKey.OFFSET_FETCH: ("topics", "partitions"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ("results", "results"),
+    ApiKey.WRITE_TXN_MARKERS: ("markers", "topics", "partitions"),
+    ApiKey.TXN_OFFSET_COMMIT: ("topics", "partitions"),
     ApiKey.DESCRIBE_ACLS: ("resources", "acls"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ("results", "partitions"),
+    ApiKey.DESCRIBE_LOG_DIRS: ("results", "topics", "partitions"),
+    ApiKey.ELECT_LEADERS: ("replica_election_results", "partition_result"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("responses", "partitions"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("topics", "partitions"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ("entries", "values"),
-    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", None),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results", None),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("results", None),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries",),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results",),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("results",),
+    ApiKey.ALTER_ISR: ("topics", "partitions"),
     **{
-        api_key: (cut.answers, cut.nested_answers)
+        api_key: tuple(name for name in (cut.answers, cut.nested_answers) if name is not None)
         for api_key, cut in _CUTS.items()
         if api_key not in (ApiKey.METADATA, ApiKey.PRODUCE)
     },
+    ApiKey.DESCRIBE_CONFIGS: ("results", "configs"),
 }
 
 
 def is_heavy_response(api_key: ApiKey, response: Message) -> bool:
     """Return whether a response should be encoded in several turns."""
     arrays = _RESPONSE_ARRAYS.get(api_key)
-    if arrays is None:
-        return False
-    elements = getattr(response, arrays[0]) or ()
-    weight = len(elements)
-    nested = arrays[1]
-    if nested is not None:
+    return arrays is not None and _structs(response, arrays, 0) > RESPONSE_WEIGHT_MAX
+
+
+def _structs(struct: Any, arrays: tuple[str, ...], depth: int) -> int:
+    """Return the number of structs in the array `arrays[depth]` of `struct`."""
+    elements = getattr(struct, arrays[depth]) or ()
+    count = len(elements)
+    if depth + 1 < len(arrays):
         for element in elements:
-            weight += len(getattr(element, nested))
-    return weight > RESPONSE_WEIGHT_MAX
+            if count > RESPONSE_WEIGHT_MAX:
+                break
+            count += _structs(element, arrays, depth + 1)
+    return count
 
 
 def in_slices(request: Request, on_request: OnRequest, scheduler: Scheduler) -> None:

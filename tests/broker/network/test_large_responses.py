@@ -18,6 +18,7 @@ from kctl.protocol.messages.metadata import (
 )
 from kctl.protocol.server_phase import ServerPhase
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
+from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import decode_response
 
 GROUPS = [ListedGroup(group_id=f"group-{number:05}") for number in range(20 * STRUCTS_PER_YIELD)]
@@ -66,6 +67,35 @@ def test_what_counts_is_the_number_of_structs(extra):
     partitions = [MetadataResponsePartition()] * (count - 1)
     topics = [MetadataResponseTopic(partitions=partitions)]
     assert is_heavy_response(ApiKey.METADATA, MetadataResponse(topics=topics)) == extra
+
+
+# As small as a constant, a broker's tables or what a request of one record brings: responses whose
+# arrays a client cannot fill with many structs, and Produce and Fetch, which are sent as they are.
+NEVER_HEAVY = {
+    ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE,
+    ApiKey.API_VERSIONS, ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.UPDATE_FEATURES,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("api", list(ApiKey), ids=lambda api: api.name)
+def test_every_long_array_of_a_response_counts(api):
+    paths = [it for it in array_paths(api.response_class, api.max_version) if has_structs(api, it)]
+    for path in paths:
+        if api in NEVER_HEAVY or path[-1] in SHORT:
+            continue
+        response = filled(api.response_class, api.max_version, path, RESPONSE_WEIGHT_MAX + 1, "x")
+        assert is_heavy_response(api, response), path
+
+
+# Arrays that are short, although clients can fill the ones around them.
+SHORT = {"brokers", "synonyms", "entity", "credential_infos", "configs", "matching_acls"}
+
+
+def has_structs(api, path):
+    struct = api.response_class
+    for name in path:
+        struct = next(field for field in struct.fields if field.name == name).element
+    return isinstance(struct, type)
 
 
 def test_no_request_begins_while_a_large_response_is_encoded(loop):
