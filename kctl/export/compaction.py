@@ -15,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, StorageError, UsageError
+from kctl.export.evolution import has_columns
 from kctl.export.manifest import Manifest, ManifestRow, WrittenFile, tmp_path
 from kctl.export.options import ExportOptions, TableFormat
 from kctl.export.splits import range_name
@@ -116,22 +117,30 @@ class Compactor:
 
         target = f"{self._root}/{tmp}"
         self._files.make_parent(target)
-        writer, count = None, 0
+        count = 0
         try:
-            for part in parts:
-                view = self._files.map(f"{self._root}/{part.path}")
-                file = parquet.ParquetFile(pa.BufferReader(pa.py_buffer(view)))
-                if writer is None:
-                    stream = self._files.create(target)
-                    writer = open_writer(self._options.table_format, stream, file.schema_arrow)
+            # Views are of mapped files; their rows are read one batch at a time.
+            views = [self._files.map(f"{self._root}/{part.path}") for part in parts]
+            files = [parquet.ParquetFile(pa.BufferReader(pa.py_buffer(it))) for it in views]
+            schema = _widest([file.schema_arrow for file in files])
+            writer = open_writer(self._options.table_format, self._files.create(target), schema)
+            for file in files:
                 for batch in file.iter_batches(_BATCH_ROWS):
-                    writer.write(batch)
+                    writer.write(batch if batch.schema == schema else batch.cast(schema))
                     count += batch.num_rows
         except pa.ArrowException as error:
             raise StorageError(f"{path}: cannot merge: {error}") from None
-        assert writer is not None
         writer.close()
         if count != sum(part.rows for part in parts):
             raise CorruptDataError(f"{path}: its parts do not have the rows that the manifest has")
         facts = self._files.find(target)
         return WrittenFile(path, tmp, count, facts.size if facts is not None else 0)
+
+
+def _widest(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the schema that has the columns of all: a table gains columns, and loses none."""
+    widest = schemas[0]
+    for schema in schemas[1:]:
+        if not has_columns(widest, schema):
+            widest = schema
+    return widest

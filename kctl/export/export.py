@@ -12,6 +12,7 @@ from typing import Any
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog
 from kctl.errors import UsageError
+from kctl.export.evolution import SchemaReader, current_options
 from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
@@ -31,10 +32,6 @@ __all__ = [
     "run_here",
     "work",
 ]
-
-
-# Returns what ExportOptions has as value_schema and value_writers.
-SchemaReader = Callable[[], tuple[str, tuple[tuple[int, str], ...]]]
 
 
 @dataclass(slots=True)
@@ -199,14 +196,11 @@ def with_schema(request: ExportRequest, logs: Sequence[PartitionLog]) -> ExportO
 
 
 def with_current_schema(request: ExportRequest) -> ExportRequest:
-    """Return the request with the schemas that its registry has now.
-
-    It is called after the logs' ends are known: the schemas of all records before them are there.
-    """
+    """Return the request with the schemas that its registry has now: see `current_options`."""
     if request.schemas is None:
         return request
-    _newest, writers = request.schemas()
-    return replace(request, options=replace(request.options, value_writers=writers))
+    options = current_options(request.out, request.options, request.schemas)
+    return replace(request, options=options)
 
 
 def needs_sample(options: ExportOptions) -> bool:

@@ -201,7 +201,7 @@ class Follower:
     async def _open(self) -> None:
         # A wrong address, topic or schema is an error of the caller. Later failures are retried.
         await self._source.look(self._request, ())
-        self._request = await self._source.with_schema(self._request)
+        self._request = with_current_schema(await self._source.with_schema(self._request))
         manifest = Manifest.open(self._request.out, self._request.options, self._request.run)
         publish(self._request.out, self._request.options, manifest)
         self.report.earlier_rows = sum(row.rows for row in manifest.rows)

@@ -7,6 +7,8 @@ number is a property that the same commit sets, so both exist or neither (see `l
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from kctl.errors import StorageError, UsageError, missing_extra
 from kctl.export.options import ExportOptions
 
@@ -57,6 +59,26 @@ def existing_table(catalog: Any, options: ExportOptions, directory: str) -> Any:
             hint="choose another --catalog-table, or the --out of its first run",
         )
     return table
+
+
+def add_columns(table: Any, schema: pa.Schema) -> None:
+    """Add the columns and fields of `schema` that the table lacks, in a commit of their own; do
+    nothing if there are none."""
+    wanted = {name for it in schema for name in _names(it.name, it.type)}
+    if not wanted <= set(table.schema().column_names):
+        with table.update_schema() as update:
+            update.union_by_name(schema)
+
+
+def _names(path: str, kind: pa.DataType) -> list[str]:
+    """Return the names of a column and its fields, as Iceberg has them."""
+    if pa.types.is_struct(kind):
+        return [path, *(name for it in kind for name in _names(f"{path}.{it.name}", it.type))]
+    if pa.types.is_list(kind):
+        return [path, *_names(f"{path}.element", kind.value_type)]
+    if pa.types.is_map(kind):
+        return [path, *_names(f"{path}.value", kind.item_type)]
+    return [path]
 
 
 def add_files(table: Any, number: int, urls: Sequence[str]) -> None:

@@ -19,7 +19,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
 from kctl.errors import StorageError, UsageError, missing_extra
-from kctl.export.iceberg_catalog import NUMBER_PROPERTY, add_files, check_catalog, open_table
+from kctl.export.evolution import has_columns
+from kctl.export.iceberg_catalog import (
+    NUMBER_PROPERTY,
+    add_columns,
+    add_files,
+    check_catalog,
+    open_table,
+)
 from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
 from kctl.export.options import HIVE_NULL, ExportOptions, TableFormat
 from kctl.export.values import make_decoder
@@ -139,6 +146,11 @@ class _Delta:
         self._table = self._library.DeltaTable.create(
             out, schema, mode="ignore", partition_by=list(options.partition_by) or None, name=_APP
         )
+        existing = pa.schema(self._table.schema().to_arrow())
+        wanted = _in_microseconds(_schema(options))
+        if not has_columns(existing, wanted):
+            added = self._library.Schema.from_arrow(_without(wanted, existing))
+            self._table.alter.add_columns(added.fields)
 
     def number(self) -> int:
         """See _Lake."""
@@ -163,6 +175,14 @@ class _Delta:
     def _changed_ms(self, path: str) -> int:
         facts = self._files.find(f"{self._root}/{path}")
         return facts.modified_ns // 1_000_000 if facts is not None else 0
+
+
+def _without(schema: pa.Schema, existing: pa.Schema) -> pa.Schema:
+    """Return the top-level columns that `existing` lacks, or of which it lacks fields."""
+    return pa.schema([
+        it for it in schema
+        if it.name not in existing.names or not has_columns(existing, pa.schema([it]))
+    ])  # fmt: skip
 
 
 def _in_microseconds(schema: pa.Schema) -> pa.Schema:
@@ -210,6 +230,7 @@ class _Iceberg:
             self._hint()
             place = self._files.url(self._metadata(newest))
             self._table = catalog.register_table(name, place)
+            add_columns(self._table, make_decoder(options).schema)
         else:
             schema = make_decoder(options).schema
             self._table = catalog.create_table(name, schema, location=self._url)
@@ -252,6 +273,7 @@ class _IcebergInCatalog:
         self._files, self._root = Files.of(out)
         schema = make_decoder(options).schema
         self._table = open_table(options, self._files.url(self._root), schema)
+        add_columns(self._table, schema)
         # A run may have died between the creation of the table and that of its partitions.
         if self.number() == 0 and options.partition_by and self._table.spec().is_unpartitioned():
             _partition(self._table, options.partition_by)

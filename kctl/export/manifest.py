@@ -123,7 +123,7 @@ class Manifest:
             claim(options.dead_letters, out, run)
             manifest._letters = options.dead_letters
         if not exists:
-            files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
+            _write_options(out, options)
         else:
             manifest._roll_forward(manifest._load())
             if not options.latest_per_key:
@@ -281,6 +281,29 @@ def _check_same(out: str, existing: dict[str, Any], wanted: dict[str, Any]) -> N
             f"{out} was exported with a different {', '.join(sorted(other))}",
             hint="use the options of the first run, or a new directory with --out",
         )
+
+
+def evolve_table(out: str, before: ExportOptions, after: ExportOptions) -> None:
+    """Replace the options of the table at `out`, if there is one, atomically.
+
+    UsageError if the table has other options than `before`.
+    """
+    if _exists(out, before.fingerprint()):
+        _write_options(out, after)
+
+
+def _write_options(out: str, options: ExportOptions) -> None:
+    files, root = Files.of(out)
+    facts = options.fingerprint() | {"schema_id": options.schema_id}
+    files.write(f"{root}/{_TABLE}", json.dumps(facts, indent=2).encode())
+
+
+def table_schema_id(out: str) -> tuple[bool, int | None]:
+    """Return whether there is a table at `out`, and its options' schema_id."""
+    files, root = Files.of(out)
+    if files.find(f"{root}/{_TABLE}") is None:
+        return False, None
+    return True, json.loads(files.read(f"{root}/{_TABLE}")).get("schema_id")
 
 
 def table_schema(out: str) -> str | None:

@@ -112,12 +112,14 @@ class ExportOptions:
     value_schema: str | None = None
     # For avro and protobuf: the writers' schemas by their ids in a registry.
     value_writers: tuple[tuple[int, str], ...] = ()
+    # The id of the newest version in a registry whose columns value_schema has.
+    schema_id: int | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     latest_per_key: bool = False
     # For Iceberg: a URI or a name of pyiceberg's configuration, and the table's name there.
     catalog: str | None = None
     catalog_table: str | None = None
-    # These, value_writers and catalog may differ between runs to the same table.
+    # These, value_writers, schema_id and catalog may differ between runs to the same table.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
     on_undecodable: OnUndecodable = OnUndecodable.KEEP
@@ -198,7 +200,7 @@ class ExportOptions:
         """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
-        del facts["on_undecodable"], facts["dead_letters"]
+        del facts["on_undecodable"], facts["dead_letters"], facts["schema_id"]
         # It may hold a password, and a catalog may move.
         del facts["catalog"]
         plain: dict[str, Any] = json.loads(json.dumps(facts))

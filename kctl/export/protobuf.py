@@ -11,7 +11,7 @@ file is not decoded.
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -55,17 +55,28 @@ def protobuf_schema(descriptor_set: bytes, message: str | None) -> str:
     return json.dumps({"message": message or first, "files": files})
 
 
-def protobuf_decoder(text: str) -> tuple[Decode, pa.DataType]:
+def protobuf_columns(text: str) -> pa.DataType:
+    """Return the Arrow type of the message's column; UsageError as `protobuf_decoder` raises it."""
+    return _struct(_message(text)[0], ())[0]
+
+
+def protobuf_decoder(
+    text: str, writers: Iterable[tuple[int, str]] = ()
+) -> tuple[Decode, pa.DataType]:
     """Return a decoder for the message, and the Arrow type of the decoded column.
 
-    `text` comes from `protobuf_schema`. UsageError for a message that is unknown or has no columns.
+    `text` comes from `protobuf_schema`, and so do those of `writers`, by their ids in a registry: a
+    value with another id, or whose writer has a field of another type, is not decoded. UsageError
+    for a message that is unknown or has no columns.
     """
     descriptor, message, decode_error = _message(text)
     kind, convert = _struct(descriptor, ())
     places = _places(descriptor)
+    conflicts = {number: _conflict_of(writer, descriptor) for number, writer in writers}
 
     def read(data: bytes) -> Any:
         if data[:1] == b"\0":
+            _check_id(data, conflicts)
             data = _after_indexes(data, places)
         return convert(message.FromString(data))
 
@@ -117,6 +128,45 @@ def confluent_indexes(text: str) -> bytes:
     if places == [0]:
         return b"\0"
     return b"".join(write_uvarint(number << 1) for number in (len(places), *places))
+
+
+def _check_id(data: bytes, conflicts: dict[int, str | None]) -> None:
+    """Raise ValueError if the value's id is not among the known ones or its schema does not fit."""
+    number = int.from_bytes(data[1:CONFLUENT_BYTES], "big")
+    if conflicts and number not in conflicts:
+        raise ValueError(f"unknown schema id {number}")
+    if conflicts.get(number) is not None:
+        raise ValueError(f"schema id {number} does not fit the columns: {conflicts[number]}")
+
+
+def _conflict_of(writer: str, reader: Any) -> str | None:
+    """Return why values of the schema `writer` cannot be read as the message `reader`, or None."""
+    try:
+        found = _message(json.dumps(json.loads(writer) | {"message": reader.full_name}))[0]
+    except UsageError:
+        # Its values are of other messages, which their indexes show.
+        return None
+    return _conflict(found, reader, set())
+
+
+def _conflict(writer: Any, reader: Any, seen: set[str]) -> str | None:
+    if reader.full_name in seen:
+        return None
+    seen.add(reader.full_name)
+    types = _library("descriptor_pb2").FieldDescriptorProto.Type
+    for number, field in reader.fields_by_number.items():
+        other = writer.fields_by_number.get(number)
+        if other is None:
+            continue
+        if (other.type, other.is_repeated) != (field.type, field.is_repeated):
+            names = [types.Name(it.type).removeprefix("TYPE_").lower() for it in (other, field)]
+            ways = ["repeated " * it.is_repeated for it in (other, field)]
+            return f"{field.name} is {ways[0]}{names[0]}, not {ways[1]}{names[1]}"
+        if field.message_type is not None:
+            inner = _conflict(other.message_type, field.message_type, seen)
+            if inner is not None:
+                return inner
+    return None
 
 
 def _library(name: str, package: str = "google.protobuf") -> Any:

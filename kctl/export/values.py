@@ -118,7 +118,7 @@ def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataTyp
     if kind is FieldFormat.PROTOBUF:
         from kctl.export.protobuf import protobuf_decoder
 
-        return protobuf_decoder(options.value_schema or "")
+        return protobuf_decoder(options.value_schema or "", options.value_writers)
     return None, RAW_TYPES[name]
 
 

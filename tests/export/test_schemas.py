@@ -84,12 +84,13 @@ def test_avro_of_older_and_newer_versions_are_rows_of_one_table(registry, tmp_pa
         (None, b"junk"),
     ]  # fmt: skip
     assert rows(tmp_path) == expected
-    # The subject gets a new version; the table keeps its columns.
+    # The subject gets a new version, and the table its column.
     newest = NEW | {"fields": [*NEW["fields"], NAME | {"default": ""}]}
     registry.add("users-value", 11, json.dumps(newest))
     write_users(tmp_path, [avro(newest, {"id": 3, "mail": None, "name": "c"}, 11)], first=4)
     assert export(tmp_path, *words) == 0
-    assert rows(tmp_path) == [*expected, ({"id": 3, "mail": None}, None)]
+    added = {"id": 3, "mail": None, "name": "c"}
+    assert rows(tmp_path) == [*expected, (added, None)]
 
 
 def test_registry_with_a_password(tmp_path, capsys):

@@ -1,16 +1,16 @@
 """Finds the schema of values: in a file, a registry or, for `kctl export`, the existing table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
-    from kctl.export.export import SchemaReader
+    from kctl.export.evolution import SchemaReader
     from kctl.export.schema_registry import Subject
     from kctl.export.value_codec import ValueSchema
 
@@ -86,7 +86,8 @@ def registry_reader(
     if registry is None:
         return None
     options = SchemaRequest(value, given.schema, registry, given.subject, given.message)
-    return lambda: _texts(options, _subject(options, registry, topics))
+    reader = _RegistryReader(options, registry, topics)
+    return reader.read
 
 
 def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "ValueSchema":
@@ -135,14 +136,12 @@ def _from_registry(
     known = _known(options, out)
     if options.file is not None:
         known = _checked(options, schema_of_file(options, options.file))
-    if known is not None and options.value == "protobuf":
-        return known, ()
     text, writers = _texts(options, found)
     return known if known is not None else _checked(options, text), writers
 
 
 def _texts(options: SchemaRequest, found: "Subject") -> tuple[str, tuple[tuple[int, str], ...]]:
-    """Return the newest schema as the decoders take it, and for Avro all schemas by their ids."""
+    """Return the newest schema as the decoders take it, and all schemas by their ids."""
     newest = found.versions[-1]
     if options.value == "avro":
         from kctl.export.avro import with_references
@@ -153,13 +152,51 @@ def _texts(options: SchemaRequest, found: "Subject") -> tuple[str, tuple[tuple[i
         from kctl.export.protobuf import protobuf_schema
         from kctl.runtime.real.schemas import compile_proto
 
-        compiled = compile_proto(newest.text, imports=newest.references)
-        return protobuf_schema(compiled, options.message), ()
+        made = []
+        for it in found.versions:
+            compiled = compile_proto(it.text, imports=it.references)
+            made.append((it.number, protobuf_schema(compiled, options.message)))
+        return made[-1][1], tuple(made)
     return newest.text, ()
 
 
-def _subject(options: SchemaRequest, registry: str, topics: Sequence[str]) -> "Subject":
-    """Return the versions of the requested subject, or of that of the only topic."""
+class _RegistryReader:
+    """Reads a subject again and again; what it has read of a version is not read again."""
+
+    def __init__(self, options: SchemaRequest, registry: str, topics: Sequence[str]) -> None:
+        self._options, self._registry, self._topics = options, registry, topics
+        self._seen: dict[str, Any] = {}
+        self._found: Subject | None = None
+        self._texts: tuple[str, tuple[tuple[int, str], ...]] = "", ()
+
+    def read(self) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+        """See SchemaReader."""
+        found = _subject(self._options, self._registry, self._topics, self._get)
+        if found != self._found:
+            self._texts = _texts(self._options, found)
+            self._found = found
+        newest, writers = self._texts
+        # A schema in a file determines the columns.
+        return None if self._options.file is not None else newest, writers
+
+    def _get(self, path: str) -> Any:
+        from kctl.runtime.real.schemas import get_json
+
+        if path.endswith("/versions"):
+            return get_json(self._registry, path)
+        if path not in self._seen:
+            self._seen[path] = get_json(self._registry, path)
+        return self._seen[path]
+
+
+def _subject(
+    options: SchemaRequest,
+    registry: str,
+    topics: Sequence[str],
+    get: Callable[[str], Any] | None = None,
+) -> "Subject":
+    """Return the versions of the requested subject, or of that of the only topic; `get` returns the
+    document at a path of the registry."""
     from kctl.admin.selection import is_pattern
     from kctl.export.schema_registry import read_subject
     from kctl.runtime.real.schemas import get_json
@@ -169,7 +206,7 @@ def _subject(options: SchemaRequest, registry: str, topics: Sequence[str]) -> "S
         if len(topics) != 1 or is_pattern(topics[0]):
             raise UsageError("--registry needs exactly one topic (a name), or --subject")
         subject = f"{topics[0]}-value"
-    found = read_subject(lambda path: get_json(registry, path), subject)
+    found = read_subject(get or (lambda path: get_json(registry, path)), subject)
     if found.kind.lower() != options.value:
         kind = found.kind.lower()
         raise UsageError(f"{subject} has {found.kind} schemas", hint=f"--value {kind}")
