@@ -12,7 +12,7 @@ from kctl.metrics.family import Family, Number, Sample, Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest
 from kctl.metrics.page import health_page, metrics_page
 from kctl.mirror.loss import Loss
-from kctl.mirror.worker import PartitionReport
+from kctl.mirror.partition_report import PartitionReport
 from kctl.protocol.error_codes import ApiError
 from kctl.work import Work
 

@@ -17,9 +17,11 @@ from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
 from kctl.mirror.mm2_formats import Mm2Settings
 from kctl.mirror.mm2_topics import Mm2Topics
+from kctl.mirror.partition_report import PartitionReport
 from kctl.mirror.record_changes import Change, Loops, Provenance, in_order
+from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
-from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker, PartitionReport
+from kctl.mirror.worker import MirrorWorker
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode

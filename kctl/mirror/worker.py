@@ -16,7 +16,7 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask; KIP-447, KIP-618
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.client.group_member import GroupMember
@@ -29,14 +29,16 @@ from kctl.mirror.formats import (
     encode_run,
     group_of,
     map_topic_of,
-    parse_position,
     transactional_id_of,
 )
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
+from kctl.mirror.partition_report import PartitionReport
 from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
+from kctl.mirror.settings import MirroredTopics, MirrorSettings
+from kctl.mirror.starting_positions import StartingPositions
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since
 from kctl.model import TopicPartition
@@ -54,8 +56,6 @@ TRANSACTION_TIMEOUT_MS = 60_000
 # How long a worker tries again without any progress.
 FAILURES_IN_A_ROW_MAX = 60
 _BACKOFF_MS = 500
-_UNSTABLE_ROUNDS_MAX = 300
-_UNSTABLE_WAIT_MS = 200
 # How often a worker that is done looks where the others are.
 _LOOK_MS = 500
 # Another worker has this one's transactional id.
@@ -73,56 +73,6 @@ _REJOIN = frozenset(
 _FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _HOPELESS = (UsageError, CorruptDataError)
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorSettings:
-    """The settings of a worker."""
-
-    name: str
-    worker: str = "1"
-    exactly_once: bool = True
-    on_loss: OnLoss = OnLoss.STOP
-    # Stop at the ends of the source as they were when the partitions were assigned.
-    until_end: bool = False
-    # Bytes per second, 0 for no limit.
-    throttle: int = 0
-    # What is done to records, for positions; empty if nothing is.
-    changes: str = ""
-
-
-@dataclass(slots=True)
-class PartitionReport:
-    """What a worker did with one partition of the source."""
-
-    source: TopicPartition
-    target: TopicPartition
-    records: int = 0
-    bytes: int = 0
-    raw_batches: int = 0
-    rebuilt_batches: int = 0
-    position: int = -1
-    end: int = -1
-    # Why it stopped.
-    error: KctlError | Loss | None = None
-    # Losses that were skipped on request.
-    losses: list[Loss] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class MirroredTopics:
-    """The topics of a mirror: names in the target by names in the source, and the source's ids."""
-
-    targets: Mapping[str, str]
-    topic_ids: Mapping[str, str]
-    source_id: str | None
-    # Numbers of partitions by names in the source.
-    partitions: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def sources(self) -> dict[str, str]:
-        """Return names in the source by names in the target."""
-        return {target: source for source, target in self.targets.items()}
 
 
 class MirrorWorker:
@@ -160,6 +110,7 @@ class MirrorWorker:
             )  # fmt: skip
         self._writer = TargetWriter(target, transaction)
         self._reader = source.reader()
+        self._starting = StartingPositions(source, target, settings.name)
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -258,7 +209,11 @@ class MirrorWorker:
                 if self._source.holds(TopicPartition(by_target[it.topic], it.partition))
             ]
         partitions = self._assigned
-        positions = await self._positions(partitions)
+        positions, maps = await self._starting.find(
+            partitions, self.topics, with_maps=self.maps is not None
+        )
+        if self.maps is not None:
+            self.maps = maps
         await self._find_ends(positions)
         if self._settings.until_end and self._goal is None:
             self._goal = await self._find_goal()
@@ -305,80 +260,6 @@ class MirrorWorker:
                 "Several workers need a target of Kafka 2.5 or later for exactly once",
                 hint="run one worker, or add --at-least-once",
             )
-
-    async def _positions(
-        self, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, MirrorPosition]:
-        """Return the positions of `partitions` of the target, by partition of the source."""
-        committed = await self._committed(partitions)
-        by_target = self.topics.sources
-        found: dict[TopicPartition, MirrorPosition] = {}
-        unknown: list[TopicPartition] = []
-        for partition in partitions:
-            source = TopicPartition(by_target[partition.topic], partition.partition)
-            if partition not in committed:
-                unknown.append(source)
-                continue
-            found[source] = self._checked(source, committed[partition])
-        if unknown or self.maps is not None:
-            found |= await self._without_commit(unknown, [*found, *unknown])
-        return found
-
-    async def _without_commit(
-        self, unknown: list[TopicPartition], mine: list[TopicPartition]
-    ) -> dict[TopicPartition, MirrorPosition]:
-        """Return positions for partitions without a committed one: the end of the map, or the start
-        of the source."""
-        maps = await read_map(self._target, self._settings.name, frozenset(mine))
-        if self.maps is not None:
-            self.maps = maps
-        found: dict[TopicPartition, MirrorPosition] = {}
-        starts = await self._source.starts(unknown) if unknown else {}
-        for source, start in starts.items():
-            if start.error is not None:
-                raise start.error
-            known = maps.get(source)
-            at = known.source_end if known is not None else None
-            if at is not None:
-                at = await self._source.next_offset(source, at)
-            found[source] = MirrorPosition(
-                start.offset if at is None else at, self.topics.source_id, source,
-                copy=known.copy if known is not None else 0,
-                topic_id=self.topics.topic_ids.get(source.topic),
-            )  # fmt: skip
-        return found
-
-    def _checked(self, source: TopicPartition, found: MirrorPosition) -> MirrorPosition:
-        if found.source != source or found.cluster_id != self.topics.source_id:
-            raise UsageError(
-                f"Mirror {self._settings.name} copies {found.source} of cluster"
-                f" {found.cluster_id}, not {source} of {self.topics.source_id}",
-                hint="give this mirror another --name",
-            )
-        return found
-
-    async def _committed(
-        self, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, MirrorPosition]:
-        if not partitions:
-            return {}
-        offsets = OffsetsClient(self._target)
-        found = await offsets.committed(self._group, partitions, require_stable=True)
-        for _ in range(_UNSTABLE_ROUNDS_MAX):
-            codes = {it.error.code for it in found.values() if isinstance(it.error, ApiError)}
-            if ErrorCode.UNSTABLE_OFFSET_COMMIT not in codes:
-                break
-            # A worker died in a transaction, which its coordinator is going to abort.
-            await sleep(self._target.runtime.scheduler, _UNSTABLE_WAIT_MS)
-            found = await offsets.committed(self._group, partitions, require_stable=True)
-        for it in found.values():
-            if it.error is not None:
-                raise it.error
-        return {
-            partition: parse_position(it.offset, it.metadata)
-            for partition, it in found.items()
-            if it.offset >= 0
-        }
 
     async def _find_ends(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
         ends = await self._source.ends(positions)

@@ -9,8 +9,8 @@ from kctl.client.producer_transaction import ProducerTransaction
 from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.topics import TopicChoice
-from kctl.mirror.worker import MirrorSettings
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from kctl.testing.kafka_broker import KafkaBroker

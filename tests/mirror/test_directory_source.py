@@ -14,8 +14,8 @@ from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.topics import TopicChoice
-from kctl.mirror.worker import MirrorSettings
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import LZ4

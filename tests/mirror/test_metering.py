@@ -12,8 +12,8 @@ from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.loss import Loss, LossKind
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.topics import TopicChoice
-from kctl.mirror.worker import MirrorSettings
 from kctl.model import Endpoint, TopicPartition
 from kctl.runtime.future import sleep
 

@@ -15,8 +15,9 @@ from kctl.mirror.mm2_formats import (
 )
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.mirror.topics import TopicChoice
-from kctl.mirror.worker import MirroredTopics, MirrorSettings, MirrorWorker
+from kctl.mirror.worker import MirrorWorker
 from kctl.model import TopicPartition
 from kctl.runtime.future import sleep
 from tests.mirror.test_mm2_config import FILE

@@ -14,9 +14,9 @@ from kctl.mirror.messages07 import copy_messages
 from kctl.mirror.raw_batches import NOT_MAPPED
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.source07 import Source07
 from kctl.mirror.topics import TopicChoice
-from kctl.mirror.worker import MirrorSettings
 from kctl.model import Endpoint, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import GZIP, NONE, SNAPPY

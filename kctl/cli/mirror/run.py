@@ -1,6 +1,5 @@
 """kctl mirror run: copies topics to another cluster."""
 
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +8,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
 from kctl.cli.mirror.change_options import ChangeOptions
 from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.metrics_options import MetricsOptions, run_with_metrics
 from kctl.cli.mirror.mm1_options import Mm1Options
 from kctl.cli.mirror.mm2_options import Mm2Options
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
@@ -19,10 +19,10 @@ from kctl.mirror.loss import OnLoss
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
     from kctl.cli.session import Session
-    from kctl.mirror.run import MirrorReport, MirrorRun
+    from kctl.mirror.partition_report import PartitionReport
+    from kctl.mirror.run import MirrorReport
+    from kctl.mirror.settings import MirrorSettings
     from kctl.mirror.sources import MirrorSource
-    from kctl.mirror.worker import MirrorSettings, PartitionReport
-    from kctl.model import Endpoint
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,11 @@ class RunOptions:
         str | None,
         Option("--throttle", metavar="SIZE", help="Bytes per second at most, e.g. 20MB."),
     ] = None
-    metrics_port: Annotated[
-        str | None,
-        Option(
-            "--metrics-port",
-            metavar="[HOST:]N",
-            help="Serve /metrics, /healthz and /readyz there, by HTTP. [default host: 127.0.0.1]",
-        ),
-    ] = None
-
-    def metrics(self) -> "Endpoint | None":
-        """Return where metrics are served; raise UsageError for an invalid address."""
-        from kctl.cli.serve.settings import parse_address
-
-        if self.metrics_port is None:
-            return None
-        return parse_address(self.metrics_port, "--metrics-port 9405")
 
     def settings(self) -> "MirrorSettings":
         """Return the settings of the worker; raise UsageError for an invalid one."""
         from kctl.mirror.formats import check_name
-        from kctl.mirror.worker import MirrorSettings
+        from kctl.mirror.settings import MirrorSettings
 
         throttle = parse_rate(self.throttle) if self.throttle is not None else 0
         if self.throttle is not None and throttle <= 0:
@@ -104,6 +88,7 @@ def run(
     mm2: Mm2Options,
     mm1: Mm1Options,
     changes: ChangeOptions,
+    monitoring: MetricsOptions,
 ) -> int:
     """Copy topics to another cluster, and keep copying until Ctrl-C, or with --once until all that
     the source has now is copied.
@@ -140,26 +125,17 @@ def run(
     from kctl.mirror.run import MirrorRun
 
     settings = replace(how.settings(), changes=changes.text())
-    loops, to_do, metrics = changes.loops(), changes.changes(), how.metrics()
+    loops, to_do, port = changes.loops(), changes.changes(), monitoring.port()
     flow = mm1.flow_of(ends, topics, how.groups, mm2) or mm2.flow_of(ends, topics, how.groups)
     ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
     runs: list[MirrorRun] = []
 
     def work(source: "MirrorSource", target: "AdminClient") -> Any:
-        it = MirrorRun(
-            source,
-            target,
-            choice,
-            settings,
-            flow.groups,
-            session.output.say,
-            mm2=flow.mm2,
-            changes=to_do,
-            loops=loops,
-        )
+        it = MirrorRun(source, target, choice, settings, flow.groups, session.output.say)
+        it.mm2, it.changes, it.loops = flow.mm2, to_do, loops
         runs.append(it)
-        return _metered(it, metrics, session.output.say)
+        return run_with_metrics(it, port, session.output.say)
 
     interrupt = Interrupt(session.runtime.scheduler)
     interrupt.run(lambda: ends.run_from(session, work, interrupt.guard, topics.topics))
@@ -167,19 +143,6 @@ def run(
         return interrupt.status or DONE
     _show(session, runs[0].report)
     return FAILED if runs[0].report.has_failed else interrupt.status or DONE
-
-
-def _metered(
-    it: "MirrorRun", endpoint: "Endpoint | None", say: Callable[[str], object]
-) -> "Coroutine[Any, Any, MirrorReport]":
-    """Run a mirror, and serve its metrics meanwhile."""
-    if endpoint is None:
-        return it.run()
-    from kctl.mirror.metering import run_metered
-
-    return run_metered(
-        it, endpoint, lambda at: say(f"metrics on http://{at.host}:{at.port}/metrics")
-    )
 
 
 def _show(session: "Session", report: "MirrorReport") -> None:
