@@ -78,6 +78,10 @@ def _quantile(share: str, label: str, buckets: str) -> str:
     return f"histogram_quantile({share}, sum by (le, {label}) (rate({buckets}[5m])))"
 
 
+def _mm2_name(attribute: str) -> str:
+    return f"kafka_connect_mirror_mirrorsourceconnector_{attribute}"
+
+
 PANELS = (
     Panel(
         "Availability",
@@ -180,6 +184,50 @@ PANELS = (
         (
             ("memory {{instance}}", "process_resident_memory_bytes"),
             ("requests {{instance}}", "kctl_request_memory_bytes"),
+        ),
+    ),
+)
+
+
+MIRROR_PANELS = (
+    Panel(
+        "Mirrors: copied",
+        "Bps",
+        (("{{mirror}} {{topic}}", "sum by (mirror, topic) (rate(kctl_mirror_bytes_total[5m]))"),),
+    ),
+    Panel(
+        "Mirrors: records not copied",
+        "short",
+        (("{{mirror}} {{topic}}", "sum by (mirror, topic) (kctl_mirror_lag_records)"),),
+    ),
+    Panel(
+        "Mirrors: lag",
+        "s",
+        (("{{mirror}} {{topic}}", "max by (mirror, topic) (kctl_mirror_lag_seconds)"),),
+    ),
+    Panel(
+        "Mirrors: bytes not copied",
+        "bytes",
+        (("{{mirror}}", "sum by (mirror) (kctl_mirror_lag_bytes)"),),
+    ),
+    Panel(
+        "Mirrors: latency",
+        "ms",
+        tuple(
+            (
+                f"{{{{target}}}} {part}",
+                f"max by (target) ({_mm2_name(f'replication_latency_ms_{part}')})",
+            )
+            for part in ("avg", "max")
+        ),
+    ),
+    Panel(
+        "Mirrors: losses and failures",
+        "short",
+        (
+            ("{{mirror}} losses", "sum by (mirror) (kctl_mirror_losses_total)"),
+            ("{{mirror}} stopped partitions", "sum by (mirror) (kctl_mirror_partition_stopped)"),
+            ("{{mirror}} failures", "sum by (mirror) (increase(kctl_mirror_failures_total[5m]))"),
         ),
     ),
 )
@@ -291,26 +339,48 @@ ALERT_RULES = (
         "critical",
         "A mirror no longer copies a partition: the source lost records, or the copy was refused.",
     ),
+    Alert(
+        "KafkaMirrorLosses",
+        "increase(kctl_mirror_losses_total[15m]) > 0",
+        0,
+        "critical",
+        "The source lost records before a mirror had copied them.",
+    ),
+    Alert(
+        "KafkaMirrorTopicRefused",
+        "kctl_mirror_topic_errors > 0",
+        5,
+        "warning",
+        "A mirror refuses a topic, or cannot create it.",
+    ),
+    Alert(
+        "KafkaMirrorBehind",
+        "max by (mirror, topic) (kctl_mirror_lag_seconds) > 300",
+        15,
+        "warning",
+        "A mirror is minutes behind its source.",
+    ),
+    Alert(
+        "KafkaMirrorFailing",
+        "increase(kctl_mirror_failures_total[15m]) > 5",
+        15,
+        "warning",
+        "The turns of a mirror fail again and again.",
+    ),
 )
 
 
 def dashboard() -> str:
     """Return the dashboard, as Grafana imports it."""
     source = {"type": "prometheus", "uid": "${datasource}"}
-    panels = [
-        {
-            "id": number + 1,
-            "type": "timeseries",
-            "title": panel.title,
-            "datasource": source,
-            "gridPos": {"h": 8, "w": 8, "x": 8 * (number % 3), "y": 8 * (number // 3)},
-            "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-            "targets": [
-                {"refId": chr(ord("A") + each), "legendFormat": legend, "expr": expression}
-                for each, (legend, expression) in enumerate(panel.lines)
-            ],
-        }
-        for number, panel in enumerate(PANELS)
+    panels = [_panel(panel, number, number, 0, source) for number, panel in enumerate(PANELS)]
+    top = 8 * -(-len(PANELS) // 3)
+    row = {"id": len(panels) + 1, "type": "row", "title": "Mirrors", "collapsed": False}
+    panels.append({**row, "gridPos": {"h": 1, "w": 24, "x": 0, "y": top}, "panels": []})
+    first = len(panels)
+    panels += [
+        _panel(panel, first + number, number, top + 1, source)
+        for number, panel in enumerate(MIRROR_PANELS)
     ]
     choice = {"name": "datasource", "type": "datasource", "query": "prometheus"}
     document = {
@@ -323,6 +393,23 @@ def dashboard() -> str:
         "panels": panels,
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _panel(
+    panel: Panel, number: int, place: int, top: int, source: dict[str, str]
+) -> dict[str, object]:
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": panel.title,
+        "datasource": source,
+        "gridPos": {"h": 8, "w": 8, "x": 8 * (place % 3), "y": top + 8 * (place // 3)},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + each), "legendFormat": legend, "expr": expression}
+            for each, (legend, expression) in enumerate(panel.lines)
+        ],
+    }
 
 
 def alerts() -> str:
@@ -353,7 +440,7 @@ def metrics_in(expression: str) -> set[str]:
 
 def expressions() -> list[str]:
     """Return every expression of the dashboard and of the alerts."""
-    drawn = [expression for panel in PANELS for _, expression in panel.lines]
+    drawn = [expression for panel in (*PANELS, *MIRROR_PANELS) for _, expression in panel.lines]
     return [*drawn, *(it.expression for it in ALERT_RULES)]
 
 

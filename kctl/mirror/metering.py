@@ -4,15 +4,19 @@ The figures are those of the worker's reports, summed by topic when a page is ma
 series of their own only once they stop: a mirror may have tens of thousands.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kctl.metrics import mirror_families as f
 from kctl.metrics.family import Family, Number, Sample, Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest
 from kctl.metrics.page import health_page, metrics_page
+from kctl.mirror.copy_times import CopyTimes
 from kctl.mirror.loss import Loss
+from kctl.mirror.mm2_metering import Mm2Metering
 from kctl.mirror.partition_report import PartitionReport
+from kctl.mirror.raw_batches import CopiedRange
+from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.work import Work
 
@@ -34,10 +38,17 @@ class MirrorMetering:
     def __init__(self, run: "MirrorRun", port: "Endpoint | MetricsPort") -> None:
         self._run = run
         self._clock = run.target.router.runtime.clock
-        # Bytes copied, and when they were first seen, by topic.
-        self._copied: dict[tuple[str, str], tuple[int, int]] = {}
+        # By partition of the source.
+        self._times: dict[TopicPartition, CopyTimes] = {}
+        mm2 = run.mm2
+        name = run.settings.name
+        self._mm2 = (
+            Mm2Metering(mm2.source_alias, mm2.target_alias) if mm2 else Mm2Metering("", name)
+        )
         self._has_turned = False
         run.on_turn = self.turned
+        run.on_copied = self.copied
+        run.on_checkpoints = self._mm2.add_checkpoints
         self._server = MetricsServer(
             run.target.router.runtime,
             port,
@@ -59,16 +70,18 @@ class MirrorMetering:
         self._server.close()
 
     def turned(self) -> None:
-        """Note which topics were copied from in the worker's last turn."""
+        """Note that the worker has begun."""
         self._has_turned = True
-        now_ms = self._clock.monotonic_ms()
-        sums: dict[tuple[str, str], int] = {}
-        for it in self._run.reports.values():
-            key = (it.source.topic, it.target.topic)
-            sums[key] = sums.get(key, 0) + it.bytes
-        for key, size in sums.items():
-            if size and size != self._copied.get(key, (0, 0))[0]:
-                self._copied[key] = (size, now_ms)
+
+    def copied(self, ranges: Mapping[TopicPartition, CopiedRange], read_wall_ms: int) -> None:
+        """Take what the worker's last turn has committed, and when it was read."""
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        for source, it in ranges.items():
+            if it.copies:
+                times = self._times.get(source)
+                if times is None:
+                    times = self._times[source] = CopyTimes(now_ms)
+                times.add(it.copies, read_wall_ms, wall_ms, now_ms)
 
     def reasons(self) -> list[str]:
         """Return why the mirror is not ready: it has not begun, or does not copy everything."""
@@ -99,16 +112,52 @@ class MirrorMetering:
         for family, value in sums:
             for names, reports in topics.items():
                 yield self._sample(family, names, sum(map(value, reports)))
-        for names, reports in topics.items():
-            known = [it.end - it.position for it in reports if it.end >= 0 and it.position >= 0]
-            if known:
-                yield self._sample(f.LAG, names, sum(max(lag, 0) for lag in known))
         now_ms = self._clock.monotonic_ms()
-        for names, (_, copied_ms) in self._copied.items():
-            yield self._sample(f.SINCE_COPY, names, (now_ms - copied_ms) / 1000)
+        yield from self._lags(topics, now_ms)
+        for names, reports in topics.items():
+            copied = [
+                self._times[it.source].copied_ms for it in reports if it.source in self._times
+            ]
+            if copied:
+                yield self._sample(f.SINCE_COPY, names, (now_ms - max(copied)) / 1000)
         yield from self._stopped(topics)
-        errors = len(self._run.report.topic_errors)
-        yield Sample(f.TOPIC_ERRORS, (self._run.settings.name,), errors)
+        mirror, counts = self._run.settings.name, self._run.counts
+        yield Sample(f.TOPIC_ERRORS, (mirror,), len(self._run.report.topic_errors))
+        if self._run.settings.exactly_once:
+            yield Sample(f.TRANSACTIONS, (mirror, "committed"), counts.committed)
+            yield Sample(f.TRANSACTIONS, (mirror, "aborted"), counts.aborted)
+        yield Sample(f.FAILURES, (mirror,), counts.failed)
+        targets = {self._run.reports[it].target: found for it, found in self._times.items()}
+        yield from self._mm2.samples(targets, now_ms)
+
+    def _lags(self, topics: _Topics, now_ms: int) -> Iterator[Sample]:
+        found = []
+        for names, reports in topics.items():
+            known = [it for it in reports if it.end >= 0 and it.position >= 0]
+            lag = sum(max(it.end - it.position, 0) for it in known)
+            records = sum(it.records for it in reports)
+            size = sum(it.bytes for it in reports)
+            in_bytes = round(lag * size / records) if records else None if lag else 0
+            behind = [it for it in known if it.end > it.position]
+            ages = [self._age_ms(it, now_ms) for it in behind]
+            oldest = [age for age in ages if age is not None]
+            seconds = max(oldest) / 1000 if oldest else None if behind else 0
+            if known:
+                found.append((names, (lag, in_bytes, seconds)))
+        for number, family in enumerate((f.LAG, f.LAG_BYTES, f.LAG_SECONDS)):
+            for names, values in found:
+                value = values[number]
+                if value is not None:
+                    yield self._sample(family, names, value)
+
+    def _age_ms(self, it: PartitionReport, now_ms: int) -> int | None:
+        """Return the age, at most, of the oldest record that is not copied: it came after the end
+        was reached last, and is not older than the last one that was copied."""
+        times = self._times.get(it.source)
+        limits = [] if it.caught_up_ms < 0 else [now_ms - it.caught_up_ms]
+        if times is not None and times.timestamp >= 0:
+            limits.append(max(0, self._clock.wall_ms() - times.timestamp))
+        return min(limits, default=None)
 
     def _stopped(self, topics: _Topics) -> Iterator[Sample]:
         for names, reports in topics.items():

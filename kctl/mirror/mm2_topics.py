@@ -40,6 +40,9 @@ SYNC_INTERVAL_MS = 1_000
 SYNCS_MAX = 10_000
 
 
+OnCheckpoints = Callable[[Sequence[Checkpoint], int], object]
+
+
 class Mm2Topics:
     """Writes the records of one worker."""
 
@@ -51,6 +54,8 @@ class Mm2Topics:
         say: Callable[[str], object],
     ) -> None:
         self.settings = settings
+        # Is called with checkpoints that were written, and how long that took.
+        self.on_checkpoints: OnCheckpoints = lambda _points, _latency_ms: None
         self._source = source
         self._runtime = target.router.runtime
         self._writer = TargetWriter(target.router, None)
@@ -78,6 +83,7 @@ class Mm2Topics:
         """Write what is due now; `maps` and `names` are of the partitions of this worker."""
         now_ms = self._runtime.clock.monotonic_ms()
         records: dict[str, list[KeyAndValue]] = {}
+        points: list[Checkpoint] = []
         alias = self.settings.source_alias
         if now_ms >= self._syncs_ms and self._runs:
             self._syncs_ms = now_ms + SYNC_INTERVAL_MS
@@ -91,11 +97,12 @@ class Mm2Topics:
             if self._source is not None and self.settings.groups is not None and is_due:
                 self._checkpoints_ms = now_ms + self.settings.checkpoint_interval_ms
                 found = await read_groups(self._source, self.settings.groups, names)
-                points = [encode_checkpoint(it) for it in checkpoints(found, maps, names)]
+                points = checkpoints(found, maps, names)
                 if points:
-                    records[checkpoints_topic(alias)] = points
+                    records[checkpoints_topic(alias)] = [encode_checkpoint(it) for it in points]
             if records:
                 await self._write(records)
+            self.on_checkpoints(points, self._runtime.clock.monotonic_ms() - now_ms)
         except KctlError as error:
             self._is_open = False
             if str(error) != self._failure:

@@ -1,4 +1,5 @@
-"""PartitionReport: what a worker of a mirror did with one partition of the source."""
+"""PartitionReport: what a worker of a mirror did with one partition of the source; TurnCounts: how
+its turns ended."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +20,19 @@ class PartitionReport:
     rebuilt_batches: int = 0
     position: int = -1
     end: int = -1
+    # When the position was at the end last, monotonic; -1: never.
+    caught_up_ms: int = -1
     # Why it stopped.
     error: KctlError | Loss | None = None
     # Losses that were skipped on request.
     losses: list[Loss] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TurnCounts:
+    """How the turns of a worker ended."""
+
+    committed: int = 0
+    # Transactions that were under way when a failure occurred.
+    aborted: int = 0
+    failed: int = 0

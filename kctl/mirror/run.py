@@ -16,12 +16,12 @@ from kctl.mirror.loss import OnLoss
 from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
 from kctl.mirror.mm2_formats import Mm2Settings
-from kctl.mirror.mm2_topics import Mm2Topics
-from kctl.mirror.partition_report import PartitionReport
+from kctl.mirror.mm2_topics import Mm2Topics, OnCheckpoints
+from kctl.mirror.partition_report import PartitionReport, TurnCounts
 from kctl.mirror.record_changes import Change, Loops, Provenance, in_order
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.mirror.topics import TopicChoice, apply_plan, plan_mirror
-from kctl.mirror.worker import MirrorWorker
+from kctl.mirror.worker import MirrorWorker, OnCopied
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -76,8 +76,16 @@ class MirrorRun:
     loops: Loops = Loops.ALLOWED
     # Is called after each turn of the worker.
     on_turn: Callable[[], object] = lambda: None
+    # Are called with what was committed: batches, and MirrorMaker 2's checkpoints.
+    on_copied: OnCopied = lambda _ranges, _read_ms: None
+    on_checkpoints: OnCheckpoints = lambda _points, _latency_ms: None
     report: MirrorReport = field(default_factory=MirrorReport)
     _worker: MirrorWorker | None = None
+
+    @property
+    def counts(self) -> TurnCounts:
+        """Return how the worker's turns ended so far."""
+        return TurnCounts() if self._worker is None else self._worker.counts
 
     @property
     def reports(self) -> Mapping[TopicPartition, PartitionReport]:
@@ -99,6 +107,7 @@ class MirrorRun:
             self.source, self.target.router, self.settings, topics, self.say
         )
         worker.change = self._change(topics.source_id)
+        worker.on_copied = self.on_copied
         mm2 = await self._start_mm2(worker)
         if self.groups is not None or mm2 is not None:
             worker.maps = {}
@@ -193,6 +202,7 @@ class MirrorRun:
         await self._create_compacted(*self.mm2.topics)
         mm2 = Mm2Topics(self.source.admin, self.target, self.mm2, self.say)
         worker.on_runs = mm2.add
+        mm2.on_checkpoints = self.on_checkpoints
         return mm2
 
     async def _create_compacted(self, *names: str) -> None:

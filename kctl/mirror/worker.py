@@ -34,7 +34,7 @@ from kctl.mirror.formats import (
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
-from kctl.mirror.partition_report import PartitionReport
+from kctl.mirror.partition_report import PartitionReport, TurnCounts
 from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
@@ -75,6 +75,9 @@ _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _HOPELESS = (UsageError, CorruptDataError)
 
 
+OnCopied = Callable[[Mapping[TopicPartition, CopiedRange], int], object]
+
+
 class MirrorWorker:
     """Copies from `source` to `target`; `say` gets lines for the user."""
 
@@ -91,6 +94,9 @@ class MirrorWorker:
         self.maps: dict[TopicPartition, OffsetMap] | None = None
         # Is called with the runs of each turn, once they are committed.
         self.on_runs: Callable[[list[MappedRun]], object] = lambda _: None
+        # Is called with what was copied, once it is committed, and when it was read (wall clock).
+        self.on_copied: OnCopied = lambda _ranges, _read_ms: None
+        self.counts = TurnCounts()
         # What is done to each record; None: batches are copied as they are.
         self.change: Change | None = None
         self.topics = topics
@@ -167,6 +173,7 @@ class MirrorWorker:
                 await self._recover()
             await self._pause_for_throttle()
             found = await self._reader.poll()
+            read_ms = self._now_ms()
             if self.change is not None:
                 for partition, failure in change_ranges(found.ranges, self.change).items():
                     self._reader.stop([partition], failure)
@@ -175,6 +182,7 @@ class MirrorWorker:
                 await self._on_stopped(partition, error)
             if found.ranges:
                 await self._write(found.ranges)
+                self.on_copied(found.ranges, read_ms)
             self._note_ends()
             self._failures = 0
         except CancelledError:
@@ -361,6 +369,7 @@ class MirrorWorker:
             generation_id=self._member.generation_id,
         )
         await transaction.end(commit=True)
+        self.counts.committed += 1
 
     def _report(self, ranges: Mapping[TopicPartition, CopiedRange], runs: list[MappedRun]) -> None:
         size = 0
@@ -386,10 +395,13 @@ class MirrorWorker:
             await sleep(self._target.runtime.scheduler, wait_ms)
 
     def _note_ends(self) -> None:
+        positions, now_ms = self._reader.positions, self._monotonic_ms()
         for source, end in self._reader.ends.items():
             report = self.reports[source]
             report.end = end
-            report.position = self._reader.positions[source].offset
+            report.position = positions[source].offset
+            if report.position >= end:
+                report.caught_up_ms = now_ms
 
     # Failing
 
@@ -434,6 +446,7 @@ class MirrorWorker:
                 member_id=self._member.member_id, generation_id=self._member.generation_id,
             )  # fmt: skip
             await transaction.end(commit=True)
+            self.counts.committed += 1
         self._ends.pop(partition, None)
         self._is_open = False
 
@@ -450,6 +463,9 @@ class MirrorWorker:
         """Prepare to continue from what is committed, or raise an error that will not pass."""
         self._is_open = False
         self._failures += 1
+        self.counts.failed += 1
+        transaction = self._writer.transaction
+        self.counts.aborted += transaction is not None and transaction.is_open
         self._reader.close()
         if isinstance(error, _HOPELESS) or self._failures > FAILURES_IN_A_ROW_MAX:
             raise error

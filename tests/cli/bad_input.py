@@ -333,6 +333,7 @@ WITHOUT_A_CLUSTER = [
     Mistake("dump-log {dir} --tail 0", 2, "--tail"),
     Mistake("dump-log {dir} --key-pattern (", 2, "("),
     Mistake("serve --metrics-token-file {file}", 2, "--metrics-port"),
+    Mistake("mirror run --source s:1 --target t:1 -t t --metrics-tls {file}", 2, "--metrics-port"),
     Mistake("metrics serve --metrics-tls {missing}", 2, "{missing}"),
     Mistake("log-stats {missing}", 2, "{missing}"),
     Mistake("log-stats {dir} -b localhost:9092", 2, "PATH"),

@@ -38,5 +38,8 @@ def test_each_alert_has_a_runbook():
 
 def test_a_panel_is_legible():
     assert len(metrics.PANELS) == 12
-    for panel in json.loads(metrics.dashboard())["panels"]:
+    assert len(metrics.MIRROR_PANELS) == 6
+    panels = json.loads(metrics.dashboard())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in (it for it in panels if it["type"] != "row"):
         assert 1 <= len(panel["targets"]) <= 4

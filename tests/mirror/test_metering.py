@@ -76,6 +76,17 @@ def test_the_figures_equal_what_was_copied_and_a_stopped_partition_is_not_ready(
     assert found[records] == len(clusters.target.records("dc1.metered")) == 7
     assert found[f"kctl_mirror_bytes_total{series}}}"] == size > 0
     assert found[f"kctl_mirror_partitions{series}}}"] == 2
+    assert found[f"kctl_mirror_lag_bytes{series}}}"] == 0
+    assert found[f"kctl_mirror_lag_seconds{series}}}"] == 0
+    assert found['kctl_mirror_transactions_total{mirror="metered",result="committed"}'] >= 1
+    assert found['kctl_mirror_failures_total{mirror="metered"}'] == 0
+    mm2 = [
+        [value for name, value in found.items() if f"mirrorsourceconnector_{attribute}{{" in name]
+        for attribute in ("record_count", "byte_count", "replication_latency_ms_max")
+    ]
+    assert (sum(mm2[0]), sum(mm2[1])) == (7, size)
+    assert len(mm2[2]) == len(mm2[0])
+    assert min(mm2[2]) >= 0
     assert found[f"kctl_mirror_last_copy_age_seconds{series}}}"] >= 0
     assert not any("partition_stopped" in name for name in found)
     assert ready[0] == 200
