@@ -32,6 +32,7 @@ from kctl.records.record_batch import (
     UINT32,
     RecordBatch,
 )
+from kctl.work import Work, at_once
 
 __all__ = ["RecordBatchBuilder", "build_batch"]
 
@@ -172,10 +173,13 @@ class RecordBatchBuilder:
 
     def compress_more(self) -> None:
         """Compress the records added since the last call, to free their uncompressed bytes."""
+        at_once(self.compressing())
+
+    def compressing(self) -> Work[None]:
+        """Do the same in steps of bounded work, with a `yield` between them."""
         if self._packer is None:
             self._packer = StreamCompressor(self.compression_type)
-        self._packer.write(self._body)
-        self._body.clear()
+        yield from self._packer.writing(self._body)
 
     @property
     def built_size(self) -> int:

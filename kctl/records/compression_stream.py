@@ -34,7 +34,7 @@ from kctl.records.compression import (
 )
 from kctl.records.snappy_stream import block_chunks
 from kctl.records.zstd_stream import compressor, zstd_chunks
-from kctl.work import EXCLUSIVE
+from kctl.work import EXCLUSIVE, Work
 
 # Bytes of one chunk, which every codec produces within a millisecond.
 CHUNK_BYTES = 128 * 1024
@@ -42,6 +42,8 @@ CHUNK_BYTES = 128 * 1024
 PREFIX_CHUNKS_MAX = 32
 # The largest block size in a frame's block descriptor.
 _LZ4_BLOCKS_OF_4_MIB = 7
+# Bytes of a long record that are compressed in one step: gzip takes milliseconds for them.
+WRITTEN_PER_STEP = 256 * 1024
 # A body up to this size is compressed in one call, as `compress` does it.
 _AT_ONCE_BYTES = 256 * 1024
 
@@ -149,6 +151,17 @@ class StreamCompressor:
         self._waiting += data
         if self._packer is not None or len(self._waiting) > _AT_ONCE_BYTES:
             self._compress_waiting()
+
+    def writing(self, data: bytearray) -> Work[None]:
+        """Add `data` to the body in steps of at most WRITTEN_PER_STEP bytes, with a `yield` between
+        them, and clear it."""
+        view = memoryview(data)
+        for start in range(0, len(view), WRITTEN_PER_STEP):
+            if start:
+                yield
+            self.write(view[start : start + WRITTEN_PER_STEP])
+        view.release()
+        data.clear()
 
     def forget(self) -> None:
         """Drop what has been compressed, which is too much already; `size` continues to count."""

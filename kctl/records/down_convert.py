@@ -240,7 +240,8 @@ def _rebuilt(batch: Batch, to_magic: int, first_offset: int) -> Iterator[bytes]:
         if builder is None:
             yield b""
         elif is_wrapped:
-            builder.compress_more()
+            for _ in builder.compressing():
+                yield b""
             yield b""
         else:
             yield builder.take()

@@ -14,6 +14,7 @@ from kctl.records.compression import NONE
 from kctl.records.compression_stream import StreamCompressor
 from kctl.records.record import Header, Record
 from kctl.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, PREFIX
+from kctl.work import Work, at_once
 
 _NULL_LENGTH = struct.pack(">i", -1)
 
@@ -105,10 +106,13 @@ class MessageSetBuilder:
 
     def compress_more(self) -> None:
         """Compress the records added since the last call, to free their uncompressed bytes."""
+        at_once(self.compressing())
+
+    def compressing(self) -> Work[None]:
+        """Do the same in steps of bounded work, with a `yield` between them."""
         if self._packer is None:
             self._packer = StreamCompressor(self.compression_type, self.magic)
-        self._packer.write(self._body)
-        self._body.clear()
+        yield from self._packer.writing(self._body)
 
     @property
     def built_size(self) -> int:

@@ -131,6 +131,10 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header,
     return tuple(headers), position
 
 
+# The number of headers, none, as a varint.
+_NO_HEADERS = b"\0"
+
+
 def encode_record(
     out: bytearray,
     offset_delta: int,
@@ -157,18 +161,28 @@ def encode_record(
         out += value
         out.append(0)
         return
-    body = bytearray(1)  # The attributes.
-    write_varint(body, timestamp_delta)
-    write_varint(body, offset_delta)
-    _write_nullable(body, key)
-    _write_nullable(body, value)
+    head = bytearray(1)  # The attributes.
+    write_varint(head, timestamp_delta)
+    write_varint(head, offset_delta)
+    _write_nullable(head, key)
+    # A long value is copied once, from the record to `out`.
+    if value is None:
+        value = b""
+        head.append(1)
+    else:
+        write_varint(head, len(value))
+    tail: bytes | bytearray = _NO_HEADERS
     pairs = list(headers)
-    write_varint(body, len(pairs))
-    for name, content in pairs:
-        _write_nullable(body, name.encode())
-        _write_nullable(body, content)
-    write_varint(out, len(body))
-    out += body
+    if pairs:
+        tail = bytearray()
+        write_varint(tail, len(pairs))
+        for name, content in pairs:
+            _write_nullable(tail, name.encode())
+            _write_nullable(tail, content)
+    write_varint(out, len(head) + len(value) + len(tail))
+    out += head
+    out += value
+    out += tail
 
 
 def _write_nullable(out: bytearray, field: bytes | None) -> None:

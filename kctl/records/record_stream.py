@@ -17,7 +17,7 @@ AbstractLegacyRecordBatch.DeepRecordsIterator
 """
 
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from kctl.errors import CorruptDataError
 from kctl.records.compression import Sliceable
@@ -243,8 +243,10 @@ class _Pieces:
         self.is_over = False
         self._chunks = chunks
         self._size_max = size_max
-        # Chunks of an element that is still incomplete.
+        # Chunks of an element that is still incomplete. If it is large, they are put together as
+        # they come: to join 48 MiB takes 20 ms.
         self._parts: list[bytes] = []
+        self._held: bytearray | None = None
         self._size = 0
         # A large element is about to be held; it has been claimed.
         self._is_large = False
@@ -277,15 +279,32 @@ class _Pieces:
             skipped = min(self.position - len(self.data), len(chunk))
             chunk = chunk[skipped:]
             self.position -= skipped
-        self._parts.append(chunk)
+        is_long = wanted > HELD_BYTES_MAX
+        if is_long and self._held is None:
+            self._held = bytearray(self.data[self.position :])
+            for part in self._parts:
+                self._held += part
+            self._parts.clear()
+        if self._held is None:
+            self._parts.append(chunk)
+        else:
+            self._held += chunk
         self._size += len(chunk)
         if len(self.data) - self.position + self._size >= wanted:
-            unread = self.data[self.position :]
-            self.position = max(self.position - len(self.data), 0)
-            self.data = b"".join((unread, *self._parts))
-            self._parts.clear()
-            self._size = 0
+            self._join()
         return True
+
+    def _join(self) -> None:
+        """Make all that is there the data."""
+        unread = self.position
+        self.position = max(unread - len(self.data), 0)
+        if self._held is None:
+            self.data = b"".join((self.data[unread:], *self._parts))
+            self._parts.clear()
+        else:
+            # Not copied: keys and values are then bytearrays, which encoders take as well.
+            self.data, self._held = cast("bytes", self._held), None
+        self._size = 0
 
 
 def _chunks(batch: Batch, bytes_max: int | None = None) -> Iterator[bytes]:

@@ -49,7 +49,7 @@ from kctl.records.record_stream import (
     legacy_message_steps,
     v2_record_steps,
 )
-from kctl.work import Claim, ClaimingWork
+from kctl.work import HELD_BYTES_MAX, Claim, ClaimingWork, Work
 
 # The slow path takes some microseconds per record on the broker's only thread.
 RECORDS_PER_BATCH_MAX = 1_000_000
@@ -213,6 +213,9 @@ def _read(  # noqa: C901 - one loop over all records, of every kind
             if isinstance(step, Claim):
                 yield step
                 continue
+            if builder is not None and step and _is_long(step[0]):
+                # It was copied when it was decoded, and is copied again when it is appended.
+                yield None
             for record in step:
                 error = _check_record(batch, record, number - first_number, facts)
                 if error is not None:
@@ -227,7 +230,7 @@ def _read(  # noqa: C901 - one loop over all records, of every kind
                     best, number_of_best = record.timestamp, number
                 number += 1
             if builder is not None:
-                _limit(builder, found, facts.rules)
+                yield from _limiting(builder, found, facts.rules)
             # A step without a result has decompressed something, too.
             if pace.is_over(
                 max(len(step), _CHUNK_RECORDS if batch.compression_type else 1), batch.size
@@ -238,13 +241,19 @@ def _read(  # noqa: C901 - one loop over all records, of every kind
     return _Seen(number, best, number_of_best, is_in_order or not found.counts_up)
 
 
-def _limit(
+def _is_long(record: Record) -> bool:
+    """Return whether a record is so long that a copy of it takes milliseconds. Such a record is the
+    first of its step."""
+    return len(record.value or b"") + len(record.key or b"") > HELD_BYTES_MAX
+
+
+def _limiting(
     builder: RecordBatchBuilder | MessageSetBuilder, found: _BatchSet, rules: ValidationRules
-) -> None:
+) -> Work[None]:
     """Limit the memory of the builder: compress as records arrive, and drop the content of a batch
     that is already too large. A set of plain messages has no size limit of its own."""
     if builder.compression_type:
-        builder.compress_more()
+        yield from builder.compressing()
     if _is_one_batch(builder):
         if builder.built_size > rules.message_bytes_max:
             builder.forget()

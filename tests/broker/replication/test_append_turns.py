@@ -3,9 +3,13 @@
 import pytest
 
 from kctl.broker.log import log_validator
+from kctl.broker.log.log_rewriter import validate_and_rewrite
+from kctl.broker.log.validation_rules import AppendOrigin, ValidationRules
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.builder import RecordBatchBuilder
-from kctl.records.compression import GZIP, LZ4, NONE
+from kctl.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from kctl.records.compression_stream import WRITTEN_PER_STEP, StreamCompressor
+from kctl.records.down_convert import converted_batch
 from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.memory_records import batches
 from kctl.records.record_stream import RECORDS_PER_STEP
@@ -115,3 +119,55 @@ def test_a_caller_that_cannot_wait_does_no_step_of_a_long_check(world, monkeypat
     records = many_records()
     assert world.manager.append_plain(("t", 0), records, required_acks=1) is None
     assert not steps
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The bytes compressed since the list was last cleared, by call."""
+    calls = []
+    write = StreamCompressor.write
+    monkeypatch.setattr(
+        StreamCompressor, "write", lambda self, data: calls.append(len(data)) or write(self, data)
+    )
+    return calls
+
+
+LONG_BYTES = 6 * 1024 * 1024
+
+
+def long_record(codec):
+    """A batch with a long record between two short ones."""
+    builder = RecordBatchBuilder(compression_type=codec)
+    for size in (10, LONG_BYTES, 10):
+        builder.append(timestamp=5, key=None, value=bytes(size), headers=[("h", b"x")])
+    return builder.build()
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
+def test_a_long_record_is_compressed_in_steps(written, codec):
+    rules = ValidationRules("t-0", compression_type=ZSTD)
+    work = validate_and_rewrite(long_record(codec), rules, AppendOrigin.CLIENT, 0, 0, 5)
+    steps = 0
+    while True:
+        written.clear()
+        try:
+            next(work)
+        except StopIteration as stop:
+            result = stop.value
+            break
+        assert sum(written) <= WRITTEN_PER_STEP + 1_000
+        steps += 1
+    assert steps > LONG_BYTES // WRITTEN_PER_STEP
+    (stored,) = batches(result.records)
+    assert [len(it.value) for it in stored.records()] == [10, LONG_BYTES, 10]
+
+
+def test_a_long_record_is_converted_in_steps(written):
+    (batch,) = batches(bytes(long_record(GZIP)))
+    pieces = []
+    for piece in converted_batch(batch, 1, 0):
+        assert sum(written) <= WRITTEN_PER_STEP + 1_000
+        written.clear()
+        pieces.append(piece)
+    (stored,) = batches(b"".join(pieces))
+    assert [len(it.value) for it in stored.records()] == [10, LONG_BYTES, 10]
