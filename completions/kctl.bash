@@ -170,7 +170,7 @@ _kctl() {
             mirror:0) offer="run plan verify status translate switch watch";;
             profile:0) offer="add login use list show remove";;
             "apply:"0) offer="@files";;
-            "top:"0) offer="topics groups brokers clients quotas";;
+            "top:"0) offer="topics groups brokers clients quotas mirrors";;
             "produce:"0) offer="@topics";;
             "consume:"*) offer="@topics";;
             "dump-log:"*) offer="@files";;

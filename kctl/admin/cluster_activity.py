@@ -14,7 +14,6 @@ from kctl.admin.metric_rates import broker_rates, topic_rates
 from kctl.admin.quota_usage import NO_METRICS, notes_of, usage_rows
 from kctl.errors import KctlError
 from kctl.model import TopicPartition
-from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -129,22 +128,6 @@ async def _read_metrics(
         found.notes.append(f"metrics of {len(found.scrapes)} of {len(found.brokers)} brokers")
     if with_quotas:
         found.notes += notes_of(found.scrapes.values())
-
-
-async def look_twice(
-    admin: "AdminClient",
-    interval_ms: int,
-    *,
-    with_groups: bool,
-    with_quotas: bool = False,
-    metrics: "MetricsSource | None" = None,
-) -> tuple[Look, Look]:
-    """Return two looks, `interval_ms` apart."""
-    before = await look(admin, with_groups=with_groups, with_quotas=with_quotas, metrics=metrics)
-    await sleep(admin.router.runtime.scheduler, interval_ms)
-    return before, await look(
-        admin, with_groups=with_groups, with_quotas=with_quotas, metrics=metrics
-    )
 
 
 def quota_rows(before: Look | None, now: Look) -> list[Row]:

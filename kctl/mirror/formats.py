@@ -57,6 +57,20 @@ def map_topic_of(name: str) -> str:
     return PREFIX + name + _MAP_SUFFIX
 
 
+def mirror_of_group(group_id: str) -> str | None:
+    """Return the name of the mirror whose positions a group holds; None for other groups.
+
+    >>> mirror_of_group("kctl-mirror.dc1"), mirror_of_group("billing")
+    ('dc1', None)
+    """
+    return group_id.removeprefix(PREFIX) or None if group_id.startswith(PREFIX) else None
+
+
+def mirror_of_map(topic: str) -> str | None:
+    """Return the name of the mirror whose map a topic holds; None for other topics."""
+    return mirror_of_group(topic.removesuffix(_MAP_SUFFIX)) if topic.endswith(_MAP_SUFFIX) else None
+
+
 def transactional_id_of(name: str, worker: str) -> str:
     """Return the transactional id of a worker of mirror `name`."""
     return f"{PREFIX}{name}.{worker}"

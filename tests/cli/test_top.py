@@ -120,7 +120,7 @@ def test_rates_are_differences_and_a_shrunk_log_has_none():
     assert topic_rows(None, now)[0]["records_s"] is None
 
 
-@pytest.mark.parametrize("view", ["topics", "groups", "brokers", "clients", "quotas"])
+@pytest.mark.parametrize("view", ["topics", "groups", "brokers", "clients", "quotas", "mirrors"])
 def test_once_prints_the_rows_of_a_cluster(on, topic, name, view):
     on("produce", topic, "a", "b")
     on("consume", topic, "-g", f"{name}-g", "--from-beginning", "-m", 1)
@@ -132,6 +132,8 @@ def test_once_prints_the_rows_of_a_cluster(on, topic, name, view):
         assert (row["partitions"], row["records_s"]) == (3, 0)
     if view == "quotas":
         assert "add --metrics" in ran.err
+    if view == "mirrors":
+        assert ran.documents == []
     if view == "groups":
         [row] = [it for it in ran.documents if it["group"] == f"{name}-g"]
         assert row["lag"] == 1

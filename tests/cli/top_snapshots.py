@@ -40,6 +40,15 @@ ROWS = {
          "partitions": 4, "records_s": 10.0, "lag": 7}
         for name in ("consumer-1", LONG, HOSTILE, "日本語のクライアント")
     ],
+    View.MIRRORS: [
+        {"mirror": name, "state": state, "records_s": rate, "bytes_s": rate and rate * 1000,
+         "lag": lag, "lag_bytes": lag and lag * 1000, "lag_seconds": lag and lag / 10,
+         "losses": lag and 0, "stopped": lag and 1, "partitions": 128, "workers": workers}
+        for name, state, rate, lag, workers in (
+            ("dc1-to-dc2", "running", 25_000.0, 1_234_567, 2), (LONG[:200], "running", 0.0, 0, 1),
+            (HOSTILE, "rebalancing", 12.5, 3, 12), ("old", "expired", None, None, 0),
+        )
+    ],
 }  # fmt: skip
 DETAILS = {
     View.TOPICS: [
@@ -49,6 +58,11 @@ DETAILS = {
     ],
     View.GROUPS: [
         {"topic": LONG, "partition": 0, "lag": 5, "records_s": None, "client": HOSTILE}
+    ],
+    View.MIRRORS: [
+        {"topic": "orders", "partition": number, "target": "dc1.orders", "records_s": 10.0,
+         "position": 10_000_000, "stopped": "deleted" if number else None}
+        for number in range(2)
     ],
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""kctl top: what a cluster does, live: topics, groups, brokers, clients, quotas."""
+"""kctl top: what a cluster does, live: topics, groups, brokers, clients, quotas, mirrors."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +8,7 @@ from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
-from kctl.cli.top.live import WITH_GROUPS, Live, rows_of
+from kctl.cli.top.live import Live, look_at_twice, rows_of
 from kctl.cli.top.screen import KEYS, Screen, View, quota_text
 from kctl.cli.units import parse_duration_ms
 from kctl.errors import UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PORT_MAX = 65_535
 
 ViewArgument = Annotated[
-    View, Argument(metavar="VIEW", help="topics, groups, brokers, clients or quotas.")
+    View, Argument(metavar="VIEW", help="topics, groups, brokers, clients, quotas or mirrors.")
 ]
 EveryOption = Annotated[str, Option("--every", metavar="DURATION", help="Interval of updates.")]
 OnceOption = Annotated[
@@ -31,7 +31,7 @@ MetricsOption = Annotated[
     Option(
         "--metrics",
         metavar="URL",
-        help="Read a broker's /metrics, too: a URL, HOST:PORT, or :PORT for each broker.",
+        help="Read /metrics of a broker or mirror: a URL, HOST:PORT, or :PORT for each broker.",
     ),
 ]
 MetricsTokenOption = Annotated[
@@ -67,11 +67,14 @@ def top(
     no others. With --metrics, rates in bytes are the brokers' own, there are those of reading, and
     the view of quotas shows who is throttled.
 
+    Mirrors are those into the cluster: their rates are by what they keep there. With --metrics and
+    the addresses of their --metrics-port, there are lag, bytes, losses and stopped partitions.
+
     \b
     Keys:
       tab  the next view             s  sort by the next column, r  the other way
       /    filter by name            p  pause
-      up, down, enter  the partitions of a topic or group, escape  back
+      up, down, enter  the partitions of a topic, group or mirror, escape  back
       q    quit
 
     \b
@@ -80,6 +83,7 @@ def top(
       kctl top groups --every 5s
       kctl top brokers --once -o json
       kctl top brokers --metrics :9404
+      kctl top mirrors --metrics mirror-1:9405 --metrics mirror-2:9405
     """
     source = metrics_source(metrics, metrics_token_file, metrics_ca)
     return show(session, view, every, source, once=once)
@@ -127,19 +131,12 @@ def show(
 
 
 def _show_once(session: Session, view: View, every_ms: int, source: "MetricsSource | None") -> int:
-    from kctl.admin.cluster_activity import look_twice
     from kctl.cli.interrupt import Interrupt
 
     interrupt = Interrupt(session.runtime.scheduler)
     found = interrupt.run(
         lambda: session.run(
-            lambda admin: look_twice(
-                admin,
-                every_ms,
-                with_groups=view in WITH_GROUPS,
-                with_quotas=view is View.QUOTAS,
-                metrics=source,
-            ),
+            lambda admin: look_at_twice(admin, view, every_ms, source),
             interrupt.guard,
         )
     )

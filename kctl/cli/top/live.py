@@ -24,6 +24,7 @@ WITH_GROUPS = (View.GROUPS, View.CLIENTS)
 def rows_of(view: View, before: "Look | None", now: "Look") -> list[dict[str, Any]]:
     """Return the rows of a view, whose rates are the differences of two looks."""
     from kctl.admin import cluster_activity
+    from kctl.mirror import activity
 
     make = {
         View.TOPICS: cluster_activity.topic_rows,
@@ -31,8 +32,33 @@ def rows_of(view: View, before: "Look | None", now: "Look") -> list[dict[str, An
         View.BROKERS: cluster_activity.broker_rows,
         View.CLIENTS: cluster_activity.client_rows,
         View.QUOTAS: cluster_activity.quota_rows,
+        View.MIRRORS: activity.mirror_rows,
     }[view]
     return make(before, now)
+
+
+async def look_at(admin: "AdminClient", view: View, metrics: "MetricsSource | None") -> "Look":
+    """Return what a view shows, as it is now. Raise UnreachableError; errors of parts are notes."""
+    if view is View.MIRRORS:
+        from kctl.mirror.activity import look_at_mirrors
+
+        return await look_at_mirrors(admin, metrics)
+    from kctl.admin.cluster_activity import look
+
+    return await look(
+        admin, with_groups=view in WITH_GROUPS, with_quotas=view is View.QUOTAS, metrics=metrics
+    )
+
+
+async def look_at_twice(
+    admin: "AdminClient", view: View, interval_ms: int, metrics: "MetricsSource | None"
+) -> "tuple[Look, Look]":
+    """Return two looks, `interval_ms` apart."""
+    from kctl.runtime.future import sleep
+
+    before = await look_at(admin, view, metrics)
+    await sleep(admin.router.runtime.scheduler, interval_ms)
+    return before, await look_at(admin, view, metrics)
 
 
 class Live:
@@ -105,17 +131,10 @@ class Live:
         return self._screen.view is not view
 
     async def _look(self, admin: "AdminClient") -> None:
-        from kctl.admin.cluster_activity import look
-
         screen = self._screen
         view = screen.view
         try:
-            found = await look(
-                admin,
-                with_groups=view in WITH_GROUPS,
-                with_quotas=view is View.QUOTAS,
-                metrics=self._metrics,
-            )
+            found = await look_at(admin, view, self._metrics)
         except UnreachableError as error:
             if self._now is None:
                 raise
@@ -131,12 +150,15 @@ class Live:
         """Fill in the parts of the chosen row."""
 
         from kctl.admin.cluster_activity import group_partition_rows, partition_rows
+        from kctl.mirror.activity import mirror_partition_rows
 
         screen = self._screen
         if screen.mode is not Mode.DETAIL or self._now is None:
             return
         if screen.view is View.TOPICS:
             screen.details = partition_rows(self._before, self._now, screen.detail)
+        elif screen.view is View.MIRRORS:
+            screen.details = mirror_partition_rows(self._before, self._now, screen.detail)
         else:
             screen.details = group_partition_rows(self._before, self._now, screen.detail)
 

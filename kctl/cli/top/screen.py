@@ -1,6 +1,6 @@
 """The screen of kctl top: what keys do to it, and the lines that it shows.
 
-    LIST --enter--> DETAIL --escape--> LIST        of topics and groups
+    LIST --enter--> DETAIL --escape--> LIST        of topics, groups and mirrors
     LIST --/--> FILTER --enter, escape--> LIST     characters go to the filter
 
 Every other key changes a field of the state and no mode.
@@ -13,7 +13,7 @@ from enum import Enum
 
 from kctl.cli.bars import shortened, sparkline
 from kctl.cli.table_text import cell_text, text_width
-from kctl.cli.units import format_bytes
+from kctl.cli.units import format_bytes, format_duration
 
 Row = dict[str, object]
 
@@ -33,6 +33,7 @@ class View(Enum):
     BROKERS = "brokers"
     CLIENTS = "clients"
     QUOTAS = "quotas"
+    MIRRORS = "mirrors"
 
 
 class Mode(Enum):
@@ -56,28 +57,37 @@ COLUMNS = {
         "client", "quota", "throttled", "used", "limit", "share", "throttle_ms", "history",
         "broker",
     ),
+    View.MIRRORS: (
+        "mirror", "state", "lag", "lag_seconds", "stopped", "records_s", "bytes_s", "losses",
+        "history", "lag_bytes", "partitions", "workers",
+    ),
 }  # fmt: skip
 # Shown after bytes_s if brokers' metrics are read.
 MEASURED_COLUMNS = {View.TOPICS: ("out_s",), View.BROKERS: ("out_s", "requests_s", "busy")}
 DETAIL_COLUMNS = {
     View.TOPICS: ("partition", "leader", "records_s", "bytes_s", "size", "end_offset"),
     View.GROUPS: ("topic", "partition", "lag", "records_s", "client"),
+    View.MIRRORS: ("topic", "partition", "records_s", "position", "target", "stopped"),
 }
 # The key of a row in each view, which is also that of its history.
 KEYS = {
     View.TOPICS: ("topic",), View.GROUPS: ("group",), View.BROKERS: ("broker",),
     View.CLIENTS: ("client", "member", "group"), View.QUOTAS: ("client", "quota", "broker"),
+    View.MIRRORS: ("mirror",),
 }  # fmt: skip
 _SORTED_BY = {
     View.TOPICS: "records_s", View.GROUPS: "lag", View.BROKERS: "bytes_s", View.CLIENTS: "lag",
-    View.QUOTAS: "throttled",
+    View.QUOTAS: "throttled", View.MIRRORS: "lag",
 }  # fmt: skip
 # What the sparkline of a row is of.
 _HISTORY_OF = {View.QUOTAS: "share"}
 _UNITS = {
     "records_s": "RECORDS/S", "bytes_s": "BYTES/S", "out_s": "OUT/S", "requests_s": "REQUESTS/S",
+    "lag_seconds": "BEHIND",
 }  # fmt: skip
-_TEXT = frozenset({"topic", "group", "client", "host", "state", "rack", "history", "quota"})
+_TEXT = frozenset(
+    {"topic", "group", "client", "host", "state", "rack", "history", "quota", "mirror", "target"}
+)
 _HELP = "q quit  tab view  s sort  r reverse  / filter  p pause  enter open  esc back"
 
 _STEPS = {"up": -1, "down": 1, "page-up": -10, "page-down": 10}
@@ -276,11 +286,13 @@ class Screen:
                 return f"{value:,.0f}ms"
             if column in ("bytes_s", "out_s"):
                 return f"{format_bytes(round(value))}/s"
-            if column == "size":
+            if column == "lag_seconds":
+                return format_duration(round(value * 1000))
+            if column in ("size", "lag_bytes"):
                 return format_bytes(round(value))
             if column in ("records_s", "requests_s"):
                 return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-            return f"{value:,}" if column in ("lag", "end_offset") else str(value)
+            return f"{value:,}" if column in ("lag", "end_offset", "position") else str(value)
         return cell_text(value)
 
 
