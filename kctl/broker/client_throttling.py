@@ -31,7 +31,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kctl.broker.client_quotas import ClientQuotaEntity
-from kctl.broker.request import Request
+from kctl.broker.request import Request, RequestContext
 from kctl.broker.sampled_rate import Pauses, SampledRate, TokenBucket, Windows
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -65,6 +65,9 @@ _DEFAULT: Final = _Default.DEFAULT
 # None: the entity has no such part.
 _Name = str | _Default | None
 _Entity = tuple[_Name, _Name]
+
+# What the answer to a request may count towards.
+_OF_ANSWERS = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST)
 
 # Requests of brokers and controllers, which no request quota delays.
 _EXEMPT = frozenset(
@@ -280,6 +283,8 @@ class ClientQuotas:
             for kind in QuotaKind
         }
         self._listeners: list[Callable[[bool], object]] = []
+        # Grows with each change: what was looked up before may have changed.
+        self.version = 0
         self.is_enabled = any(it.is_enabled for it in self._limits.values())
 
     def on_switch(self, listener: Callable[[bool], object]) -> None:
@@ -295,6 +300,7 @@ class ClientQuotas:
     def change(self, entity: ClientQuotaEntity, quotas: Mapping[str, float]) -> None:
         """Replace all quotas of an entity."""
         names = (_name(entity.user), _name(entity.client_id))
+        self.version += 1
         for kind, limits in self._limits.items():
             limits.change(names, quotas.get(kind))
         is_enabled = any(it.is_enabled for it in self._limits.values())
@@ -302,6 +308,11 @@ class ClientQuotas:
             self.is_enabled = is_enabled
             for listener in self._listeners:
                 listener(is_enabled)
+
+    def counts(self, context: RequestContext, client_id: str) -> bool:
+        """Return whether requests of a client may count towards a quota when they are answered."""
+        user = context.principal.partition(":")[2]
+        return any(self._limits[kind].share(user, client_id) is not None for kind in _OF_ANSWERS)
 
     def answered(self, request: Request, frame_bytes: int, busy_ns: int, now_ms: int) -> int:
         """Count a request that has its response; return how long its client has to pause, in

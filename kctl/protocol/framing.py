@@ -137,6 +137,17 @@ class FrameBuffer:
         return self._end - self._start if self._large is None else len(self._large)
 
     @property
+    def has_whole_frame(self) -> bool:
+        """Return whether all bytes of the next frame are there, or its size is invalid."""
+        if self._large is not None:
+            return self._filled >= self._large_size
+        there = self._end - self._start - SIZE_BYTES
+        if there < 0:
+            return False
+        size: int = _unpack_size(self._data, self._start)[0]
+        return there >= size
+
+    @property
     def announced_bytes(self) -> int:
         """Return the size of the large frame that is unfinished or not begun; 0 without one."""
         if self._large is not None:

@@ -3,7 +3,7 @@
     READING -> IN_FLIGHT -> READING ...
     READING -> SENDING -> READING      the peer is slow to read, or other connections come first
     READING -> MUTED -> READING        the client exceeds a quota (KIP-219)
-    IN_FLIGHT -> DRAINING -> OVER      the server stops while a request is in flight
+    IN_FLIGHT -> DRAINING -> OVER      the server stops while the last request is in flight
     any phase -> OVER
 
 At most one request of a connection is in flight, however many the client has sent: the next one

@@ -22,6 +22,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import cache
 from typing import Any, Protocol
 
 from kctl.errors import CorruptDataError
@@ -169,9 +170,13 @@ def gzip_chunks(view: Sliceable, chunk_bytes: int) -> Iterator[bytes]:
         position -= len(stream.unused_data)
 
 
+@cache
 def gzip_inflater() -> tuple[Callable[..., Any], Any]:
     """Return the inflating half of isal if it is installed (twice as fast as zlib),
-    else of zlib."""
+    else of zlib.
+
+    Found once: an import that fails is tried again each time, which reads directories.
+    """
     try:
         from isal import isal_zlib  # type: ignore[import-not-found, unused-ignore]
     except ImportError:

@@ -5,6 +5,7 @@ import pytest
 from kctl.admin.client_quotas import DEFAULT_ENTITY, QuotaEntity
 from kctl.admin.topics import NewTopic
 from kctl.client.router import Router
+from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages import create_partitions, create_topics, delete_topics, fetch
 from tests.support.broker_cluster import running_brokers
@@ -169,13 +170,28 @@ def test_quotas_are_read_when_a_broker_starts(broker):
     broker.end(entity, "producer_byte_rate")
 
 
-def test_fast_paths_are_offered_again_when_the_last_quota_is_removed(broker):
+def test_clients_without_a_limit_are_answered_on_the_fast_path_beside_others(broker):
     server = broker.cluster.brokers[1].server
-    assert server.client_quotas is None
-    assert server.fast_paths
-    entity = QuotaEntity(client_id="any")
-    broker.set(entity, consumer_byte_rate=1.0)
+    entity = QuotaEntity(client_id="counted")
+    broker.set(entity, producer_byte_rate=1e9)
     assert server.client_quotas is broker.quotas
-    assert not server.fast_paths
-    broker.end(entity, "consumer_byte_rate")
-    assert server.fast_paths
+    handled = []
+    on_request = server.on_request
+
+    def handle(request):
+        if request.api_key is ApiKey.PRODUCE:
+            handled.append(request.client_id)
+        on_request(request)
+
+    server.on_request = handle
+    try:
+        # The first request of its form is decoded.
+        for name in ("free", "counted", "free", "counted"):
+            client = broker.client(name)
+            answer = client(produce_request(batch(b"x")))
+            assert answer.responses[0].partitions[0].error_code == 0
+    finally:
+        server.on_request = on_request
+    assert handled == ["free", "counted", "counted"]
+    broker.end(entity, "producer_byte_rate")
+    assert server.client_quotas is None

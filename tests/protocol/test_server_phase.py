@@ -236,14 +236,24 @@ def test_no_request_begins_while_the_client_has_yet_to_read(side):
     assert (side.phase, side.requests) == (IN_FLIGHT, 2)
 
 
-def test_draining_ends_with_the_request_in_flight_and_begins_no_other(side):
-    side.receive(heartbeats(2))
+def test_draining_ends_with_the_request_in_flight(side):
+    side.receive(heartbeats(1))
     side.drain()
     assert side.phase is DRAINING
     side.drain()
     assert side.phase is DRAINING
     side.answer()
     assert (side.phase, side.requests) == (OVER, 1)
+
+
+def test_draining_begins_what_arrived_before():
+    side = Served()
+    side.receive(heartbeats(2))
+    side.drain()
+    assert side.phase is IN_FLIGHT
+    side.answer()
+    side.answer()
+    assert (side.phase, side.requests) == (OVER, 2)
 
 
 def test_draining_at_rest_ends_at_once(side):

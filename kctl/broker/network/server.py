@@ -84,9 +84,8 @@ class SocketServer:
         self._authentication_class: type[Authentication] | None = None
         if credentials is not None:
             self.use_credentials(credentials)
-        self._all_fast_paths = dict(fast_paths or {})
-        # Shared by all connections; empty while clients have quotas.
-        self.fast_paths = dict(self._all_fast_paths)
+        # Shared by all connections.
+        self.fast_paths = dict(fast_paths or {})
         self.client_quotas: ClientQuotas | None = None
         self._limits = limits or NetworkLimits()
         # API key -> (first, last) version that is dispatched; nothing else is.
@@ -115,7 +114,7 @@ class SocketServer:
         # Those closed because there are more than max.connections, until they are lost.
         self._excess: dict[ServerConnection, None] = {}
         self._is_excess_queued = False
-        # Those of removed listeners that are yet to be closed.
+        # Those that are yet to be closed, of removed listeners, or all when the server closes.
         self._leaving: list[ServerConnection] = []
         self._least_recently_used = LeastRecentlyUsed()
         self._connection_count = 0
@@ -133,11 +132,9 @@ class SocketServer:
         self._credentials, self._authentication_class = credentials, Authentication
 
     def use_client_quotas(self, quotas: ClientQuotas | None) -> None:
-        """Throttle clients by `quotas`. Fast paths count nothing, so they are not offered."""
+        """Throttle clients by `quotas`. Fast paths count nothing, so they are offered only the
+        requests of clients without a limit."""
         self.client_quotas = quotas
-        self.fast_paths.clear()
-        if quotas is None:
-            self.fast_paths.update(self._all_fast_paths)
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""
@@ -221,13 +218,13 @@ class SocketServer:
         return {name: listener.settings for name, listener in self._tls.items()}
 
     def _close_leaving(self) -> None:
-        """Close connections of removed listeners, CLOSED_PER_TURN now and the others in later
+        """Close connections that are to go, CLOSED_PER_TURN now and the others in later
         turns."""
         for connection in self._leaving[:CLOSED_PER_TURN]:
             if connection in self._connections:
                 connection.close_when_answered()
         del self._leaving[:CLOSED_PER_TURN]
-        if self._leaving and self._closed is None:
+        if self._leaving:
             self._runtime.scheduler.call_soon(self._close_leaving)
 
     async def replace_tls(
@@ -296,8 +293,8 @@ class SocketServer:
         self._acceptors.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        for connection in list(self._connections):
-            connection.close_when_answered()
+        self._leaving = list(self._connections)
+        self._close_leaving()
         if self._connections:
             self._drain_timer = self._runtime.scheduler.call_later(drain_ms, self._abort_all)
         else:

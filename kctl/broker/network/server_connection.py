@@ -7,15 +7,17 @@ loop's turn is spent, and the rest in later turns.
 Invalid frames, APIs and versions that are not served, and bodies that cannot be decoded or that a
 handler finds corrupt close this connection and nothing else, as does a handler that fails. The
 exception is an unknown version of ApiVersions, which is answered in version 0 with
-UNSUPPORTED_VERSION (KIP-511). A client that has shut down its sending side still receives the
-responses that are due.
+UNSUPPORTED_VERSION (KIP-511).
+
+When the client shuts down its sending side or resets the connection, and when the server stops,
+the requests that arrived whole are served before the connection ends (decision 0146).
 
 A request is first offered to its API's fast path (see `SocketServer`), which either sends the
 response at once or does nothing. A small request that arrives alone, as nearly all do, is offered
 before any memory is accounted for.
 
-Invariants: `_current` is set exactly in the phases IN_FLIGHT and DRAINING; a frame's bytes stay
-valid until its response; memory is accounted for by `Intake`.
+Invariants: a frame's bytes stay valid until its response; memory is accounted for by `Intake`;
+`connection_lost` of the server is called once, when nothing is left to serve.
 
 Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel; KIP-511
 """
@@ -24,21 +26,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kctl.broker.client_throttling import ClientQuotas
-from kctl.broker.network.connection_host import ConnectionHost, FastPath
-from kctl.broker.network.intake import Intake
-from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
-from kctl.broker.network.request_time import RequestTime
+from kctl.broker.network.connection_host import ConnectionHost
+from kctl.broker.network.connection_state import ConnectionState
+from kctl.broker.network.refusals import api_name, reason_of, unknown_version_response
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
-from kctl.client.foreign_protocols import foreign_request
 from kctl.errors import CorruptDataError
-from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, decoding, encode, encoding
 from kctl.protocol.connection import read_request_header, response_frame
-from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.framing import FrameBuffer
-from kctl.protocol.messages.api_versions import ApiVersionsResponse, ApiVersionsResponseKey
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
@@ -72,34 +67,10 @@ _MUTED: Final[ServerPhase] = ServerPhase.MUTED
 _ANSWERED: Final = moved(_IN_FLIGHT, _READING)
 
 
-class ServerConnection:
+class ServerConnection(ConnectionState):
     """One accepted connection, as the Receiver of its transport."""
 
-    __slots__ = (
-        "_abort",
-        "_authentication",
-        "_current",
-        "_current_bytes",
-        "_failed",
-        "_fast_paths",
-        "_frames",
-        "_intake",
-        "_is_large",
-        "_is_serving",
-        "_last_api_key",
-        "_phase",
-        "_post_whole",
-        "_received_eof",
-        "_reply",
-        "_server",
-        "_throttle_ms",
-        "_time",
-        "_transport",
-        "context",
-        "get_buffer",
-        "last_active_ms",
-        "unsent_at_last_sweep",
-    )
+    __slots__ = ("_abort", "_failed", "_post_whole", "_reply")
 
     def __init__(
         self,
@@ -109,38 +80,7 @@ class ServerConnection:
         authentication: "Authentication | None" = None,
     ) -> None:
         """Take `authentication` of a listener with SASL, which handles the first frames."""
-        self.context = context
-        # Monotonic milliseconds of the last request.
-        self.last_active_ms = server.now_ms()
-        # The unsent bytes of a slow reader at the server's last sweep.
-        self.unsent_at_last_sweep = 0
-        self._server = server
-        self._transport = transport
-        self._authentication = authentication
-        # None before authentication, and none for sessions that end: each request is looked at.
-        self._fast_paths: dict[bytes, FastPath] = (
-            server.fast_paths if authentication is None else {}
-        )
-        bytes_max = server.limits.request_bytes_max
-        if authentication is not None:
-            bytes_max = min(bytes_max, UNAUTHENTICATED_BYTES_MAX)
-        self._frames = FrameBuffer(server.scratch, server.pool, bytes_max)
-        self._intake = Intake(self._frames, self, transport, server.memory, server.backlog)
-        self.get_buffer = self._frames.get_buffer
-        self._phase = _READING
-        # Whether the client has shut down its sending side.
-        self._received_eof = False
-        self._current: Request | None = None
-        self._current_bytes = 0
-        # Whether the last frame had its own buffer, which the next look-up returns.
-        self._is_large = False
-        self._is_serving = False
-        # How long the client has to pause after the response being sent.
-        self._throttle_ms = 0
-        # Of the request in flight; measured only for request quotas.
-        self._time: RequestTime | None = None
-        # Of the last frame, as bytes.
-        self._last_api_key = b""
+        super().__init__(server, transport, context, authentication)
         # Bound once instead of once per request.
         self._reply: Callable[[Message | None], None] = self._answer
         self._abort: Callable[[], None] = self.abort
@@ -172,7 +112,7 @@ class ServerConnection:
     def eof_received(self) -> bool:
         """Return whether to stay open for responses that cannot be cancelled, or for requests: a
         producer with acks=0 sends and closes."""
-        self._received_eof = True
+        self._input_has_ended = True
         if not self._frames.buffered_bytes:
             return self.is_busy and not (self._current and self._current.is_cancellable)
         if self._phase is _READING:
@@ -200,6 +140,18 @@ class ServerConnection:
         """Release everything; a late response is dropped."""
         if isinstance(error, TlsError):
             self._server.tls_failed(self.context, str(error))
+        self._is_lost = True
+        if error is not None and self._has_requests_left:
+            # Nothing can be sent any longer, but producers with acks=0 want no answer.
+            self._input_has_ended = True
+            self._server.call_soon(self.resume)
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        if self._is_released:
+            return
+        self._is_released = True
         self._phase = moved(self._phase, _OVER)
         is_frame_in_use = self._current is not None and self._is_large
         self._abandon()
@@ -210,60 +162,43 @@ class ServerConnection:
 
     # The server's side
 
-    @property
-    def is_busy(self) -> bool:
-        """Return whether a request is in flight, or waits for its turn, or its response is
-        unsent."""
-        phase = self._phase
-        if phase is not _READING and phase is not _OVER and phase is not _MUTED:
-            return True
-        return self._transport.unsent_bytes() > 0
-
-    @property
-    def has_unanswered_request(self) -> bool:
-        """Return whether a request awaits its response."""
-        return self._current is not None
-
-    @property
-    def announced_bytes(self) -> int:
-        """Return the size of the request being received, about to begin, or awaiting a
-        response."""
-        return self._frames.announced_bytes if self._current is None else self._current_bytes
-
-    @property
-    def received_bytes(self) -> int:
-        """Return the bytes of the large request that have arrived."""
-        return self._frames.received_bytes
-
-    @property
-    def unfinished_small_bytes(self) -> int:
-        """Return the bytes held of a small request that is not complete."""
-        return self._intake.unfinished_small_bytes if self._phase is _READING else 0
-
-    def unsent_bytes(self) -> int:
-        """Return the bytes of responses that the client has not received yet."""
-        return self._transport.unsent_bytes()
-
     def close_when_answered(self) -> None:
-        """Close as soon as no request is in flight and queued data is sent."""
-        if self._phase is _IN_FLIGHT:
-            self._phase = moved(_IN_FLIGHT, _DRAINING)
-        elif self._phase is not _DRAINING:
-            self._end()
+        """Receive nothing more, and close as soon as every request that arrived is answered and
+        queued data is sent. A client that has to pause is served now."""
+        phase = self._phase
+        if phase is _OVER or phase is _DRAINING:
+            return
+        self._input_has_ended = self._is_leaving = True
+        self._intake.pause()
+        if not self._frames.has_whole_frame or self._is_failed:
+            if phase is _IN_FLIGHT:
+                self._phase = moved(_IN_FLIGHT, _DRAINING)
+            else:
+                self._end()
+        elif phase is _MUTED:
+            self._server.call_soon(self._unmute)
+        elif phase is _READING:
+            self._server.call_soon(self.resume)
 
     def abort(self) -> None:
         """Close at once."""
+        if self._is_lost:
+            self._server.call_soon(self._release)
         self._transport.abort()
 
     def resume(self) -> None:
         """Serve the next request after a response was sent, or once memory is available."""
         if self._transport.unsent_bytes():
             return
-        if self._authentication is not None and self._authentication.is_failed:
+        if self._is_failed:
             return
         if self._phase is _SENDING:
             self._phase = moved(_SENDING, _READING)
         if self._phase is not _READING:
+            return
+        if self._input_has_ended and not self._frames.has_whole_frame:
+            # The rest of a frame, or the memory for it, would be waited for in vain.
+            self._end()
             return
         self._serve()
         self._settle()
@@ -307,28 +242,24 @@ class ServerConnection:
         """Offer `frame` to its fast path; return whether a response was sent."""
         api_key = self._last_api_key = bytes(frame[:API_KEY_BYTES])
         fast_path = self._fast_paths.get(api_key)
-        if fast_path is None or not fast_path(frame, self._post_whole, self.context):
+        if fast_path is None:
             return False
         server = self._server
+        quotas = server.client_quotas
+        if quotas is not None and not self._throttling.is_unlimited(frame, quotas, self.context):
+            return False
+        if not fast_path(frame, self._post_whole, self.context):
+            return False
         server.counters.requests += 1
         self.last_active_ms = server.now_ms()
         return True
 
     def _wait_for_bytes(self) -> None:
         """Wait for data because no request is complete."""
-        self._intake.wait_for_bytes()
-        if self._received_eof:
+        if self._input_has_ended:
             self._end()
-
-    @property
-    def _has_more_to_do(self) -> bool:
-        """Return whether there are more requests, or actions that waited for the response."""
-        return (
-            self._is_large
-            or self._intake.is_paused
-            or self._received_eof
-            or self._frames.buffered_bytes > 0
-        )
+        else:
+            self._intake.wait_for_bytes()
 
     def _dispatch(self, frame: Buffer) -> None:
         server = self._server
@@ -339,7 +270,7 @@ class ServerConnection:
         api, version, correlation_id, client_id, position = read_request_header(frame)
         first, last = server.served.get(api, _NOT_SERVED)
         if not first <= version <= last:
-            self._refuse(api, version, correlation_id)
+            self._post(unknown_version_response(api, version, correlation_id, server.served))
             return
         is_huge = len(frame) > DECODED_AT_ONCE_BYTES_MAX
         body = None if is_huge else decode(api.request_class, version, frame, position)
@@ -378,9 +309,8 @@ class ServerConnection:
     def _handle(self, request: Request, *, may_be_sliced: bool) -> None:
         server = self._server
         on_request = server.on_request
-        if server.client_quotas is not None and server.client_quotas.times_requests:
-            self._time = RequestTime(server.now_ns, on_request)
-            on_request = self._time.handle
+        if server.client_quotas is not None:
+            on_request = self._throttling.timed(on_request)
         try:
             if may_be_sliced:
                 in_slices(request, on_request, server.scheduler)
@@ -391,19 +321,9 @@ class ServerConnection:
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
 
-    def _throttle(self, quotas: ClientQuotas, request: Request, response: Message | None) -> None:
-        """Count a request, and set for how long its client has to pause."""
-        busy_ns = 0 if self._time is None else self._time.take()
-        self._time = None
-        now_ms = self._server.now_ms()
-        pause_ms = quotas.answered(request, self._current_bytes, busy_ns, now_ms)
-        self._throttle_ms = pause_ms
-        if pause_ms and response is not None and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = pause_ms
-
     def _mute(self) -> None:
         """Serve nothing more until the client has paused (KIP-219), whether it does so or not."""
-        pause_ms, self._throttle_ms = self._throttle_ms, 0
+        pause_ms, self._throttling.pause_ms = self._throttling.pause_ms, 0
         self._phase = moved(self._phase, _MUTED)
         self._frames.give_back()
         self._is_large = False
@@ -438,6 +358,7 @@ class ServerConnection:
         if authentication.is_complete:
             server.authenticated(self.context, is_again=was_complete)
             self.context = authentication.authenticated(self.context)
+            self._throttling.forget()
             self._frames.frame_bytes_max = server.limits.request_bytes_max
             if not authentication.has_lifetime:
                 self._fast_paths = server.fast_paths
@@ -450,18 +371,6 @@ class ServerConnection:
             self._post(step.response)
         self._end()
 
-    def _refuse(self, api: ApiKey, version: int, correlation_id: int) -> None:
-        """Respond to an unknown version of ApiVersions; raise CorruptDataError for anything
-        else."""
-        if api is not ApiKey.API_VERSIONS:
-            raise CorruptDataError(f"API {api} version {version} is not served")
-        first, last = self._server.served.get(api, (0, 0))
-        response = ApiVersionsResponse(
-            error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-            api_keys=[ApiVersionsResponseKey(api_key=api, min_version=first, max_version=last)],
-        )
-        self._post(response_frame(correlation_id, 0, encode(response, 0)))
-
     def _answer(self, response: Message | None) -> None:
         """Send the response of the request in flight; handlers call this, now or later."""
         request = self._current
@@ -469,7 +378,7 @@ class ServerConnection:
             return
         quotas = self._server.client_quotas
         if quotas is not None:
-            self._throttle(quotas, request, response)
+            self._throttling.count(quotas, request, self._current_bytes, response)
         if response is not None and is_heavy_response(request.api_key, response):
             # The request stays in flight until its response is encoded and sent.
             in_turns(
@@ -492,7 +401,7 @@ class ServerConnection:
         self._current = None
         if self._phase is _IN_FLIGHT:
             self._phase = _ANSWERED
-            if self._throttle_ms:
+            if self._throttling.pause_ms and not self._is_leaving:
                 self._mute()
         elif self._phase is _DRAINING:
             self._end()
@@ -558,13 +467,10 @@ class ServerConnection:
 
     def describe_work(self, *_: object) -> str:
         """Name the API of the last request, for the loop's watchdog."""
-        number = int.from_bytes(self._last_api_key, "big")
-        return next((key.name for key in ApiKey if key == number), f"API {number}")
+        return api_name(self._last_api_key)
 
     def _reason(self, error: CorruptDataError) -> str:
-        """Return why the connection is closed: a ClientHello looks like a huge frame."""
-        listener, protocol = self.context.listener_name, self.context.security_protocol
-        return foreign_request(self._frames.first_bytes, listener, protocol) or str(error)
+        return reason_of(error, self._frames.first_bytes, self.context)
 
     def _reject(self, reason: str) -> None:
         server = self._server
@@ -581,6 +487,8 @@ class ServerConnection:
         self._phase = moved(self._phase, _OVER)
         self._abandon()
         self._transport.close()
+        if self._is_lost:
+            self._server.call_soon(self._release)
 
     def _abandon(self) -> None:
         if self._current is not None:

@@ -501,7 +501,7 @@ def test_a_reader_that_stopped_is_idle(loop):
     assert broker.counters.connections_idle_closed == 1
 
 
-def test_close_lets_requests_in_flight_finish_and_accepts_no_further_ones(loop):
+def test_close_answers_the_requests_that_arrived_and_accepts_no_further_ones(loop):
     broker = Broker(loop)
     busy, idle = broker.connect(), broker.connect()
     busy.send(broker.writer.frame(heartbeat("1"), 1) + broker.writer.frame(heartbeat("2"), 1))
@@ -510,11 +510,16 @@ def test_close_lets_requests_in_flight_finish_and_accepts_no_further_ones(loop):
     idle.wait_for_close()
     loop.turns()
     assert not closed.done
+    # Sent too late.
+    busy.send(broker.writer.frame(heartbeat("3"), 1))
     answer_with_group(request)
+    answer_with_group(broker.next_request())
     loop.wait(closed)
     busy.wait_for_close()
-    assert decode_response(ApiKey.HEARTBEAT, 1, busy.receive_frame()).throttle_time_ms == 1
-    assert len(broker.seen) == 1
+    for number in (1, 2):
+        response = decode_response(ApiKey.HEARTBEAT, 1, busy.receive_frame())
+        assert response.throttle_time_ms == number
+    assert len(broker.seen) == 2
     with pytest.raises(ConnectionRefusedError):
         connect(loop, broker.port)
 
