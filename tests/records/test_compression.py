@@ -1,5 +1,7 @@
 """Codecs in both directions, and data whose headers state a wrong size."""
 
+import builtins
+import gzip
 import tracemalloc
 import zlib
 
@@ -9,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.errors import CorruptDataError
-from kctl.records.compression import CompressionType, compress, decompress
+from kctl.records.compression import (
+    CompressionType,
+    compress,
+    decompress,
+    gzip_chunks,
+    gzip_inflater,
+)
 from kctl.records.compression_stream import decompress_prefix
 
 CODECS = [codec for codec in CompressionType if codec]
@@ -134,3 +142,19 @@ def test_codecs_that_do_not_exist_are_refused():
             decompress(codec, b"data")
         with pytest.raises(CorruptDataError, match="Unknown compression type"):
             compress(codec, b"data")
+
+
+def test_the_inflater_of_gzip_is_looked_for_once(monkeypatch):
+    """Where isal is missing, each attempt to import it reads the directories of packages."""
+    gzip_inflater.cache_clear()
+    attempts = []
+    importing = builtins.__import__
+
+    def counted(name, *arguments):
+        attempts.extend([name] if name.startswith("isal") else [])
+        return importing(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", counted)
+    for _ in range(3):
+        assert b"".join(gzip_chunks(memoryview(gzip.compress(b"data")), 100)) == b"data"
+    assert attempts == ["isal"]
