@@ -28,7 +28,7 @@ from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_factory import LogFactory
 from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX
-from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS
+from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, PRODUCERS_PER_STEP
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import CorruptDataError, LockedError, StorageError
 from kctl.model import TopicPartition
@@ -518,7 +518,14 @@ class LogManager:
 
     def _expire_producers(self) -> Work[None]:
         now_ms = self._clock.wall_ms()
-        return self._visit_all(lambda log: log.remove_expired_producers(now_ms))
+        looked = 0
+        for log in self.all_logs():
+            if looked >= PRODUCERS_PER_STEP:
+                yield
+                looked = 0
+            if not log.is_closed:
+                # A log without producers is looked at, too.
+                looked += 1 + (yield from log.remove_expired_producers(now_ms))
 
     def checkpoint(self) -> None:
         """Write all checkpoints that changed, then remove snapshots that no recovery needs."""

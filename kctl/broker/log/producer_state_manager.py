@@ -47,7 +47,7 @@ from kctl.storage.producer_snapshot import (
     checked_entries,
     unpacked,
 )
-from kctl.work import Work, at_once
+from kctl.work import Work, at_once, parts
 
 # Batches of an unknown producer that are rejected before one is accepted: the number that a client
 # may have in flight after its first.
@@ -297,15 +297,20 @@ class ProducerStateManager:
         ongoing = next(iter(self._ongoing), None)
         return min(it for it in (first, ongoing) if it is not None)
 
-    def remove_expired(self, now_ms: int) -> None:
-        """Remove producers that were inactive too long and have no open transaction."""
-        gone = [
-            producer_id
-            for producer_id, state in self.producers.items()
-            if self._is_expired(state, now_ms)
-        ]
-        for producer_id in gone:
-            self.packed_producers.remove(self.producers.pop(producer_id))
+    def remove_expired(self, now_ms: int) -> Work[int]:
+        """Remove producers that were inactive too long and have no open transaction, with a `yield`
+        after PRODUCERS_PER_STEP of them; return how many were looked at since the last one."""
+        looked = 0
+        for part in parts(list(self.producers), PRODUCERS_PER_STEP):
+            if looked:
+                yield
+            looked = len(part)
+            for producer_id in part:
+                # It may have gone meanwhile.
+                state = self.producers.get(producer_id)
+                if state is not None and self._is_expired(state, now_ms):
+                    self.packed_producers.remove(self.producers.pop(producer_id))
+        return looked
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
         return (

@@ -418,9 +418,10 @@ class UnifiedLog:
         first = self._producers.first_unstable_offset
         self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
 
-    def remove_expired_producers(self, now_ms: int) -> None:
-        """Remove producers that have been inactive for too long."""
-        self._producers.remove_expired(now_ms)
+    def remove_expired_producers(self, now_ms: int) -> Work[int]:
+        """Remove producers that have been inactive for too long, in turns; return how many were
+        looked at in the last one."""
+        return (yield from self._producers.remove_expired(now_ms))
 
     # --- roll, flush, retention --------------------------------------------------------------
 

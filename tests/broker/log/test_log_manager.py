@@ -14,7 +14,7 @@ from kctl.model import TopicPartition
 from kctl.runtime.real.disk import RealDisk
 from kctl.simulation.disk import SimDisk
 from kctl.storage import checkpoint
-from tests.support.log_world import CLUSTER_ID, TP, LogWorld, append, values_of
+from tests.support.log_world import BASE_MS, CLUSTER_ID, TP, LogWorld, append, values_of
 from tests.support.virtual_runtime import virtual_runtime
 
 
@@ -424,3 +424,18 @@ def test_periodic_work_visits_many_logs_over_many_turns(make_world, monkeypatch)
         assert len(visited) == 5
         visited.clear()
     assert len(visited) == 5
+
+
+def test_producers_expire_in_turns_of_a_bounded_number_of_producers(make_world, monkeypatch):
+    monkeypatch.setattr(log_manager, "PRODUCERS_PER_STEP", 5)
+    world = make_world()
+    for number in range(6):
+        for producer_id in range(2):
+            append(world.log(tp(number)), b"v", producer_id=producer_id, producer_epoch=0,
+                   base_sequence=0)  # fmt: skip
+    logs = world.manager.all_logs()
+    monkeypatch.setattr(world.manager._clock, "wall_ms", lambda: BASE_MS + 8 * 24 * 3_600_000)
+    left = [sum(len(log.producers) for log in logs) for _ in world.manager._expire_producers()]
+    # Two logs of two producers each are a turn's work.
+    assert left == [8, 4]
+    assert not any(log.producers for log in logs)

@@ -384,7 +384,7 @@ def test_expired_producers_leave_the_next_snapshot(world, log):
     producers = with_producers(log, 2 * CHANGED_MAX)
     for number in range(0, 2 * CHANGED_MAX, 2):
         producers.update(batch_of(number, 2 * CHANGED_MAX + number, BASE_MS + DAY_MS))
-    producers.remove_expired(BASE_MS + 7 * DAY_MS)
+    at_once(producers.remove_expired(BASE_MS + 7 * DAY_MS))
     producers.update(batch_of(1, 5 * CHANGED_MAX))
     producers.map_end_offset = 5 * CHANGED_MAX + 1
     producers.take_snapshot()
@@ -404,3 +404,18 @@ def test_a_snapshot_of_many_producers_is_decoded_step_by_step(log):
     assert next(work, None) is None
     # Decoded first and then loaded step by step, the first step would make a third of all calls.
     assert max(steps) < sum(steps) / 4
+
+
+def test_producers_expire_in_steps_and_may_go_or_return_meanwhile(log):
+    count = 3 * PRODUCERS_PER_STEP
+    producers = with_producers(log, count)
+    gone, returned = count - 1, count - 2
+    work = producers.remove_expired(BASE_MS + 8 * DAY_MS)
+    next(work)
+    assert len(producers.producers) == 2 * PRODUCERS_PER_STEP
+    producers.packed_producers.remove(producers.producers.pop(gone))
+    producers.update(batch_of(returned, 5 * count, BASE_MS + 8 * DAY_MS))
+    next(work)
+    assert len(producers.producers) == PRODUCERS_PER_STEP - 1
+    assert at_once(work) == PRODUCERS_PER_STEP
+    assert list(producers.producers) == [returned]
