@@ -48,6 +48,8 @@ CANDIDATES_PER_BROKER = 150
 CALIBRATION_ADDITIONS = 1_000_000
 # How long an answer is waited for, and how long a broker may take to be at rest again.
 ANSWER_S = 0.3
+LARGE_BYTES = 128 * 1024
+LOGIN_ANSWERS = 2
 REST_S = 60
 # At rest: less CPU than this in so much time.
 REST_LOOK_S, REST_CPU_S = 0.1, 0.01
@@ -147,7 +149,7 @@ class Candidate:
             data = self.data(bytes_max)
             self.bytes_sent = len(data)
             login = costly_kinds.STRANGERS_LOGIN if self.is_stranger else costly_kinds.LOGIN
-            send(port, login + data)
+            send(port, data, login, answer_s_of(self.bytes_sent))
 
     def data(self, bytes_max: int) -> bytes:
         """All that is sent: whole frames, `bytes_max` in all."""
@@ -276,18 +278,28 @@ class CostSearch:
         self.kept = kept[:KEPT]
 
 
-def send(port: int, data: bytes) -> None:
-    """Send `data`, and read what comes back until nothing does."""
+def send(port: int, data: bytes, login: bytes = b"", answer_s: float = ANSWER_S) -> None:
+    """Log in, if there is a login, send `data`, and read what comes back until nothing does for `answer_s`."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), REST_S) as peer,
     ):
-        peer.settimeout(ANSWER_S)
+        # What is longer than a login may only be sent after it.
+        peer.sendall(login)
+        for _ in range(LOGIN_ANSWERS if login else 0):
+            size = int.from_bytes(peer.recv(4, socket.MSG_WAITALL), "big")
+            peer.recv(size, socket.MSG_WAITALL)
+        peer.settimeout(answer_s)
         view = memoryview(data)
         while view:
             view = view[peer.send(view[: 1 << 16]) :]
         while peer.recv(1 << 20):
             pass
+
+
+def answer_s_of(sent: int) -> float:
+    """Return how long the answer to so many bytes is waited for: with the client, its work ends."""
+    return ANSWER_S * max(sent // LARGE_BYTES, 1)
 
 
 def measure(
@@ -358,7 +370,7 @@ def fill(broker: KafkaBroker) -> None:
     for records, topic in ((plain, "log"), (plain, "old"), (zipped, "log"), (zipped, "zipped")):
         for _ in range(10):
             request = bad_frames.asked(produce_request(records, topic=topic), 7)
-            send(broker.port, costly_kinds.LOGIN + request)
+            send(broker.port, request, costly_kinds.LOGIN)
 
 
 def main() -> None:
