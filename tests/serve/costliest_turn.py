@@ -279,7 +279,7 @@ class CostSearch:
 
 
 def send(port: int, data: bytes, login: bytes = b"", answer_s: float = ANSWER_S) -> None:
-    """Log in, if there is a login, send `data`, and read what comes back until nothing does for `answer_s`."""
+    """Log in, if there is a login; send `data`, and read until nothing comes for `answer_s`."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), REST_S) as peer,
@@ -298,7 +298,7 @@ def send(port: int, data: bytes, login: bytes = b"", answer_s: float = ANSWER_S)
 
 
 def answer_s_of(sent: int) -> float:
-    """Return how long the answer to so many bytes is waited for: with the client, its work ends."""
+    """Return how long to wait for the answer to so many bytes: work ends with its client."""
     return ANSWER_S * max(sent // LARGE_BYTES, 1)
 
 

@@ -32,10 +32,12 @@ from kctl.protocol.messages.write_txn_markers import (
 )
 from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
 from kctl.runtime.turns import in_turns
-from kctl.work import Work
+from kctl.work import Work, parts
 
 # Markers appended per turn of the loop, within 5 ms.
 MARKERS_PER_TURN = 20
+# Markers prepared per turn, before the first is appended.
+GATHERED_PER_TURN = 1_000
 _UNSUPPORTED_FORMAT = int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
 
 
@@ -51,20 +53,25 @@ def handle_write_txn_markers(services: Services, request: Request) -> None:
     """Append the markers, and reply when all are committed or have failed."""
     body: WriteTxnMarkersRequest = request.body
     results = [WritableTxnMarkerResult(producer_id=it.producer_id) for it in body.markers]
-    waiting = _waiting(body.markers, results)
-    starts = range(0, len(waiting), MARKERS_PER_TURN) or range(1)
-    left = len(starts)
+    waiting: list[_Waiting] = []
+    of_groups: list[_Waiting] = []
+    left = 0
 
     def appended(part: Sequence[_Waiting], outcomes: Sequence[AppendResult]) -> None:
         nonlocal left
         for entry, outcome in zip(part, outcomes, strict=True):
             entry.result.error_code = outcome.error_code
+        of_groups.extend(it for it in part if it.topic == GROUP_METADATA_TOPIC)
         left -= 1
         if not left:
-            _notify_group_coordinator(services, waiting)
+            _notify_group_coordinator(services, of_groups)
             request.reply(WriteTxnMarkersResponse(markers=results))
 
     def work() -> Work[None]:
+        nonlocal left
+        yield from _gathering(body.markers, results, waiting)
+        starts = range(0, len(waiting), MARKERS_PER_TURN) or range(1)
+        left = len(starts)
         for start in starts:
             if start:
                 yield
@@ -74,20 +81,31 @@ def handle_write_txn_markers(services: Services, request: Request) -> None:
     in_turns(services.runtime.scheduler, work(), lambda _: None, request.fail)
 
 
-def _waiting(
-    markers: Sequence[WritableTxnMarker], results: Sequence[WritableTxnMarkerResult]
-) -> list[_Waiting]:
-    """Return all markers, partition by partition; their results are added to `results`."""
-    waiting: list[_Waiting] = []
+def _gathering(
+    markers: Sequence[WritableTxnMarker],
+    results: Sequence[WritableTxnMarkerResult],
+    waiting: list[_Waiting],
+) -> Work[None]:
+    """Add all markers to `waiting`, partition by partition, and their results to `results`, with a
+    `yield` after every GATHERED_PER_TURN."""
+    gathered = 0
     for marker, result in zip(markers, results, strict=True):
         for topic in marker.topics:
-            outcomes = [
-                WritableTxnMarkerPartitionResult(partition_index=number)
-                for number in topic.partition_indexes
-            ]
+            if gathered >= GATHERED_PER_TURN:
+                gathered = 0
+                yield
+            outcomes: list[WritableTxnMarkerPartitionResult] = []
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=outcomes))
-            waiting += [_Waiting(marker, topic.name, outcome) for outcome in outcomes]
-    return waiting
+            for part in parts(topic.partition_indexes, GATHERED_PER_TURN):
+                new = [WritableTxnMarkerPartitionResult(partition_index=it) for it in part]
+                outcomes += new
+                waiting += [_Waiting(marker, topic.name, outcome) for outcome in new]
+                gathered += len(part)
+                if gathered >= GATHERED_PER_TURN:
+                    gathered = 0
+                    yield
+            # Also of a topic without partitions.
+            gathered += 1
 
 
 def _append(
@@ -120,8 +138,8 @@ def _append(
 
 def _notify_group_coordinator(services: Services, appended: Sequence[_Waiting]) -> None:
     ended: dict[tuple[int, bool], list[int]] = {}
-    for marker, topic, result in appended:
-        if topic == GROUP_METADATA_TOPIC and not result.error_code:
+    for marker, _, result in appended:
+        if not result.error_code:
             key = (marker.producer_id, marker.transaction_result)
             ended.setdefault(key, []).append(result.partition_index)
     for (producer_id, is_commit), partitions in ended.items():

@@ -18,6 +18,7 @@ from kctl.protocol.messages.alter_replica_log_dirs import (
 )
 from kctl.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
+    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
@@ -132,3 +133,22 @@ def test_coroutines_of_requests_are_started_where_their_errors_are_handled():
     """An error in a coroutine that the scheduler started was logged, and its request unanswered."""
     modules = Path(handlers.__file__).parent.glob("*.py")
     assert [path.name for path in modules if SPAWN.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 10_000])
+def test_markers_are_gathered_in_turns(partitions):
+    count = 5_000 if partitions < 2 else 1
+    topics = [
+        WritableTxnMarkerTopic(name="t", partition_indexes=list(range(partitions)))
+        for _ in range(count)
+    ]
+    marker = WritableTxnMarker(producer_id=7, topics=topics)
+    result = WritableTxnMarkerResult(producer_id=7)
+    waiting, turns, seen = [], 0, 0
+    for _ in write_txn_markers._gathering([marker], [result], waiting):
+        assert len(waiting) - seen <= write_txn_markers.GATHERED_PER_TURN
+        seen = len(waiting)
+        turns += 1
+    assert turns >= 4
+    assert [len(topic.partitions) for topic in result.topics] == [partitions] * count
+    assert len(waiting) == partitions * count
