@@ -3,6 +3,7 @@ failover."""
 
 import pytest
 
+from kctl.broker.coordinator.transaction import transaction_coordinator
 from kctl.broker.coordinator.transaction.transaction import (
     EPOCH_EXHAUSTED,
     LEGAL_MOVES,
@@ -299,6 +300,43 @@ def test_unused_ids_expire():
     assert "idle" not in world.shard.entries
     assert world.log.records(STATE)[-1][1] is None
     assert world.add(idle, T0).response == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def writes_by_turn(world, monkeypatch):
+    """The numbers of records that timers write in each turn, without turns that write none."""
+    writes = []
+    fire_timers = world.shard.fire_timers
+
+    def counted(moment):
+        outcome = fire_timers(moment)
+        writes.extend([len(outcome.writes)] if outcome.writes else [])
+        return outcome
+
+    monkeypatch.setattr(world.shard, "fire_timers", counted)
+    return writes
+
+
+def test_unused_ids_are_looked_for_over_many_turns(monkeypatch):
+    monkeypatch.setattr(transaction_coordinator, "ENTRIES_PER_TURN", 2)
+    hour_ms = 60 * 60 * 1000
+    world = TransactionWorld({"transactional.id.expiration.ms": str(hour_ms)}).elect()
+    for number in range(7):
+        world.new_producer(f"id-{number}")
+    writes = writes_by_turn(world, monkeypatch)
+    world.advance(2 * hour_ms + 1)
+    assert writes == [2, 2, 2, 1]
+    assert not world.shard.entries
+
+
+def test_hanging_transactions_are_looked_for_over_many_turns(world, monkeypatch):
+    monkeypatch.setattr(transaction_coordinator, "ENTRIES_PER_TURN", 2)
+    producers = [world.new_producer(f"id-{number}") for number in range(5)]
+    for producer in producers:
+        assert world.add(producer, T0).response == NONE
+    writes = writes_by_turn(world, monkeypatch)
+    world.advance(TIMEOUT_MS + ABORT_INTERVAL_MS)
+    assert writes == [2, 2, 1]
+    assert len(world.markers()) == 5
 
 
 # Markers

@@ -38,7 +38,8 @@ from kctl.work import Work
 
 # Maximum ids that one round of expiry removes in one shard; the next round continues.
 EXPIRED_IDS_PER_ROUND = 10_000
-# Transactional ids examined per turn of the loop while a shard is loaded or unloaded.
+# Transactional ids examined per turn of the loop while a shard is loaded or unloaded, and by the
+# rounds that abort and expire.
 ENTRIES_PER_TURN = 1_000
 # Delay before a completion that the log rejected is written again.
 COMPLETION_RETRY_MS = 100
@@ -115,6 +116,11 @@ class TransactionCoordinator:
         self._ongoing: dict[str, None] = {}
         # Ids whose completion the log rejected.
         self._incomplete: dict[str, None] = {}
+        # Ids that the round in progress has yet to look at, the next one last.
+        self._to_abort: list[str] = []
+        self._to_expire: list[str] = []
+        # Those that expired in this round.
+        self._expired = 0
         self._abort_timer = Timer(self._abort_hanging)
         self._expiry_timer = Timer(self._expire)
         self._retry_timer = Timer(self._complete_again)
@@ -431,28 +437,39 @@ class TransactionCoordinator:
     # Hanging transactions and expired ids
 
     def _abort_hanging(self, moment: Moment, outcome: Outcome) -> None:
-        for transactional_id in list(self._ongoing):
-            entry = self.entries[transactional_id]
-            current = entry.current
-            if current is None or entry.is_busy or not current.has_timed_out(moment.wall_ms):
+        """Abort transactions that take too long; ENTRIES_PER_TURN are looked at in a turn."""
+        left = self._to_abort or list(reversed(self._ongoing))
+        for transactional_id in _taken(left):
+            entry = self.entries.get(transactional_id)
+            current = None if entry is None else entry.current
+            if entry is None or current is None or entry.is_busy:
                 continue
-            outcome.event("transaction_timed_out", transactional_id=transactional_id)
-            self._end(entry, current.fenced(moment.wall_ms), moment, None, outcome)
-        self.timers.set(self._abort_timer, moment.monotonic_ms + self._settings.abort_interval_ms)
+            if transactional_id in self._ongoing and current.has_timed_out(moment.wall_ms):
+                outcome.event("transaction_timed_out", transactional_id=transactional_id)
+                self._end(entry, current.fenced(moment.wall_ms), moment, None, outcome)
+        self._to_abort = left
+        delay_ms = 0 if left else self._settings.abort_interval_ms
+        self.timers.set(self._abort_timer, moment.monotonic_ms + delay_ms)
 
     def _expire(self, moment: Moment, outcome: Outcome) -> None:
+        """Remove ids that are not used any longer; ENTRIES_PER_TURN are looked at in a turn."""
         expiration_ms = self._settings.id_expiration_ms
-        left = EXPIRED_IDS_PER_ROUND
-        for transactional_id, entry in self.entries.items():
-            current = entry.current
-            if current is None or entry.is_busy:
+        if not self._to_expire:
+            self._to_expire = list(reversed(self.entries))
+            self._expired = 0
+        for transactional_id in _taken(self._to_expire):
+            entry = self.entries.get(transactional_id)
+            current = None if entry is None else entry.current
+            if entry is None or current is None or entry.is_busy:
                 continue
             if current.has_expired(moment.wall_ms, expiration_ms):
                 self._forget(transactional_id, entry, current, outcome)
-                left -= 1
-                if not left:
+                self._expired += 1
+                if self._expired == EXPIRED_IDS_PER_ROUND:
+                    self._to_expire = []
                     break
-        self.timers.set(self._expiry_timer, moment.monotonic_ms + self._settings.expiry_interval_ms)
+        delay_ms = 0 if self._to_expire else self._settings.expiry_interval_ms
+        self.timers.set(self._expiry_timer, moment.monotonic_ms + delay_ms)
 
     def _forget(
         self, transactional_id: str, entry: Entry, current: Transaction, outcome: Outcome
@@ -516,3 +533,11 @@ def _following(
         # The producer retries after a lost response (KIP-360).
         return current.again(timeout_ms, wall_ms)
     return None
+
+
+def _taken(ids: list[str]) -> list[str]:
+    """Remove and return what one turn looks at, from the end of `ids`."""
+    taken = ids[-ENTRIES_PER_TURN:]
+    del ids[-ENTRIES_PER_TURN:]
+    taken.reverse()
+    return taken
