@@ -102,6 +102,8 @@ def _completed(schema: Any, others: dict[str, Any], defined: set[str]) -> Any:
 _UNREADABLE = (
     ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, StopIteration,
     ArithmeticError, MemoryError, RecursionError,
+    # pyarrow's, for a negative length.
+    SystemError,
 )  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """The columns of a table whose values' schema has got a newer version: columns are only added."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kctl.export.json_schema import is_json_schema, json_schema_columns
 from kctl.export.manifest import evolve_table, table_schema_id
 from kctl.export.options import ExportOptions, FieldFormat
 
@@ -56,6 +58,10 @@ def evolved_schema(kind: FieldFormat, known: str, newest: str) -> str:
 
         if extends(protobuf_columns(newest), protobuf_columns(known)):
             return newest
+    # An older table may have fields that were inferred.
+    is_json = kind is FieldFormat.JSON and is_json_schema(json.loads(known))
+    if is_json and extends(json_schema_columns(newest), json_schema_columns(known)):
+        return newest
     return known
 
 

@@ -20,6 +20,7 @@ from pyarrow import compute as pc
 
 from kctl.errors import UsageError
 from kctl.export.decoding import Decode, EachDecoder
+from kctl.export.json_schema import is_json_schema, json_schema_decoder
 from kctl.export.options import ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
@@ -105,11 +106,14 @@ def _field(name: str, options: ExportOptions) -> tuple[Decode | None, pa.DataTyp
     if kind is FieldFormat.STRING:
         return _decode_string, pa.string()
     if kind is FieldFormat.JSON:
-        struct = json_type(options.value_schema or "{}")
+        text = options.value_schema or "{}"
         if options.table_format is TableFormat.CSV:
             raise UsageError(
                 "CSV cannot hold nested values", hint="--value string keeps the JSON text"
             )
+        if is_json_schema_text(text):
+            return json_schema_decoder(text, options.value_writers)
+        struct = json_type(text)
         return _json_decoder(struct), struct
     if kind is FieldFormat.AVRO:
         from kctl.export.avro import avro_decoder
@@ -201,6 +205,14 @@ def _json_type(document: Any) -> pa.DataType:
     if isinstance(document, str) and document in _JSON_TYPES:
         return _JSON_TYPES[document]
     raise UsageError(f"No type {document}", hint=f"types: {', '.join(_JSON_TYPES)}")
+
+
+def is_json_schema_text(text: str) -> bool:
+    """Return whether a text that describes JSON values is a JSON Schema, not fields and types."""
+    try:
+        return is_json_schema(json.loads(text))
+    except ValueError:
+        return False
 
 
 def infer_json_schema(values: Iterable[bytes | None]) -> str:

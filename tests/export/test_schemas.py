@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from kctl.cli.app import run as kctl
+from kctl.export.avro import avro_reader
 from kctl.records.builder import build_batch
 from kctl.records.record import Record
 from kctl.runtime.real.disk import RealDisk
@@ -222,6 +223,15 @@ def test_protobuf_imports_come_from_the_registry_and_recursion_is_json(registry,
     assert rows(tmp_path) == [({"price": {"units": 5}, "parts": parts}, None)]
 
 
+@pytest.mark.parametrize("writers", [(), ((6, json.dumps(OLD)),)])
+def test_avro_strings_of_negative_lengths_are_not_decoded(writers):
+    # An id, and the length -1 of a name; then a length beyond the end.
+    read = avro_reader(json.dumps(OLD), writers)
+    for end in (b"\1", b"\x88\x88\x88\x88\x88\x88\x88\x88\x08"):
+        with pytest.raises(ValueError, match="not a value"):
+            read(b"\0\0\0\0\6\2" + end)
+
+
 def test_json_needs_no_registry(tmp_path):
     write_users(tmp_path, [b'\0\0\0\0\1{"a":1}', b'{"a":2}', b"\0\0\0\0\1[]"])
     assert export(tmp_path, "--value", "json") == 0
@@ -231,7 +241,7 @@ def test_json_needs_no_registry(tmp_path):
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("--value", "json", "--registry", "http://x"), "--registry goes with"),
+        (("--value", "string", "--registry", "http://x"), "--registry goes with"),
         (("--value", "avro", "--registry", "http://x"), "needs exactly one topic"),
         (("--value", "avro", "--registry", "URL", "-t", "users*"), "needs exactly one topic"),
         (("--value", "avro", "--registry", "URL", "-t", "none"), "Subject 'none-value' not found"),

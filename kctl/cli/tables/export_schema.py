@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 SchemaOption = Annotated[
     str | None,
-    Option("--schema", metavar="FILE", help="Avro schema, .proto file, or JSON fields."),
+    Option("--schema", metavar="FILE", help="Avro or JSON Schema, .proto file, or JSON fields."),
 ]
 RegistryOption = Annotated[
     str | None,
-    Option("--registry", metavar="URL", help="Schema registry, for avro and protobuf."),
+    Option("--registry", metavar="URL", help="Schema registry, for json, avro and protobuf."),
 ]
 SubjectOption = Annotated[
     str | None,
@@ -62,8 +62,8 @@ def value_schema(
     The schema is None if it must be inferred. UsageError for options that do not go together.
     """
     options = SchemaRequest(value, given.schema, given.registry, given.subject, given.message)
-    if options.registry is not None and options.value not in ("avro", "protobuf"):
-        raise UsageError("--registry goes with --value avro or protobuf")
+    if options.registry is not None and options.value not in ("json", "avro", "protobuf"):
+        raise UsageError("--registry goes with --value json, avro or protobuf")
     if options.file is not None and options.value not in ("json", "avro", "protobuf"):
         raise UsageError("--schema goes with --value json, avro or protobuf")
     if options.message is not None and options.value != "protobuf":
@@ -121,7 +121,7 @@ def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "V
 
 def _known(options: SchemaRequest, out: str) -> str | None:
     """Return the schema of the existing table, or None."""
-    if options.value not in ("avro", "protobuf"):
+    if options.value not in ("avro", "protobuf") and options.registry is None:
         return None
     from kctl.export.manifest import table_schema
 
@@ -142,7 +142,6 @@ def _from_registry(
 
 def _texts(options: SchemaRequest, found: "Subject") -> tuple[str, tuple[tuple[int, str], ...]]:
     """Return the newest schema as the decoders take it, and all schemas by their ids."""
-    newest = found.versions[-1]
     if options.value == "avro":
         from kctl.export.avro import with_references
 
@@ -157,7 +156,12 @@ def _texts(options: SchemaRequest, found: "Subject") -> tuple[str, tuple[tuple[i
             compiled = compile_proto(it.text, imports=it.references)
             made.append((it.number, protobuf_schema(compiled, options.message)))
         return made[-1][1], tuple(made)
-    return newest.text, ()
+    from kctl.export.json_schema import registered_json_schema
+
+    documents = [
+        (it.number, registered_json_schema(it.text, it.references)) for it in found.versions
+    ]
+    return documents[-1][1], tuple(documents)
 
 
 class _RegistryReader:
@@ -236,9 +240,13 @@ def schema_of_file(options: SchemaRequest, file: str) -> str:
 def _checked(options: SchemaRequest, text: str) -> str:
     """Return `text` if columns can be derived from it; UsageError otherwise."""
     if options.value == "json":
-        from kctl.export.values import json_type
+        from kctl.export.json_schema import json_schema_columns
+        from kctl.export.values import is_json_schema_text, json_type
 
-        json_type(text)
+        if options.registry is not None or is_json_schema_text(text):
+            json_schema_columns(text)
+        else:
+            json_type(text)
     elif options.value == "avro":
         from kctl.export.avro import avro_decoder
 
