@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from kctl.runtime.future import Task
 
 FETCH_WAIT_MS = 500
+# A request names every partition of a leader: where thousands are idle, a leader holds it for
+# longer, this long for each (in microseconds) and in all. Records end the wait at once.
+FETCH_WAIT_US_EACH = 500
+FETCH_WAIT_MAX_MS = 2_000
 RESPONSE_BYTES_MAX = 16 << 20
 PARTITION_BYTES_MAX = 2 << 20
 _BACKOFF_MS = 200
@@ -183,12 +187,17 @@ class SourceReader:
             )
         return FetchRequest(
             replica_id=-1,
-            max_wait_ms=self._max_wait_ms,
+            max_wait_ms=self._wait_ms(len(partitions)),
             min_bytes=1,
             max_bytes=RESPONSE_BYTES_MAX,
             isolation_level=READ_COMMITTED,
             topics=[FetchTopic(topic=name, partitions=items) for name, items in topics.items()],
         )
+
+    def _wait_ms(self, partitions: int) -> int:
+        """Return how long a leader of so many partitions waits for records."""
+        longer_ms = min(FETCH_WAIT_MAX_MS, partitions * FETCH_WAIT_US_EACH // 1000)
+        return max(self._max_wait_ms, longer_ms)
 
     async def _take(self, response: FetchResponse, found: ReadBatches) -> bool:
         """Take what was fetched; return whether the metadata are outdated."""

@@ -1,5 +1,5 @@
 """Nothing is lost, doubled or reordered while a mirror and both brokers are killed, with
-transactions at the source of which a fifth are aborted.
+transactions at the source of which a fifth are aborted, and every position is translated exactly.
 
 `KCTL_MIRROR_KILLS=50 KCTL_TEST_SEED=7` for more.
 """
@@ -14,6 +14,11 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from kctl.admin.admin_client import AdminClient
+from kctl.mirror.translation import read_translator
+from kctl.model import TopicPartition as Partition
+from kctl.runtime.real import make_runtime
+from kctl.runtime.trace import NullTrace
 from tests.support.kctl_process import KctlBroker
 
 KILLS = int(os.environ.get("KCTL_MIRROR_KILLS", "6"))
@@ -81,8 +86,8 @@ def start_mirror(source, target):
     return subprocess.Popen(mirror_command(source, target), stdout=silent, stderr=silent)
 
 
-def committed(broker):
-    """Return the committed values of each partition, as librdkafka reads them."""
+def read(broker):
+    """Return the committed values of each partition with their offsets, as librdkafka reads them."""
     client = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -102,9 +107,45 @@ def committed(broker):
         if message.error():
             at_end.add(message.partition())
         else:
-            found[message.partition()].append(message.value())
+            found[message.partition()].append((message.value(), message.offset()))
     client.close()
     return found
+
+
+def committed(broker):
+    """Return the committed values of each partition."""
+    return {number: [value for value, _ in items] for number, items in read(broker).items()}
+
+
+def offsets_of(broker):
+    """Return the offset of each committed value by partition, as librdkafka reads them."""
+    return {number: dict(items) for number, items in read(broker).items()}
+
+
+def wrong_translations(source, target):
+    """Return how many positions of the source were translated, and those that are not exact: each
+    offset up to the last committed record's, between records and at aborted ones too."""
+    there = offsets_of(target)
+    runtime = make_runtime(NullTrace())
+    admin = AdminClient.connect(runtime, [(target.host, target.port)], TIMEOUT_S * 1000)
+    try:
+        translator = runtime.scheduler.run_until(
+            runtime.scheduler.spawn(read_translator(admin, "default"))
+        )
+    finally:
+        admin.close()
+        runtime.scheduler.close()
+    count, wrong = 0, []
+    for number, offsets in offsets_of(source).items():
+        begin = 0
+        for value, offset in offsets.items():
+            for position in range(begin, offset + 1):
+                to = translator.to_target(Partition("orders", number), position).to_offset
+                count += 1
+                if to != there[number][value]:
+                    wrong.append((number, position, to, there[number][value]))
+            begin = offset + 1
+    return count, wrong
 
 
 def test_each_record_is_copied_once_and_in_order_under_kill_9(tmp_path):
@@ -150,6 +191,9 @@ def test_each_record_is_copied_once_and_in_order_under_kill_9(tmp_path):
             timeout=TIMEOUT_S, capture_output=True, check=False,
         )  # fmt: skip
         assert proof.returncode == 0, proof.stdout + proof.stderr
+        count, wrong = wrong_translations(source, target)
+        assert count > sum(map(len, found.values()))
+        assert wrong == []
     finally:
         if mirror is not None and mirror.poll() is None:
             mirror.kill()

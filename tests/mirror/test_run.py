@@ -296,3 +296,21 @@ def test_a_source_before_transactions_is_copied_to_its_end_and_its_lag_is_known(
         assert app.run(["mirror", "status", *ends, "-o", "json"]) == 0
         [row] = json.loads(capfdbinary.readouterr().out)
         assert (row["end"], row["lag_records"]) == (2, 0)
+
+
+def test_a_leader_of_many_partitions_holds_fetches_longer():
+    from types import SimpleNamespace
+
+    from kctl.mirror.formats import MirrorPosition
+    from kctl.mirror.source_reader import FETCH_WAIT_MAX_MS, FETCH_WAIT_MS, SourceReader
+
+    router = SimpleNamespace(view=SimpleNamespace(leader_epoch=lambda _: 0))
+
+    def wait_ms(count):
+        reader = SourceReader(router)
+        partitions = [TopicPartition("t", number) for number in range(count)]
+        reader.assign({it: MirrorPosition(0, None, it) for it in partitions}, {})
+        return reader._request(partitions).max_wait_ms
+
+    assert (wait_ms(1), wait_ms(1_000)) == (FETCH_WAIT_MS, FETCH_WAIT_MS)
+    assert (wait_ms(3_000), wait_ms(10_000)) == (1_500, FETCH_WAIT_MAX_MS)
