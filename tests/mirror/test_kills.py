@@ -1,5 +1,5 @@
 """Nothing is lost, doubled or reordered while a mirror and both brokers are killed, with
-transactions at the source of which a fifth are aborted, and every position is translated exactly.
+transactions at the source of which a fifth are aborted; every position is translated exactly.
 
 `KCTL_MIRROR_KILLS=50 KCTL_TEST_SEED=7` for more.
 """
@@ -87,7 +87,7 @@ def start_mirror(source, target):
 
 
 def read(broker):
-    """Return the committed values of each partition with their offsets, as librdkafka reads them."""
+    """Return the committed values of each partition with their offsets, as librdkafka reads."""
     client = Consumer(
         {
             "bootstrap.servers": broker.address,
