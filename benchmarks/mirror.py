@@ -38,6 +38,7 @@ PARTITIONS = 16
 BATCH_BYTES = 16 << 10
 LIMIT_S = 300
 TOPIC = "perf"
+CODECS = {"none": NONE, "lz4": LZ4}
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kctl</groupId><artifactId>mm2</artifactId><version>1</version><dependencies>{}
 </dependencies></project>"""
@@ -154,8 +155,14 @@ def kctl_command(source: KctlBroker, target: KctlBroker, name: str, *more: str) 
     ]  # fmt: skip
 
 
-def mm2_command(source: KctlBroker, target: KctlBroker, directory: Path) -> list[str]:
-    """Return the command line of MirrorMaker 2 into A.perf."""
+def mm2_command(
+    source: KctlBroker,
+    target: KctlBroker,
+    directory: Path,
+    topics: str = TOPIC,
+    more: str = "",
+) -> list[str]:
+    """Return the command line of MirrorMaker 2 into A.perf, with `more` settings."""
     pom = _POM.format("".join(_JAR.format(*jar) for jar in _JARS))
     libs = jars_of("mirror-maker-2.7.2", pom, fetch=True)
     factors = "".join(
@@ -169,8 +176,8 @@ def mm2_command(source: KctlBroker, target: KctlBroker, directory: Path) -> list
     path.write_text(
         f"clusters=A,B\nA.bootstrap.servers={source.address}\n"
         f"B.bootstrap.servers={target.address}\n"
-        f"A->B.enabled=true\nA->B.topics={TOPIC}\nB->A.enabled=false\nreplication.factor=1\n"
-        f"tasks.max=4\n{factors}"
+        f"A->B.enabled=true\nA->B.topics={topics}\nB->A.enabled=false\nreplication.factor=1\n"
+        f"tasks.max=4\n{factors}{more}"
     )
     return [
         "java", "-Xmx1g", "-cp", f"{libs}/*", "org.apache.kafka.connect.mirror.MirrorMaker",
@@ -178,21 +185,17 @@ def mm2_command(source: KctlBroker, target: KctlBroker, directory: Path) -> list
     ]  # fmt: skip
 
 
-def main() -> None:
-    """Run the mirrors one after the other and print their figures."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--megabytes", type=int, default=512)
-    parser.add_argument("--codec", choices=["none", "lz4"], default="none")
-    parser.add_argument("--record-bytes", type=int, default=1024)
-    parser.add_argument("--without-mm2", action="store_true")
-    given = parser.parse_args()
-    codec = {"none": NONE, "lz4": LZ4}[given.codec]
+def run_mirrors(
+    megabytes: int, codec: int, record_bytes: int, *, with_mm2: bool = True
+) -> list[Figures]:
+    """Copy a topic with kctl exactly once and at least once, and with MirrorMaker 2; print and
+    return the figures in this order."""
     with (
         tempfile.TemporaryDirectory() as home,
         KctlBroker(Path(home) / "a") as source,
         KctlBroker(Path(home) / "b") as target,
     ):
-        total = fill(source, given.megabytes, codec, given.record_bytes)
+        total = fill(source, megabytes, codec, record_bytes)
 
         def is_whole(count: int) -> bool:
             return count >= total
@@ -205,18 +208,32 @@ def main() -> None:
                 ("kctl, at least once", "al", ("--at-least-once",)),
             )
         ]  # fmt: skip
-        if not given.without_mm2:
+        if with_mm2:
             command = mm2_command(source, target, Path(home))
             found.append(measure("MirrorMaker 2", command, target, f"A.{TOPIC}", is_whole))
-    show(f"{given.megabytes} MB, {total} records of {given.record_bytes} bytes, {given.codec}")
+    show(f"{megabytes} MB, {total} records of {record_bytes} bytes, codec {codec}")
     show("| | first record s | last record s | MB/s | CPU s | MB per CPU s | peak MB |")
     show("|---|---:|---:|---:|---:|---:|---:|")
     for it in found:
-        speed = given.megabytes / max(it.last_s - it.first_s, 0.1)
+        speed = megabytes / max(it.last_s - it.first_s, 0.1)
         show(
             f"| {it.name} | {it.first_s:.1f} | {it.last_s:.1f} | {speed:.0f} | {it.cpu_s:.1f} |"
-            f" {given.megabytes / it.cpu_s:.0f} | {it.peak_mb:.0f} |"
+            f" {megabytes / it.cpu_s:.0f} | {it.peak_mb:.0f} |"
         )
+    return found
+
+
+def main() -> None:
+    """Run the mirrors one after the other and print their figures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--megabytes", type=int, default=512)
+    parser.add_argument("--codec", choices=list(CODECS), default="none")
+    parser.add_argument("--record-bytes", type=int, default=1024)
+    parser.add_argument("--without-mm2", action="store_true")
+    given = parser.parse_args()
+    run_mirrors(
+        given.megabytes, CODECS[given.codec], given.record_bytes, with_mm2=not given.without_mm2
+    )
 
 
 if __name__ == "__main__":

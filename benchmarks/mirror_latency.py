@@ -111,15 +111,10 @@ def running(command: list[str]) -> Iterator[None]:
             process.kill()
 
 
-def main() -> int:
-    """Measure each mirror and print a row for it."""
-    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rate", type=int, default=1_000)
-    parser.add_argument("--without-mm2", action="store_true")
-    given = parser.parse_args()
-    show("| | records | p50 ms | p99 ms | worst ms |")
-    show("|---|--:|--:|--:|--:|")
+def measured_latencies(
+    seconds: float, rate: int, *, with_mm2: bool = True
+) -> Iterator[tuple[str, list[float]]]:
+    """Measure one mirror after the other; yield its name and its sorted latencies."""
     with (
         tempfile.TemporaryDirectory() as home,
         KctlBroker(Path(home) / "a") as source,
@@ -135,18 +130,32 @@ def main() -> int:
             ("kctl, at least once", f"al-{TOPIC}",
              kctl_command(source, target, "al", "--at-least-once")),
         ]  # fmt: skip
-        if not given.without_mm2:
+        if with_mm2:
             command = mm2_command(source, target, Path(home))
             mirrors.append(("MirrorMaker 2", f"A.{TOPIC}", command))
         first = 0
         for name, topic, command in mirrors:
-            acknowledged = Acknowledged(source, given.rate, first)
+            acknowledged = Acknowledged(source, rate, first)
             with running(command):
-                found = latencies(acknowledged, target, topic, given.seconds)
+                found = latencies(acknowledged, target, topic, seconds)
             acknowledged.stop()
             first = acknowledged.end
-            p50, p99 = percentile(found, 50), percentile(found, 99)
-            show(f"| {name} | {len(found):,} | {p50:.1f} | {p99:.1f} | {found[-1]:.1f} |")
+            yield name, found
+
+
+def main() -> int:
+    """Measure each mirror and print a row for it."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--without-mm2", action="store_true")
+    given = parser.parse_args()
+    show("| | records | p50 ms | p99 ms | worst ms |")
+    show("|---|--:|--:|--:|--:|")
+    measured = measured_latencies(given.seconds, given.rate, with_mm2=not given.without_mm2)
+    for name, found in measured:
+        p50, p99 = percentile(found, 50), percentile(found, 99)
+        show(f"| {name} | {len(found):,} | {p50:.1f} | {p99:.1f} | {found[-1]:.1f} |")
     return 0
 
 

@@ -15,6 +15,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -62,8 +63,8 @@ def write_log(
             write_segment(RealDisk(), root / f"t-{number}", base, segment)
 
 
-def measure(name: str, source: Place, target: Place) -> None:
-    """Compare all partitions in two processes, and print the figures."""
+def measure(name: str, source: Place, target: Place) -> float:
+    """Compare all partitions in two processes; print the figures and return the elapsed MB/s."""
     with Loop(partial(make_runtime, NullTrace())) as loop:
         tasks = plan_verification(VerifyRequest(source, target, ("t",)), loop)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -79,10 +80,11 @@ def measure(name: str, source: Place, target: Place) -> None:
         f"{name:34}{mb:7.0f} MB{records:10,} records  {mb / elapsed:6.0f} MB/s elapsed "
         f"({elapsed:5.2f} s){mb / cpu:7.0f} MB per s of processor\n"
     )
+    return mb / elapsed
 
 
-def compare_directories(root: Path, mb: int) -> None:
-    """Measure all cases on directories."""
+def measured_directories(root: Path, mb: int) -> Iterator[tuple[str, float]]:
+    """Measure all cases on directories; yield the name and the elapsed MB/s of each."""
     for value_bytes in (1024, 100):
         records = mb * 1_000_000 // PARTITIONS // (value_bytes + 20)
         place = root / f"{value_bytes}"
@@ -92,7 +94,8 @@ def compare_directories(root: Path, mb: int) -> None:
         write_log(place / "lz4", records, value_bytes, BATCH_BYTES // 3, LZ4)
         source = DirectoryPlace((str(place / "source"),))
         for name in ("equal", "other", "lz4"):
-            measure(f"{value_bytes} bytes, {name}", source, DirectoryPlace((str(place / name),)))
+            text = f"{value_bytes} bytes, {name}"
+            yield text, measure(text, source, DirectoryPlace((str(place / name),)))
 
 
 def compare_brokers(root: Path, mb: int) -> None:
@@ -133,7 +136,8 @@ def main() -> None:
     parser.add_argument("--brokers", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        compare_directories(Path(directory), given.mb)
+        for _ in measured_directories(Path(directory), given.mb):
+            pass
         if given.brokers:
             compare_brokers(Path(directory), given.mb)
 

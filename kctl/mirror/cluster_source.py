@@ -1,10 +1,11 @@
 """ClusterSource: a mirror's source that is a cluster of Kafka 0.8 or later."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
 from kctl.client.offsets import ListedOffset, OffsetsClient
+from kctl.mirror.groups import FoundGroups, SelectsGroup, read_groups
 from kctl.mirror.mirror_plan import TopicFacts
 from kctl.mirror.source_reader import SourceReader
 from kctl.mirror.sources import BatchReader
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 class ClusterSource:
     """See MirrorSource."""
 
+    numbering: None = None
+
     def __init__(self, admin: "AdminClient") -> None:
         self.admin = admin
 
@@ -35,6 +38,10 @@ class ClusterSource:
         facts = await describe_topics(self.admin, names)
         facts.sort(key=lambda topic: topic.name)
         return self.admin.router.view.cluster_id, facts
+
+    async def groups(self, selects: SelectsGroup, names: Container[str]) -> FoundGroups:
+        """Ask the coordinators."""
+        return FoundGroups(await read_groups(self.admin, selects, names))
 
     def reader(self) -> BatchReader:
         """Return a reader that fetches from the leaders."""

@@ -8,13 +8,18 @@ Records are missing where a segment begins after the offset at which the one bef
 compaction leaves such a gap too: it is no loss in a log that the cleaner has a checkpoint for, or
 that has gaps inside its segments.
 
+The log of a running broker may end in records that its other replicas do not have, and which it
+drops if another replica becomes the leader. So such a log is read up to the high watermark that the
+broker wrote last. The one of a broker that does not run is read to its end: its last checkpoint is
+older than the records that it acknowledged last.
+
 Invariants: positions only rise; what precedes a damaged batch is returned before the damage is
 reported; nothing at or after the first open transaction is returned.
 
 Kafka 2.7: kafka.log.Log, kafka.log.LogSegment
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,21 +27,28 @@ from kctl.arrow_files.files import Files
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.client.consumer import AbortedFilter
-from kctl.client.offsets import ListedOffset
+from kctl.client.offsets import CommittedOffset, ListedOffset
 from kctl.errors import CorruptDataError, KctlError, NotFoundError, StorageError, UsageError
+from kctl.mirror.directory_groups import StoredGroups, read_stored_groups
 from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.groups import FoundGroups, SelectsGroup
 from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge
 from kctl.mirror.mirror_plan import TopicFacts
 from kctl.mirror.raw_batches import CopiedRange, copy_batches
 from kctl.mirror.sources import ReadBatches
 from kctl.mirror.topics import chosen
 from kctl.model import TopicPartition
+from kctl.protocol.constants import GROUP_METADATA_TOPIC
 from kctl.records.memory_records import batches, locate, locations
 from kctl.records.record_batch import RecordBatch
 from kctl.records.transactions import AbortedRange
 from kctl.runtime.future import sleep
 from kctl.storage.checkpoint import decode_offsets
-from kctl.storage.layout import CLEANER_OFFSET_CHECKPOINT, META_PROPERTIES
+from kctl.storage.layout import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    META_PROPERTIES,
+)
 from kctl.storage.meta_properties import read_any_meta_properties
 
 if TYPE_CHECKING:
@@ -59,7 +71,7 @@ class _Log:
 
     log: PartitionLog
     aborted: list[AbortedRange]
-    # Exclusive: the log's end, or the first open transaction.
+    # Exclusive: the log's end, the high watermark, or the first open transaction.
     end: int
     is_compacted: bool
 
@@ -88,7 +100,12 @@ class DirectorySource:
     directories: Sequence[str]
     runtime: "Runtime"
     admin: None = None
+    numbering: None = None
     logs: dict[TopicPartition, _Log] = field(default_factory=dict)
+    # What was read of each partition of __consumer_offsets, and of which offsets.
+    _groups: dict[TopicPartition, tuple[tuple[int, int], StoredGroups]] = field(
+        default_factory=dict
+    )
 
     async def describe(self, selects: Callable[[str], bool]) -> tuple[str | None, list[TopicFacts]]:
         """List the directories; raise UsageError if one is none, StorageError."""
@@ -101,7 +118,21 @@ class DirectorySource:
 
     def list(self) -> None:
         """Read which segments there are, and where logs begin and end."""
-        self.logs = {it.topic_partition: _listed(it) for it in find_logs(self.directories, ["*"])}
+        found = find_logs(self.directories, ["*"])
+        marks = self._high_watermarks(found)
+        self.logs = {it.topic_partition: _listed(it, marks) for it in found}
+
+    def _high_watermarks(
+        self, logs: Iterable[PartitionLog]
+    ) -> dict[str, Mapping[TopicPartition, int]]:
+        """Return the checkpoints of the log directories that another process writes to, by path."""
+        found: dict[str, Mapping[TopicPartition, int]] = {}
+        disk = self.runtime.disk
+        for path in sorted({_parent(log) for log in logs}):
+            name = f"{path}/{HIGH_WATERMARK_CHECKPOINT}"
+            if "://" not in path and disk.exists(name) and disk.writers([path]):
+                found[path] = decode_offsets(disk.read_file(name), name)
+        return found
 
     def reader(self) -> "DirectoryReader":
         """Return a reader of the segments."""
@@ -141,6 +172,33 @@ class DirectorySource:
     ) -> int:
         """Return the map's end: offsets count records."""
         return mapped_end
+
+    async def groups(self, selects: SelectsGroup, names: Container[str]) -> FoundGroups:
+        """Read the __consumer_offsets of the directories."""
+        logs = [log for it, log in self.logs.items() if it.topic == GROUP_METADATA_TOPIC]
+        if not logs:
+            what = f"no partition of {GROUP_METADATA_TOPIC} is in {', '.join(self.directories)}"
+            return FoundGroups(errors=[NotFoundError(what)])
+        found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        errors: list[KctlError] = []
+        for log in logs:
+            try:
+                stored = self._stored_groups(log)
+            except KctlError as error:
+                errors.append(error)
+                continue
+            for group, offsets in stored.of_consumers().items():
+                chosen_offsets = {p: it for p, it in offsets.items() if p.topic in names}
+                if chosen_offsets and selects(group):
+                    found[group] = chosen_offsets
+        return FoundGroups(dict(sorted(found.items())), errors)
+
+    def _stored_groups(self, log: _Log) -> StoredGroups:
+        partition, span = log.log.topic_partition, (log.start, log.end)
+        known = self._groups.get(partition)
+        if known is None or known[0] != span:
+            known = self._groups[partition] = span, read_stored_groups(log.log, log.end)
+        return known[1]
 
     def _offset(self, partition: TopicPartition, of: Callable[[_Log], int]) -> ListedOffset:
         log = self.logs.get(partition)
@@ -310,14 +368,17 @@ class DirectoryReader:
         return CopiedRange([], max(begin, position)), 0
 
 
-def _listed(log: PartitionLog) -> _Log:
+def _listed(log: PartitionLog, marks: Mapping[str, Mapping[TopicPartition, int]]) -> _Log:
     if any(segment.is_old for segment in log.segments):
         raise UsageError(
-            f"{log.topic_partition}: the files are those of Kafka 0.7",
-            hint="serve them with kctl serve --kafka-0.7, and copy from kafka-0.7://HOST:PORT",
+            f"{log.topic_partition} is of Kafka 0.7, as other partitions are not",
+            hint="mirror the directories of its partitions by themselves",
         )
     aborted, unstable = log.transactions()
     end = log.end_offset if unstable is None else min(unstable, log.end_offset)
+    if (known := marks.get(_parent(log))) is not None:
+        # A partition that is not in the checkpoint is new: its records wait for the next one.
+        end = min(end, max(known.get(log.topic_partition, 0), log.start_offset))
     path = f"{_parent(log)}/{CLEANER_OFFSET_CHECKPOINT}"
     cleaned: Mapping[TopicPartition, int] = {}
     if log.files.find(path) is not None:

@@ -159,12 +159,14 @@ class MirrorPosition:
     topic_id: str | None = None
     # What the mirror does to records; empty if it copies them as they are.
     changes: str = ""
+    # BROKER-PARTITION of a cluster of Kafka 0.7, whose numbers the mirror gives; empty otherwise.
+    server_partition: str = ""
 
     def metadata(self) -> str:
         """Return the metadata to commit with the offset."""
-        changes = {"changes": self.changes} if self.changes else {}
+        more = {"changes": self.changes, "server_partition": self.server_partition}
         return json.dumps(
-            changes
+            {name: text for name, text in more.items() if text}
             | {
                 "kctl-mirror": _POSITION_VERSION,
                 "cluster": self.cluster_id,
@@ -194,6 +196,7 @@ def parse_position(offset: int, metadata: str) -> MirrorPosition:
             int(found["copy"]),
             found.get("topic_id"),
             str(found.get("changes", "")),
+            str(found.get("server_partition", "")),
         )
     except (ValueError, TypeError, KeyError):
         raise CorruptDataError(f"Not the position of a mirror: {offset} {metadata!r}") from None

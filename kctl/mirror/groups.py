@@ -7,8 +7,8 @@ mirror. A group that has members in the target is left alone, and none goes back
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
 """
 
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kctl.errors import KctlError
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 
 # Committed offsets by group and partition.
 CommittedByGroup = Mapping[str, Mapping[TopicPartition, "CommittedOffset"]]
+# Selects groups by their names.
+SelectsGroup = Callable[[str], bool]
 
 _METADATA = "kctl-mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroups:
+    """What the groups of a source have committed, and why some of them could not be read."""
+
+    committed: CommittedByGroup = field(default_factory=dict)
+    errors: Sequence[KctlError] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ def translated(
 
 
 async def read_groups(
-    source: "AdminClient", selects: Callable[[str], bool], names: Container[str]
+    source: "AdminClient", selects: SelectsGroup, names: Container[str]
 ) -> CommittedByGroup:
     """Return what the groups that `selects` selects have committed for the topics `names`."""
     listed = await source.groups.list_groups([], [])
@@ -84,15 +94,14 @@ async def read_groups(
 
 
 async def carry_groups(
-    source: "AdminClient",
+    groups: CommittedByGroup,
     target: "AdminClient",
-    selects: Callable[[str], bool],
     maps: Mapping[TopicPartition, OffsetMap],
     names: Mapping[str, str],
 ) -> list[CarriedOffset]:
-    """Commit the offsets of the groups that `selects` selects; return what was committed."""
+    """Commit the offsets of `groups`, translated; return what was committed."""
     carried: list[CarriedOffset] = []
-    for group, committed in (await read_groups(source, selects, names)).items():
+    for group, committed in groups.items():
         offsets = {partition: it.offset for partition, it in committed.items()}
         there = await target.offsets.committed(group)
         present = {p: it.offset for p, it in there.items() if it.error is None}

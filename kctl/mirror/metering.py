@@ -1,7 +1,8 @@
 """MirrorMetering: serves the metrics and the health of a mirror's worker over HTTP.
 
 The figures are those of the worker's reports, summed by topic when a page is made. Partitions have
-series of their own only once they stop: a mirror may have tens of thousands.
+series of their own only once they stop: a mirror may have tens of thousands. A partition that has
+moved to another worker keeps its share of the counters, and nothing else: its lag is the other's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from kctl.metrics import mirror_families as f
 from kctl.metrics.family import Family, Number, Sample, Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest
-from kctl.metrics.page import health_page, metrics_page
+from kctl.metrics.page import health_pages, metrics_page
 from kctl.mirror.copy_times import CopyTimes
 from kctl.mirror.loss import Loss
 from kctl.mirror.mm2_metering import Mm2Metering
@@ -52,18 +53,13 @@ class MirrorMetering:
         self._server = MetricsServer(
             run.target.router.runtime,
             port,
-            {
-                "/metrics": self._metrics,
-                "/healthz": self._alive,
-                "/livez": self._alive,
-                "/readyz": self._ready,
-            },
+            {"/metrics": self._metrics, **health_pages(self.reasons)},
         )
 
-    def start(self) -> "Endpoint":
-        """Listen, and return where; raise KctlError if that fails."""
+    def start(self) -> MetricsServer:
+        """Listen, and return what does; raise KctlError if that fails."""
         self._server.start()
-        return self._server.endpoint
+        return self._server
 
     def close(self) -> None:
         """Stop listening and close all connections."""
@@ -87,31 +83,39 @@ class MirrorMetering:
         """Return why the mirror is not ready: it has not begun, or does not copy everything."""
         if not self._has_turned:
             return ["the mirror has not begun to copy"]
+        held = self._run.held
         found = [
             f"{it.source.topic}-{it.source.partition} stopped: {_reason(it.error)}"
-            for it in self._run.reports.values()
-            if it.error is not None
+            for key, it in self._run.reports.items()
+            if it.error is not None and key in held
         ]
         found += [f"{name}: {text}" for name, text in self._run.report.topic_errors.items()]
         return found[:REASONS_MAX]
 
     def samples(self) -> Samples:
         """Yield what is known of each topic."""
+        held = self._run.held
+        # What was ever copied is counted; the rest is of partitions that are copied now.
+        copied_topics: _Topics = {}
         topics: _Topics = {}
         for key in sorted(self._run.reports):
             it = self._run.reports[key]
-            topics.setdefault((it.source.topic, it.target.topic), []).append(it)
+            names = (it.source.topic, it.target.topic)
+            copied_topics.setdefault(names, []).append(it)
+            if key in held:
+                topics.setdefault(names, []).append(it)
         sums: tuple[tuple[Family, Callable[[PartitionReport], int]], ...] = (
             (f.RECORDS, lambda it: it.records),
             (f.BYTES, lambda it: it.bytes),
             (f.RAW_BATCHES, lambda it: it.raw_batches),
             (f.REBUILT_BATCHES, lambda it: it.rebuilt_batches),
             (f.LOSSES, lambda it: len(it.losses) + isinstance(it.error, Loss)),
-            (f.PARTITIONS, lambda _: 1),
         )
         for family, value in sums:
-            for names, reports in topics.items():
+            for names, reports in copied_topics.items():
                 yield self._sample(family, names, sum(map(value, reports)))
+        for names, reports in topics.items():
+            yield self._sample(f.PARTITIONS, names, len(reports))
         now_ms = self._clock.monotonic_ms()
         yield from self._lags(topics, now_ms)
         for names, reports in topics.items():
@@ -128,7 +132,8 @@ class MirrorMetering:
             yield Sample(f.TRANSACTIONS, (mirror, "aborted"), counts.aborted)
         yield Sample(f.FAILURES, (mirror,), counts.failed)
         targets = {self._run.reports[it].target: found for it, found in self._times.items()}
-        yield from self._mm2.samples(targets, now_ms)
+        held_targets = {self._run.reports[it].target for it in held if it in self._times}
+        yield from self._mm2.samples(targets, held_targets, now_ms)
 
     def _lags(self, topics: _Topics, now_ms: int) -> Iterator[Sample]:
         found = []
@@ -172,20 +177,12 @@ class MirrorMetering:
     def _metrics(self, request: PageRequest) -> Work[Page]:
         return metrics_page(self.samples(), request.accept)
 
-    def _alive(self, _request: PageRequest) -> Work[Page]:
-        yield from ()
-        return health_page(())
-
-    def _ready(self, _request: PageRequest) -> Work[Page]:
-        yield from ()
-        return health_page(self.reasons())
-
 
 async def run_metered(
-    run: "MirrorRun", port: "Endpoint | MetricsPort", on_start: "Callable[[Endpoint], object]"
+    run: "MirrorRun", port: "Endpoint | MetricsPort", on_start: Callable[[MetricsServer], object]
 ) -> "MirrorReport":
-    """Run a mirror and serve its metrics meanwhile; `on_start` gets where. Raise KctlError if that
-    port cannot be listened on."""
+    """Run a mirror and serve its metrics meanwhile; `on_start` gets the server. Raise KctlError if
+    that port cannot be listened on."""
     metering = MirrorMetering(run, port)
     on_start(metering.start())
     try:

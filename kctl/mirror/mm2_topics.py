@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kctl.errors import KctlError
 from kctl.mirror.formats import MappedRun
-from kctl.mirror.groups import CommittedByGroup, read_groups
+from kctl.mirror.groups import CommittedByGroup
 from kctl.mirror.mm2_formats import (
     HEARTBEATS_TOPIC,
     Checkpoint,
@@ -34,6 +34,7 @@ from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.sources import MirrorSource
 
 SYNC_INTERVAL_MS = 1_000
 # Runs that wait to be written; the oldest are dropped, as they are the least useful.
@@ -48,7 +49,7 @@ class Mm2Topics:
 
     def __init__(
         self,
-        source: "AdminClient | None",
+        source: "MirrorSource",
         target: "AdminClient",
         settings: Mm2Settings,
         say: Callable[[str], object],
@@ -94,10 +95,10 @@ class Mm2Topics:
             records[HEARTBEATS_TOPIC] = [beat]
         try:
             is_due = now_ms >= self._checkpoints_ms
-            if self._source is not None and self.settings.groups is not None and is_due:
+            if self.settings.groups is not None and is_due:
                 self._checkpoints_ms = now_ms + self.settings.checkpoint_interval_ms
-                found = await read_groups(self._source, self.settings.groups, names)
-                points = checkpoints(found, maps, names)
+                found = await self._source.groups(self.settings.groups, names)
+                points = checkpoints(found.committed, maps, names)
                 if points:
                     records[checkpoints_topic(alias)] = [encode_checkpoint(it) for it in points]
             if records:

@@ -63,6 +63,11 @@ class OffsetMap:
         self.runs[first:after] = pieces
         self._starts[first:after] = [each.source_offset for each in pieces]
 
+    def run_before(self, offset: int) -> MappedRun | None:
+        """Return the run of the last copied record before source offset `offset`."""
+        index = bisect_right(self._starts, offset - 1) - 1
+        return self.runs[index] if index >= 0 else None
+
     def to_target(self, offset: int) -> int | None:
         """Return the target offset of the first copied record at or after source offset `offset`;
         at the end, the offset after the last copied record. None if nothing was copied."""

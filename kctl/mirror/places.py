@@ -34,6 +34,7 @@ T = TypeVar("T")
 FETCH_BYTES = 8 * 1024 * 1024
 # The size of a record batch above which reading fails.
 FETCH_BYTES_MAX = 128 * 1024 * 1024
+_CLEANUP_POLICY = "cleanup.policy"
 _MAX_WAIT_MS = 500
 # Responses in a row without a batch after which reading a partition fails.
 _EMPTY_RESPONSES_MAX = 60
@@ -70,6 +71,14 @@ class OpenPlace(Protocol):
 
     def reader(self, partition: TopicPartition, end: int) -> Reader:
         """Return a reader of the records before `end`."""
+        ...
+
+    def compacted(self, topics: Sequence[str]) -> set[str]:
+        """Return those of the topics that are compacted and not deleted, as far as is known."""
+        ...
+
+    def cluster_id(self) -> str | None:
+        """Return the cluster's id, if there is one."""
         ...
 
 
@@ -197,6 +206,21 @@ class OpenCluster:
             raise found.error
         return found.offset
 
+    def compacted(self, topics: Sequence[str]) -> set[str]:
+        """Ask for `cleanup.policy`; a topic whose settings may not be read, and any topic of a
+        broker before Kafka 0.11, counts as not compacted."""
+        from kctl.admin.topic_configs import topic_config_values
+
+        values = self._loop.run(topic_config_values(self.admin, topics, _CLEANUP_POLICY))
+        return {topic for topic, value in values.items() if value == "compact"}
+
+    def cluster_id(self) -> str | None:
+        """Ask a broker; clusters have ids since Kafka 0.10.1."""
+        router = self.admin.router
+        if router.view.cluster_id is None:
+            self._loop.run(router.refresh([]))
+        return router.view.cluster_id
+
     def reader(self, partition: TopicPartition, end: int) -> "FetchReader":
         """Return a reader that fetches from the leader."""
         return FetchReader(self._loop, self.admin, partition, end)
@@ -306,6 +330,14 @@ class OpenDirectory:
         if partition not in self._logs:
             self.partitions([partition.topic])
         return self._logs[partition]
+
+    def compacted(self, topics: Sequence[str]) -> set[str]:  # noqa: ARG002 - as in the Protocol
+        """Return nothing: settings are not in the segments."""
+        return set()
+
+    def cluster_id(self) -> None:
+        """Return None."""
+        return
 
     def reader(self, partition: TopicPartition, end: int) -> "LogReader":
         """Return a reader of the segments."""

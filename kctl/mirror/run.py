@@ -47,6 +47,8 @@ class MirrorReport:
     is_exactly_once: bool = True
     partitions: list[PartitionReport] = field(default_factory=list)
     groups: dict[tuple[str, object], CarriedOffset] = field(default_factory=dict)
+    # Why groups of the source could not be read.
+    group_errors: list[str] = field(default_factory=list)
     # Topics of the target that could not be created or changed, and those that were refused.
     topic_errors: dict[str, str] = field(default_factory=dict)
 
@@ -55,7 +57,7 @@ class MirrorReport:
         """Return whether anything was not mirrored, or was lost."""
         partitions = any(it.error is not None for it in self.partitions)
         groups = any(it.error is not None for it in self.groups.values())
-        return partitions or groups or bool(self.topic_errors)
+        return partitions or groups or bool(self.group_errors) or bool(self.topic_errors)
 
 
 @dataclass(slots=True)
@@ -92,10 +94,16 @@ class MirrorRun:
         """Return what was done so far, by partition of the source."""
         return {} if self._worker is None else self._worker.reports
 
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the source that this worker copies now."""
+        return frozenset() if self._worker is None else self._worker.held
+
     async def run(self) -> MirrorReport:
         """Copy until the end with `until_end`, else until cancelled; return the report."""
         check_name(self.settings.name)
         await self._check_transactions()
+        await self._restore_numbers()
         topics = await self._keep_in_step()
         if not topics.targets and self.settings.until_end:
             raise NotFoundError(
@@ -144,10 +152,20 @@ class MirrorRun:
                 hint="add --at-least-once",
             )
 
+    async def _restore_numbers(self) -> None:
+        """Keep the numbers that partitions of a cluster of Kafka 0.7 got in earlier runs."""
+        if self.source.numbering is None:
+            return
+        if self.settings.worker != "1":
+            raise UsageError("A cluster of Kafka 0.7 is mirrored by one worker")
+        positions = await read_positions(self.target.router, self.settings.name)
+        self.source.numbering.restore(positions.values())
+
     async def _keep_in_step(self) -> MirroredTopics:
         """Create and change the target's topics; return those that can be mirrored."""
         plan = await plan_mirror(self.source, self.target, self.choice)
         usable = [each for each in plan.topics if each.step is not Step.REFUSE]
+        await self._warn_of_defaults([it.target for it in usable if it.step is Step.CREATE])
         failed = await apply_plan(self.target, usable, self.choice.replication_factor)
         errors = {each.target: str(each.reason) for each in plan.topics if each.reason}
         errors |= await self._gone({each.target for each in plan.topics}, plan.source_id)
@@ -171,6 +189,15 @@ class MirrorRun:
             plan.source_id,
             {each.source: each.partitions for each in usable},
         )
+
+    async def _warn_of_defaults(self, created: list[str]) -> None:
+        """Name the topics that are created without the settings that they have at the source."""
+        admin = self.source.admin
+        if created and admin and await admin.router.max_version(ApiKey.DESCRIBE_CONFIGS) < 0:
+            self.say(
+                "warning: the source does not tell the settings of topics (before Kafka 0.11):"
+                f" created with the target's defaults: {', '.join(created)}"
+            )
 
     async def _gone(self, planned: set[str], source_id: str | None) -> dict[str, str]:
         """Return the topics that this mirror has copied, and that the source no longer has."""
@@ -200,7 +227,7 @@ class MirrorRun:
         if self.mm2 is None:
             return None
         await self._create_compacted(*self.mm2.topics)
-        mm2 = Mm2Topics(self.source.admin, self.target, self.mm2, self.say)
+        mm2 = Mm2Topics(self.source, self.target, self.mm2, self.say)
         worker.on_runs = mm2.add
         mm2.on_checkpoints = self.on_checkpoints
         return mm2
@@ -230,11 +257,15 @@ class MirrorRun:
 
     async def _carry_groups(self) -> None:
         worker = self._worker
-        admin = self.source.admin
-        if self.groups is None or worker is None or worker.maps is None or admin is None:
+        if self.groups is None or worker is None or worker.maps is None:
             return
         names = worker.topics.targets
-        for each in await carry_groups(admin, self.target, self.groups, worker.maps, names):
+        found = await self.source.groups(self.groups, names)
+        before, self.report.group_errors = self.report.group_errors, [*map(str, found.errors)]
+        for text in self.report.group_errors:
+            if text not in before:
+                self.say(f"error: groups are not carried over: {text}")
+        for each in await carry_groups(found.committed, self.target, worker.maps, names):
             if each.error is not None:
                 self.say(f"warning: group {each.group}: {each.target}: {each.error}")
             self.report.groups[each.group, each.target] = each

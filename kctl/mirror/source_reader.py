@@ -51,8 +51,9 @@ FETCH_WAIT_MS = 500
 # longer, this long for each (in microseconds) and in all. Records end the wait at once.
 FETCH_WAIT_US_EACH = 500
 FETCH_WAIT_MAX_MS = 2_000
-RESPONSE_BYTES_MAX = 16 << 20
-PARTITION_BYTES_MAX = 2 << 20
+# A mirror holds several responses at once. Smaller ones cost more round trips of commits.
+RESPONSE_BYTES_MAX = 8 << 20
+PARTITION_BYTES_MAX = 1 << 20
 _BACKOFF_MS = 200
 # Refreshes of the metadata after which an unknown topic counts as deleted.
 _UNKNOWN_ROUNDS_MAX = 15

@@ -1,17 +1,18 @@
 """What a mirror needs of its source, whatever it is.
 
 A source describes topics, answers where partitions begin and end, and makes readers of batches:
-a cluster (`cluster_source`), a directory of segments (`directory_source`), or a server of Kafka 0.7
-(`source07`).
+a cluster (`cluster_source`), a directory of segments (`directory_source`), or a server or directory
+of Kafka 0.7 (`source07`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.offsets import ListedOffset
 from kctl.errors import KctlError
 from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.groups import FoundGroups, SelectsGroup
 from kctl.mirror.loss import Loss
 from kctl.mirror.mirror_plan import TopicFacts
 from kctl.mirror.raw_batches import CopiedRange
@@ -20,6 +21,7 @@ from kctl.records.record import Record
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.numbering07 import Numbering
 
 
 @dataclass(slots=True)
@@ -70,7 +72,17 @@ class MirrorSource(Protocol):
     @property
     def admin(self) -> "AdminClient | None":
         """Return the client of the source's cluster; None if it is no cluster of Kafka 0.8 or
-        later. Only a cluster has groups to carry over, and says which topics exist."""
+        later. Only a cluster says which topics exist."""
+        ...
+
+    @property
+    def numbering(self) -> "Numbering | None":
+        """Return the numbers of partitions that the mirror itself gives; None for all sources but
+        clusters of Kafka 0.7."""
+        ...
+
+    async def groups(self, selects: SelectsGroup, names: Container[str]) -> FoundGroups:
+        """Return what the groups that `selects` selects have committed for the topics `names`."""
         ...
 
     async def describe(self, selects: Callable[[str], bool]) -> tuple[str | None, list[TopicFacts]]:

@@ -67,20 +67,47 @@ class StartingPositions:
             if start.error is not None:
                 raise start.error
             known = maps.get(source)
+            if known is not None:
+                self._check_target(source, known, topics)
             at = known.source_end if known is not None else None
+            numbering = self._source.numbering
+            if at is not None and numbering is not None:
+                raise UsageError(
+                    f"Mirror {self._name} has copied {source}, but its position has expired, which"
+                    " said of which broker",
+                    hint="mirror to other topics under another --name",
+                )
             if at is not None:
                 at = await self._source.next_offset(source, at)
             found[source] = MirrorPosition(
                 start.offset if at is None else at, topics.source_id, source,
                 copy=known.copy if known is not None else 0,
                 topic_id=topics.topic_ids.get(source.topic),
+                server_partition="" if numbering is None else numbering.name(source),
             )  # fmt: skip
         return found
+
+    def _check_target(
+        self, source: TopicPartition, known: OffsetMap, topics: MirroredTopics
+    ) -> None:
+        """Raise UsageError if what the map knows went to another topic.
+
+        To continue at the end of the map would leave all of that out."""
+        wanted = topics.targets[source.topic]
+        if known.runs and known.runs[-1].target_topic != wanted:
+            raise UsageError(
+                f"Mirror {self._name} copies {source} to {known.runs[-1].target_topic}, not to"
+                f" {wanted}",
+                hint="keep its --rename, or give this mirror another --name",
+            )
 
     def _checked(
         self, source: TopicPartition, found: MirrorPosition, topics: MirroredTopics
     ) -> MirrorPosition:
-        if found.source != source or found.cluster_id != topics.source_id:
+        numbering = self._source.numbering
+        name = "" if numbering is None else numbering.name(source)
+        is_same = found.server_partition == name
+        if found.source != source or found.cluster_id != topics.source_id or not is_same:
             raise UsageError(
                 f"Mirror {self._name} copies {found.source} of cluster"
                 f" {found.cluster_id}, not {source} of {topics.source_id}",

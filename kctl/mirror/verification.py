@@ -9,16 +9,28 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.mirror.comparison import Comparison
 from kctl.mirror.formats import PREFIX, MirrorPosition
 from kctl.mirror.map_topic import read_map, read_positions
 from kctl.mirror.mapped_range import RunMapping, map_gap, mapped_ranges
 from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.places import Loop, OpenCluster, OpenPlace, Place
-from kctl.mirror.proof.differences import Difference, DifferenceKind, Differences
-from kctl.mirror.proof.proof import OffsetMapping, PartitionProof, ProofResult
+from kctl.mirror.proof.differences import (
+    Difference,
+    DifferenceKind,
+    Differences,
+    unreadable_batches,
+)
+from kctl.mirror.proof.last_values import LastValues
+from kctl.mirror.proof.origins import CopiedBetween
+from kctl.mirror.proof.proof import OffsetMapping, PartitionProof, ProofPlace, ProofResult
+from kctl.mirror.proof.records import decode
+from kctl.mirror.record_changes import Loops
 from kctl.mirror.renames import Rename
+from kctl.mirror.spill import DiskSpill
 from kctl.model import Position, PositionKind, TopicPartition
 
 _IDENTITY = Rename("{topic}")
@@ -42,6 +54,9 @@ class VerifyRequest:
     since: Position = _EARLIEST
     until: Position = _LATEST
     ignores_timestamps: bool = False
+    comparison: Comparison = Comparison.AUTO
+    # The option of the mirror, where there is no `name` that says it.
+    loops: Loops = Loops.ALLOWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,9 @@ class VerifyTask:
     ignores_timestamps: bool = False
     # Why the partition cannot be compared; empty if it can.
     obstacle: str = ""
+    compares_last_values: bool = False
+    # Which records of a ring or mesh the mirror copies; None: all.
+    copied: CopiedBetween | None = None
 
     @property
     def offsets(self) -> int:
@@ -81,6 +99,10 @@ class VerifiedPartition:
     deleted_at_source: int = 0
     deleted_at_target: int = 0
     obstacle: str = ""
+    # Keys that were written after the compared offsets, and records without a key, where last
+    # values are compared: neither is judged.
+    pending_keys: int = 0
+    keyless: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -112,7 +134,17 @@ def plan_verification(request: VerifyRequest, loop: Loop) -> list[VerifyTask]:
     names = sorted({request.rename(each.topic) for each in partitions})
     held = set(_held(target, names))
     mirror = None if request.name is None else _mirror(request.name, target, loop, partitions)
-    return [_task(request, source, target, each, held, mirror) for each in partitions]
+    topics = sorted({each.topic for each in partitions})
+    by_last_value: set[str] = set()
+    if request.comparison is Comparison.LAST_VALUES:
+        by_last_value = set(topics)
+    elif request.comparison is Comparison.AUTO:
+        compacted = target.compacted(names)
+        by_last_value = source.compacted(topics) | {
+            topic for topic in topics if request.rename(topic) in compacted
+        }
+    planner = _Planner(request, source, target, held, mirror, by_last_value)
+    return [planner.task(each) for each in partitions]
 
 
 def _mirror(
@@ -135,45 +167,98 @@ def _held(place: OpenPlace, names: Sequence[str]) -> list[TopicPartition]:
     return found
 
 
-def _task(
-    request: VerifyRequest,
-    source: OpenPlace,
-    target: OpenPlace,
-    partition: TopicPartition,
-    held: set[TopicPartition],
-    mirror: _Mirror | None,
-) -> VerifyTask:
-    there = TopicPartition(request.rename(partition.topic), partition.partition)
-    task = VerifyTask(
-        request.source, request.target, partition, there,
-        ignores_timestamps=request.ignores_timestamps,
-    )  # fmt: skip
-    if there not in held:
-        return replace(task, obstacle=f"the target has no partition {there}")
-    first, end, start = source.span(partition, request.since, request.until)
-    other_first, other_end, other_start = target.span(there, request.since, request.until)
-    ranges = (first, max(first, end)), (other_first, max(other_first, other_end))
-    if mirror is None:
-        return replace(
-            task, source_range=ranges[0], target_range=ranges[1],
-            is_source_cut=first == start > 0, is_target_cut=other_first == other_start > 0,
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Plans the tasks of a request."""
+
+    request: VerifyRequest
+    source: OpenPlace
+    target: OpenPlace
+    # The target's partitions.
+    held: set[TopicPartition]
+    mirror: _Mirror | None
+    # Topics of the source that are compared by the last value of each key.
+    by_last_value: set[str]
+
+    def task(self, partition: TopicPartition) -> VerifyTask:
+        """Return the task of a partition of the source."""
+        request = self.request
+        there = TopicPartition(request.rename(partition.topic), partition.partition)
+        task = VerifyTask(
+            request.source, request.target, partition, there,
+            ignores_timestamps=request.ignores_timestamps,
+            compares_last_values=partition.topic in self.by_last_value,
         )  # fmt: skip
-    position = mirror.positions.get(there)
-    if position is not None and position.changes:
-        what = f"the mirror changes records ({position.changes}), which cannot be compared"
-        return replace(task, obstacle=what)
-    offsets = mirror.maps.get(partition, OffsetMap())
-    mine, theirs = mapped_ranges(offsets, position, *ranges)
-    return replace(
-        task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets),
-        gap=map_gap(offsets, *ranges),
-    )  # fmt: skip
+        if there not in self.held:
+            return replace(task, obstacle=f"the target has no partition {there}")
+        first, end, start = self.source.span(partition, request.since, request.until)
+        other_first, other_end, other_start = self.target.span(there, request.since, request.until)
+        ranges = (first, max(first, end)), (other_first, max(other_first, other_end))
+        if self.mirror is None:
+            task = replace(
+                task, source_range=ranges[0], target_range=ranges[1],
+                is_source_cut=first == start > 0, is_target_cut=other_first == other_start > 0,
+            )  # fmt: skip
+            return self._without_loops(task, request.loops)
+        return self._mapped(task, self.mirror, *ranges)
+
+    def _mapped(
+        self, task: VerifyTask, mirror: _Mirror, source: tuple[int, int], target: tuple[int, int]
+    ) -> VerifyTask:
+        position = mirror.positions.get(task.target_partition)
+        changes = "" if position is None else position.changes
+        loops = next((it for it in Loops if f"--{it}" == changes), Loops.ALLOWED)
+        if changes and loops is Loops.ALLOWED:
+            what = f"the mirror changes records ({changes}), which cannot be compared"
+            return replace(task, obstacle=what)
+        offsets = mirror.maps.get(task.source_partition, OffsetMap())
+        mine, theirs = mapped_ranges(offsets, position, source, target)
+        task = replace(
+            task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets),
+            gap=map_gap(offsets, source, target),
+        )  # fmt: skip
+        return self._without_loops(task, loops)
+
+    def _without_loops(self, task: VerifyTask, loops: Loops) -> VerifyTask:
+        """Restrict a task to the records that a mirror of a ring or mesh copies."""
+        if loops is Loops.ALLOWED:
+            return task
+        if task.compares_last_values:
+            # Each cluster has the records of others at another place in the order.
+            what = f"a compacted topic in a {loops} has its own last values on each side"
+            return replace(task, obstacle=what)
+        source_id, target_id = self.source.cluster_id(), self.target.cluster_id()
+        if source_id is None or target_id is None:
+            raise UsageError(f"A {loops} is compared between clusters with ids (Kafka 0.10.1)")
+        copied = CopiedBetween(source_id, target_id, only_from_origin=loops is Loops.MESH)
+        return replace(task, copied=copied)
+
+
+class Places(Protocol):
+    """Keeps how far a partition is compared."""
+
+    @property
+    def begin(self) -> ProofPlace | None:
+        """Return where to go on; None for the beginning."""
+        ...
+
+    @property
+    def bytes_between(self) -> int:
+        """Return how many stored bytes are compared between two places."""
+        ...
+
+    def keep(self, place: ProofPlace) -> None:
+        """Keep a place."""
+        ...
 
 
 def verify_partition(
-    task: VerifyTask, progress: Callable[[int], object] = lambda _offsets: None
+    task: VerifyTask,
+    progress: Callable[[int], object] = lambda _offsets: None,
+    places: Places | None = None,
 ) -> VerifiedPartition:
-    """Compare one partition; `progress` receives the offsets read since its last call.
+    """Compare one partition; `progress` receives the offsets read since its last call, `places`
+    where the comparison could go on.
 
     An error of a broker or file ends in the result's obstacle, so the other partitions go on.
     """
@@ -184,14 +269,18 @@ def verify_partition(
         return VerifiedPartition(task, obstacle=task.obstacle)
     with Loop(lambda: make_runtime(NullTrace())) as loop:
         try:
-            found = VerifiedPartition(task, _proved(task, loop, progress))
+            if task.compares_last_values:
+                return _compared_last_values(task, loop, progress)
+            found = VerifiedPartition(task, _proved(task, loop, progress, places))
         except KctlError as error:
             return VerifiedPartition(task, obstacle=str(error))
     found.obstacle = task.gap
     return _without_deleted(found)
 
 
-def _proved(task: VerifyTask, loop: Loop, progress: Callable[[int], object]) -> ProofResult:
+def _proved(
+    task: VerifyTask, loop: Loop, progress: Callable[[int], object], places: Places | None
+) -> ProofResult:
     source, target = task.source.open(loop), task.target.open(loop)
     readers = {
         True: source.reader(task.source_partition, task.source_range[1]),
@@ -201,19 +290,93 @@ def _proved(task: VerifyTask, loop: Loop, progress: Callable[[int], object]) -> 
     proof = PartitionProof(
         task.source_range, task.target_range, task.mapping,
         ignores_timestamps=task.ignores_timestamps,
+        views=None if task.copied is None else (task.copied.at_source, task.copied.at_target),
     )  # fmt: skip
+    if task.copied is not None:
+        # Where a filtered side goes on is not known exactly.
+        places = None
+    begin = None if places is None else places.begin
+    if begin is not None:
+        proof.go_on(begin)
+    size = 0
     try:
         while (read := proof.next_read()) is not None:
+            if places is not None and size >= places.bytes_between:
+                place = proof.place()
+                if place is not None:
+                    places.keep(place)
+                    size = 0
             chunk = readers[read.is_source].read(read.offset)
             more = chunk.next_offset - done[read.is_source]
             if more > 0:
                 progress(more)
                 done[read.is_source] = chunk.next_offset
             proof.add(read, chunk)
+            size += chunk.size
     finally:
         for reader in readers.values():
             reader.close()
     return proof.result
+
+
+def _compared_last_values(
+    task: VerifyTask, loop: Loop, progress: Callable[[int], object]
+) -> VerifiedPartition:
+    from kctl.runtime.real.temporary import temporary_directory
+
+    found = VerifiedPartition(task, obstacle=task.gap)
+    with temporary_directory("kctl-verify-") as directory:
+        spill = DiskSpill(loop.runtime.disk, directory)
+        last = LastValues(task.source_range[1], task.target_range[1], spill)
+        damages: list[Difference] = []
+        for is_source in (True, False):
+            size, damaged = _read_side(task, loop, last, progress, is_source=is_source)
+            damages += damaged
+            if is_source:
+                found.result.source_bytes = size
+            else:
+                found.result.target_bytes = size
+        result = last.result()
+    found.result.equal, found.result.differences = result.equal, result.differences
+    found.result.differences.extend(damages)
+    found.pending_keys, found.keyless = result.pending, result.keyless
+    return found
+
+
+def _read_side(
+    task: VerifyTask,
+    loop: Loop,
+    last: LastValues,
+    progress: Callable[[int], object],
+    *,
+    is_source: bool,
+) -> tuple[int, list[Difference]]:
+    """Add the records of a side, and those that were written since; return the bytes that were
+    read, and what cannot be read."""
+    place = (task.source if is_source else task.target).open(loop)
+    partition = task.source_partition if is_source else task.target_partition
+    first, end = task.source_range if is_source else task.target_range
+    size, damages = 0, Differences()
+    # What is beyond the range may have replaced records of it while they were read.
+    for begin, stop in ((first, end), (end, place.span(partition, _EARLIEST, _LATEST)[1])):
+        offset, is_last = begin, begin >= stop
+        reader = place.reader(partition, stop)
+        try:
+            while not is_last and offset < stop:
+                chunk = reader.read(offset)
+                records, unreadable = decode(
+                    chunk.batches, begin, stop, ignores_timestamps=task.ignores_timestamps
+                )
+                last.add(records, is_source=is_source)
+                damages.extend(
+                    unreadable_batches([*chunk.damages, *unreadable], is_source=is_source)
+                )
+                progress(max(0, min(chunk.next_offset, stop) - offset) if stop == end else 0)
+                size += chunk.size
+                offset, is_last = chunk.next_offset, chunk.is_last
+        finally:
+            reader.close()
+    return size, damages.listed
 
 
 def _without_deleted(found: VerifiedPartition) -> VerifiedPartition:

@@ -57,6 +57,32 @@ async def changed_since(
     return found
 
 
+async def rewritten_before(
+    source: "MirrorSource", target: "Router", partition: TopicPartition, copied: OffsetMap, end: int
+) -> Loss | None:
+    """Return a loss if the last record before `end`, at which the source ends now, is another one
+    than was copied; None if it is the same, or if there is none to compare.
+
+    A source that ends early was truncated, or is another one that has not grown as far.
+    """
+    run = copied.run_before(end)
+    if run is None:
+        return None
+    at = min(end, run.source_end) - 1
+    there = run.target_offset + at - run.source_offset
+    start, last = _bounds(await source.starts([partition]), await source.ends([partition]))[
+        partition
+    ]
+    bounds = (await _bounds_in_cluster(target, [run.target]))[run.target]
+    if not _holds((start, last), at + 1) or not _holds(bounds, there + 1):
+        return None
+    mine = (await source.records_at({partition: at})).get(partition)
+    theirs = (await fetched_records(target, {run.target: there})).get(run.target)
+    if mine is None or theirs is None or _content(mine) == _content(theirs):
+        return None
+    return Loss(LossKind.REWRITTEN, at, at + 1, start)
+
+
 def _holds(bounds: tuple[int, int], end: int) -> bool:
     return bounds[0] < end <= bounds[1]
 

@@ -40,7 +40,7 @@ from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.mirror.starting_positions import StartingPositions
 from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
-from kctl.mirror.witness import changed_since
+from kctl.mirror.witness import changed_since, rewritten_before
 from kctl.model import TopicPartition
 from kctl.protocol.acl import AUTHORIZATION_ERRORS
 from kctl.protocol.api_keys import ApiKey
@@ -49,7 +49,7 @@ from kctl.runtime.future import CancelledError, sleep
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
-    from kctl.mirror.sources import MirrorSource
+    from kctl.mirror.sources import MirrorSource, ReadBatches
 
 # A transaction that its worker abandons holds up readers of the target for this long.
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -125,6 +125,8 @@ class MirrorWorker:
         self._look_ms = 0
         # Partitions whose last copied record was compared with the source's.
         self._examined: frozenset[TopicPartition] = frozenset()
+        # Partitions of which it is still to be compared, and where they begin.
+        self._unexamined: dict[TopicPartition, int] = {}
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
@@ -153,6 +155,16 @@ class MirrorWorker:
         return all(it in found and found[it].offset >= self._goal[it] for it in others)
 
     @property
+    def held(self) -> frozenset[TopicPartition]:
+        """Return the partitions of the source that the group has assigned to this worker."""
+        by_target = self.topics.sources
+        return frozenset(
+            TopicPartition(by_target[it.topic], it.partition)
+            for it in self._assigned
+            if it.topic in by_target
+        )
+
+    @property
     def has_failed(self) -> bool:
         """Return whether a partition has stopped because of an error or a loss."""
         return any(report.error is not None for report in self.reports.values())
@@ -174,6 +186,7 @@ class MirrorWorker:
             await self._pause_for_throttle()
             found = await self._reader.poll()
             read_ms = self._now_ms()
+            await self._examine_witnesses(found)
             if self.change is not None:
                 for partition, failure in change_ranges(found.ranges, self.change).items():
                     self._reader.stop([partition], failure)
@@ -236,11 +249,20 @@ class MirrorWorker:
             self.topics.topic_ids,
         )
         self._is_open = True
-        await self._examine_witnesses([it for it in positions if it not in stopped])
+        self._unexamined = {
+            source: at.offset
+            for source, at in positions.items()
+            if source not in stopped and source not in self._examined
+        }
 
-    async def _examine_witnesses(self, partitions: list[TopicPartition]) -> None:
-        """Stop partitions whose last copied record is another one now; each is examined once."""
-        wanted = frozenset(partitions) - self._examined
+    async def _examine_witnesses(self, found: "ReadBatches") -> None:
+        """Stop partitions whose last copied record is another one now; each is examined once.
+
+        The reader has compared the epochs before: they say where a truncated log parts from what
+        was copied, which the last record does not.
+        """
+        begins, self._unexamined = self._unexamined, {}
+        wanted = frozenset(begins) - found.stopped.keys()
         if not wanted:
             return
         maps = await read_map(self._target, self._settings.name, wanted)
@@ -252,13 +274,15 @@ class MirrorWorker:
             # A record that was changed on the way differs.
             if not at[it].changes
             and offsets.copy == at[it].copy
-            and (offsets.source_end or 0) <= at[it].offset
+            and (offsets.source_end or 0) <= begins[it]
         }
-        found = await changed_since(self._source, self._target, mapped)
+        changed = await changed_since(self._source, self._target, mapped)
         self._examined |= wanted
-        for partition, error in found.items():
+        for partition, error in changed.items():
             self._reader.stop([partition], error)
-            await self._on_stopped(partition, error)
+            found.ranges.pop(partition, None)
+            self.reports[partition].position = begins[partition]
+            found.stopped[partition] = error
 
     async def _check_fencing(self) -> None:
         if not self._settings.exactly_once or self._settings.worker == "1":
@@ -399,6 +423,8 @@ class MirrorWorker:
         for source, end in self._reader.ends.items():
             report = self.reports[source]
             report.end = end
+            if report.error is not None:
+                continue
             report.position = positions[source].offset
             if report.position >= end:
                 report.caught_up_ms = now_ms
@@ -408,6 +434,7 @@ class MirrorWorker:
     async def _on_stopped(self, partition: TopicPartition, error: KctlError | Loss) -> None:
         report = self.reports[partition]
         if isinstance(error, Loss):
+            error = await self._rewritten(partition, error) or error
             if error.kind is not LossKind.GONE and self._settings.on_loss is not OnLoss.STOP:
                 report.losses.append(error)
                 self._say(f"warning: {partition}: {error.text}")
@@ -417,7 +444,20 @@ class MirrorWorker:
         else:
             self._say(f"error: {partition}: {error}: it is not copied any further")
         report.error = error
-        report.position = self._reader.positions[partition].offset
+        if report.position < 0:
+            report.position = self._reader.positions[partition].offset
+
+    async def _rewritten(self, partition: TopicPartition, loss: Loss) -> Loss | None:
+        """Return a loss if the source, which ends early, has other records than were copied."""
+        at = self._reader.positions[partition]
+        # A record that was changed on the way differs.
+        if loss.kind is not LossKind.TRUNCATED or at.changes:
+            return None
+        maps = await read_map(self._target, self._settings.name, frozenset([partition]))
+        copied = maps.get(partition)
+        if copied is None or copied.copy != at.copy:
+            return None
+        return await rewritten_before(self._source, self._target, partition, copied, loss.first)
 
     async def _resume_after(self, partition: TopicPartition, loss: Loss) -> None:
         """Commit a position at which the source can be read, and begin there."""
@@ -432,7 +472,7 @@ class MirrorWorker:
         resumed = MirrorPosition(
             offset, at.cluster_id, partition, copy=copy,
             topic_id=self.topics.topic_ids.get(partition.topic),
-            changes=self._settings.changes or at.changes,
+            changes=self._settings.changes or at.changes, server_partition=at.server_partition,
         )  # fmt: skip
         target = self.reports[partition].target
         offsets, metadata = {target: offset}, {target: resumed.metadata()}

@@ -87,7 +87,7 @@ def test_a_running_mirror_is_seen_with_its_metrics_and_stopped_without(clusters,
         choice = TopicChoice(["seen"], (), parse_rename("identity"))
         it = MirrorRun(ClusterSource(source), target, choice, MirrorSettings("seen"))
         metering = MirrorMetering(it, Endpoint("127.0.0.1", 0))
-        at = metering.start()
+        at = metering.start().endpoint
         running = scheduler.spawn(it.run())
         metrics = MetricsSource([f"{at.host}:{at.port}"])
         end = monotonic() + 30

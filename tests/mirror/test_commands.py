@@ -36,6 +36,23 @@ def test_a_topic_is_planned_and_copied(kctl, clusters):
     assert (status, json.loads(out)[0]["records"], json.loads(out)[0]["lag"]) == (0, 2, 0)
 
 
+def test_a_mirror_does_not_continue_into_another_topic(kctl, clusters):
+    clusters.source.create_topic("renamed")
+    clusters.produce("renamed", [b"1", b"2"])
+    ends = (
+        "--source", clusters.source.bootstrap_servers,
+        "--target", clusters.target.bootstrap_servers, "--topics", "renamed", "--once",
+    )  # fmt: skip
+    assert kctl("mirror", "run", *ends, "--name", "renamed", "--rename", "a.{topic}")[0] == 0
+
+    status, _, err = kctl("mirror", "run", *ends, "--name", "renamed", "--rename", "b.{topic}")
+    assert status == 2
+    assert "Mirror renamed copies renamed-0 to a.renamed, not to b.renamed" in err
+
+    assert kctl("mirror", "run", *ends, "--name", "other", "--rename", "b.{topic}")[0] == 0
+    assert [it.value for it in clusters.target.records("b.renamed")] == [b"1", b"2"]
+
+
 def test_mirrormakers_file_is_run_and_what_has_no_effect_is_named(kctl, clusters, tmp_path):
     clusters.source.create_topic("ordered")
     clusters.produce("ordered", [b"1", b"2"])

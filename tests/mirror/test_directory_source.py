@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 
 import pytest
 
@@ -9,6 +10,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
 
 from kctl.cli import app
+from kctl.client.offsets import CommittedOffset
+from kctl.mirror.directory_groups import StoredGroups
 from kctl.mirror.directory_source import DirectorySource
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
@@ -18,18 +21,30 @@ from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.topics import TopicChoice
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.internal.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+)
+from kctl.protocol.internal.versioned import encode_versioned
 from kctl.records.compression import LZ4
+from kctl.records.record import Record
+from kctl.runtime.real.disk import RealDisk
+from kctl.storage.layout import HIGH_WATERMARK_CHECKPOINT
 from tests.support.golden_logs import unpack
 
 
-def copied_from(clusters, directory, *topics, name="d", **settings):
+def copied_from(clusters, directory, *topics, name="d", groups=None, said=None, **settings):
     """Mirror a directory until the end, and return the report."""
     choice = TopicChoice(topics, (), parse_rename("identity"))
     it = MirrorSettings(name, until_end=True, **settings)
 
     async def work(_source, target):
         source = DirectorySource([str(directory)], target.router.runtime)
-        return await MirrorRun(source, target, choice, it).run()
+        say = (lambda _: None) if said is None else said.append
+        return await MirrorRun(source, target, choice, it, groups, say).run()
 
     return clusters.do(work)
 
@@ -88,6 +103,26 @@ def test_the_directory_of_a_broker_is_copied_once_and_continued(clusters, exactl
     here = [it.offset for it in clusters.source.records(topic, 0)]
     there = [it.offset for it in clusters.target.records(topic, 0)]
     assert [found.to_target(offset) for offset in here] == there
+
+
+def test_the_directory_of_a_running_broker_is_read_up_to_its_high_watermark(
+    clusters, copy_of, monkeypatch
+):
+    segmented(clusters, "marked", 12)
+    directory = copy_of("marked-0")
+    checkpoint = directory / HIGH_WATERMARK_CHECKPOINT
+    checkpoint.write_text("0\n1\nmarked 0 7\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(RealDisk, "writers", lambda _disk, _directories: [1])
+        for place in (directory / "marked-0", directory):
+            assert not copied_from(clusters, place, "marked").has_failed
+            assert values(clusters.target, "marked") == values(clusters.source, "marked")[:7]
+        # What was copied stays copied where the broker begins with an older checkpoint.
+        checkpoint.write_text("0\n0\n")
+        assert not copied_from(clusters, directory, "marked").has_failed
+    # Of a broker that does not run, the log has more than its last checkpoint.
+    assert not copied_from(clusters, directory, "marked").has_failed
+    assert values(clusters.target, "marked") == values(clusters.source, "marked")
 
 
 def test_a_failure_in_the_middle_of_a_transaction_repeats_nothing(clusters):
@@ -196,6 +231,77 @@ def test_gaps_of_compaction_are_no_loss(clusters, copy_of):
     ]
 
 
+def committed_in(broker_side, clusters, group):
+    async def work(source, target):
+        admin = source if broker_side == "source" else target
+        return {p: it.offset for p, it in (await admin.offsets.committed(group)).items()}
+
+    return clusters.do(work)
+
+
+def commit_in_source(clusters, group, topic, offsets):
+    at = {TopicPartition(topic, number): offset for number, offset in offsets.items()}
+    clusters.do(lambda source, _: source.offsets.commit(group, at, {}))
+
+
+@pytest.mark.slow
+def test_groups_are_carried_over_from_the_offsets_topic_of_the_directory(clusters):
+    topic = "dgroups"
+    clusters.source.create_topic(topic, partitions=2)
+    clusters.produce(topic, [b"x%d" % n for n in range(5)], transaction="g", commit=False)
+    clusters.produce(topic, [b"a%d" % n for n in range(10)])
+    for group, offsets in (
+        ("billing", {0: 3, 1: 0}), ("billing", {0: 9}), ("left-out", {0: 2}), ("gone", {0: 1}),
+    ):  # fmt: skip
+        commit_in_source(clusters, group, topic, offsets)
+    clusters.do(lambda source, _: source.groups.delete(["gone"]))
+
+    report = copied_from(
+        clusters, clusters.source.log_directory, topic, groups=lambda name: name != "left-out"
+    )
+
+    assert not report.has_failed
+    # 5 aborted records and their marker are left out: offset 9 of the source is the fourth record.
+    at = TopicPartition(topic, 0)
+    carried = {it.group: (it.source_offset, it.target_offset) for it in report.groups.values()}
+    assert carried == {"billing": (9, 3)}
+    assert committed_in("target", clusters, "billing")[at] == 3
+    assert committed_in("target", clusters, "left-out") == {}
+
+
+@pytest.mark.slow
+def test_a_damaged_offsets_topic_is_reported_and_its_groups_are_not_carried(clusters, copy_of):
+    topic = "dharmed"
+    clusters.source.create_topic(topic)
+    clusters.produce(topic, [b"a%d" % n for n in range(4)])
+    commit_in_source(clusters, "harmed-group", topic, {0: 2})
+    copy_of(f"{topic}-0")
+    said = []
+    directory = clusters.source.log_directory
+    partitions = [it.name for it in directory.glob("__consumer_offsets-*")]
+    for name in partitions:
+        logs = copy_of(name)
+    harmed = [
+        path for path in logs.glob("__consumer_offsets-*/*.log")
+        if b"harmed-group" in path.read_bytes()
+    ]  # fmt: skip
+    for path in harmed:
+        data = bytearray(path.read_bytes())
+        data[data.rindex(b"harmed-group")] ^= 1
+        path.write_bytes(data)
+
+    report = copied_from(clusters, logs, topic, groups=lambda _: True, said=said)
+
+    assert report.has_failed
+    assert [it.error for it in report.partitions] == [None]
+    [error] = report.group_errors
+    assert error.startswith(harmed[0].parent.name)
+    assert [f"error: groups are not carried over: {error}"] == said
+    assert committed_in("target", clusters, "harmed-group") == {}
+    shutil.rmtree(logs)
+    assert copied_from(clusters, copy_of(f"{topic}-0"), topic, groups=lambda _: True).has_failed
+
+
 def test_logs_of_apache_kafka_are_copied_and_proved_equal(clusters, capfdbinary, tmp_path):
     """Every format, codec and kind of transaction that the golden directory has."""
     directory = str(unpack("clean", tmp_path / "golden"))
@@ -215,9 +321,33 @@ def test_what_a_directory_cannot_do_is_refused(clusters, capfdbinary, tmp_path):
     target = ("--target", clusters.target.bootstrap_servers)
     ends = ("--source", f"{tmp_path}/none", *target)
 
-    assert app.run(["mirror", "run", *ends, "--topics", "x", "--groups", "*"]) == 2
-    assert "--groups needs a cluster" in capfdbinary.readouterr().err.decode()
+    assert app.run(["mirror", "run", *ends, "--topics", "x", "--mm2-topics"]) == 2
+    assert "--mm2-topics needs a cluster" in capfdbinary.readouterr().err.decode()
     assert app.run(["mirror", "status", *ends]) == 2
     assert "a directory has no brokers" in capfdbinary.readouterr().err.decode()
     assert app.run(["mirror", "run", *ends, "--topics", "x"]) == 2
     assert "no such file or directory" in capfdbinary.readouterr().err.decode()
+
+
+def test_offsets_of_later_releases_are_read_and_groups_of_connect_are_not():
+    """Kafka 4.1 commits with version 4 of the value, which has a topic id as a tagged field."""
+    at, stored = TopicPartition("t", 0), StoredGroups()
+
+    def key(group):
+        return encode_key(OffsetCommitKey(group=group, topic="t", partition=0))
+
+    # Version, offset, leader epoch, metadata (compact), commit timestamp, no tagged fields.
+    later = struct.pack(">hqi", 4, 7, 3) + b"\x05note" + struct.pack(">qb", 1, 0)
+    plain = encode_versioned(OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 3)
+    connect = GroupMetadataValue(
+        protocol_type="connect", generation=1, protocol=None, leader=None, members=[]
+    )
+    for number, (name, value) in enumerate(
+        [
+            (key("new"), later), (key("worker"), plain), (key("left"), plain), (key("left"), None),
+            (encode_key(GroupMetadataKey(group="worker")), encode_versioned(connect, 3)),
+        ]
+    ):  # fmt: skip
+        stored.add(Record(number, 0, name, value))
+
+    assert stored.of_consumers() == {"new": {at: CommittedOffset(7, 3, "note")}}

@@ -8,7 +8,9 @@ from kctl.broker07.broker import Broker07, Places
 from kctl.broker07.config import parse_config
 from kctl.cli import app
 from kctl.errors import CorruptDataError
-from kctl.mirror.loss import Loss, LossKind
+from kctl.mirror.directory_logs07 import DirectoryLogs07
+from kctl.mirror.logs07 import ServerLogs07
+from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.messages07 import copy_messages
 from kctl.mirror.raw_batches import NOT_MAPPED
@@ -52,11 +54,11 @@ def copied_from(clusters, server, *topics, name="old", **settings):
     it = MirrorSettings(name, until_end=True, **settings)
 
     async def work(_source, target):
-        source = Source07(target.router.runtime, "127.0.0.1", server.port, topics, 30_000)
+        logs = ServerLogs07(target.router.runtime, "127.0.0.1", server.port, topics, 30_000)
         try:
-            return await MirrorRun(source, target, choice, it).run()
+            return await MirrorRun(Source07(target.router.runtime, logs), target, choice, it).run()
         finally:
-            source.connection.close()
+            logs.close()
 
     return clusters.do(work)
 
@@ -139,6 +141,107 @@ def test_a_server_that_has_less_than_was_copied_is_a_loss(clusters, server07):
     assert partition.error == Loss(LossKind.TRUNCATED, end, end + 100, end)
 
 
+def copied_from_files(clusters, directory, *topics, name, **settings):
+    """Mirror the files of a directory until the end, and return the report."""
+    choice = TopicChoice(topics, (), parse_rename("files.{topic}"))
+    it = MirrorSettings(name, until_end=True, **settings)
+
+    async def work(_source, target):
+        old = Source07(target.router.runtime, DirectoryLogs07([str(directory)]))
+        return await MirrorRun(old, target, choice, it).run()
+
+    return clusters.do(work)
+
+
+def file_values(clusters, topic, partition=0):
+    return [it.value for it in clusters.target.records(f"files.{topic}", partition)]
+
+
+def write_log(directory, topic, *segments):
+    """Write segments, each (base offset, bytes), and return the directory."""
+    (directory / f"{topic}-0").mkdir(parents=True, exist_ok=True)
+    for base, data in segments:
+        (directory / f"{topic}-0" / f"{base:020}.kafka").write_bytes(data)
+    return directory
+
+
+@pytest.mark.slow
+def test_files_are_copied_by_patterns_and_positions_are_exact(clusters, tmp_path):
+    directory = copy07("logs-clean", tmp_path / "logs")
+
+    report = copied_from_files(clusters, directory, "*ne*", "gzip", "rolled*", name="files")
+    assert not report.has_failed
+    for name in ("none", "gzip", "nested", "rolled", "rolled-mixed"):
+        assert file_values(clusters, name) == PAYLOADS07[f"{name}-0"]
+    assert file_values(clusters, "none", 1) == PAYLOADS07["none-1"]
+    for name in ("none", "gzip", "nested"):
+        path = next((directory / f"{name}-0").glob("*.kafka"))
+        found = clusters.do(lambda _, target: read_map(target.router, "files"))
+        there = [it.offset for it in clusters.target.records(f"files.{name}", 0)]
+        for number, message in enumerate(messages(path.read_bytes())):
+            if message.index_in_set == 0:
+                at = TopicPartition(name, 0)
+                assert found[at].to_target(message.position) == there[number]
+
+
+@pytest.mark.slow
+def test_a_second_run_continues_and_a_torn_end_waits_for_its_rest(clusters, tmp_path):
+    first, second = message_set([b"1", b"2"]), message_set([b"3", b"4"], GZIP)
+    directory = write_log(tmp_path, "torn", (0, first + second[:-3]))
+    assert not copied_from_files(clusters, directory, "torn", name="torn").has_failed
+    assert file_values(clusters, "torn") == [b"1", b"2"]
+    write_log(directory, "torn", (0, first + second), (len(first + second), message_set([b"5"])))
+
+    report = copied_from_files(clusters, directory, "torn", name="torn")
+
+    assert [it.records for it in report.partitions] == [3]
+    assert file_values(clusters, "torn") == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("fault", ["checksum", "cut"])
+def test_damage_in_a_file_stops_its_partition_with_the_byte(clusters, tmp_path, fault):
+    intact, harmed = message_set([b"a", b"b"]), bytearray(message_set([b"c", b"d"]))
+    after = message_set([b"e"])
+    topic = f"harmed-{fault}"
+    if fault == "checksum":
+        harmed[-1] ^= 1
+        segments = [(0, bytes(intact + harmed))]
+        byte = len(intact) + len(harmed) // 2
+    else:
+        # The entry is not whole, and a segment follows.
+        segments = [(0, bytes(intact + harmed)[:-4])]
+        byte = len(intact) + len(harmed) // 2
+    size = sum(len(data) for _, data in segments)
+    directory = write_log(tmp_path, topic, *segments, (size, after))
+
+    report = copied_from_files(clusters, directory, topic, name=topic)
+
+    [partition] = report.partitions
+    assert isinstance(partition.error, CorruptDataError)
+    assert f"{0:020}.kafka at byte {byte}: " in str(partition.error)
+    assert file_values(clusters, topic) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_loss", [OnLoss.STOP, OnLoss.SKIP])
+def test_a_missing_file_is_a_loss(clusters, tmp_path, on_loss):
+    first, lost, last = (message_set([b"%d" % n]) for n in range(3))
+    topic = f"hole-{on_loss}"
+    begin, end = len(first), len(first + lost)
+    directory = write_log(tmp_path, topic, (0, first), (end, last))
+
+    [partition] = copied_from_files(
+        clusters, directory, topic, name=topic, on_loss=on_loss
+    ).partitions
+
+    loss = Loss(LossKind.DELETED, begin, end, end)
+    assert (partition.error, partition.losses) == (
+        (loss, []) if on_loss is OnLoss.STOP else (None, [loss])
+    )
+    kept = [b"0"] if on_loss is OnLoss.STOP else [b"0", b"2"]
+    assert file_values(clusters, topic) == kept
+
+
 def test_damage_ends_what_is_copied():
     intact, harmed = message_set([b"a", b"b"], GZIP), bytearray(message_set([b"c"]))
     harmed[-1] ^= 1
@@ -165,3 +268,10 @@ def test_the_command_names_the_server_and_topics(clusters, server07, capfdbinary
     assert b"does not list its topics" in capfdbinary.readouterr().err
     assert app.run(["mirror", "status", *ends, server]) == 2
     assert app.run(["mirror", "run", *ends, server, "-t", "no-such-topic", "--once"]) == 1
+    files = str(server07.directory)
+    assert app.run(["mirror", "plan", *ends, files, "--topics", "rolled*"]) == 0
+    words = ("-t", "nested", "--once", "--name", "by-hand", "--groups", "*")
+    capfdbinary.readouterr()
+    assert app.run(["mirror", "run", *ends, files, *words]) == 1
+    assert b"keep their offsets in ZooKeeper" in capfdbinary.readouterr().err
+    assert len(clusters.target.records("nested")) == len(PAYLOADS07["nested-0"])

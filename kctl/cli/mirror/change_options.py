@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 _TEXT_MAX = 500
 
 
+def loops_of(*, ring: bool, mesh: bool) -> "Loops":
+    """Return what keeps records from going round; raise UsageError for both."""
+    from kctl.mirror.record_changes import Loops
+
+    if ring and mesh:
+        raise UsageError("--ring and --mesh cannot be combined")
+    return Loops.RING if ring else Loops.MESH if mesh else Loops.ALLOWED
+
+
 @dataclass(frozen=True)
 class ChangeOptions:
     """What is done to records; then batches are decoded."""
@@ -49,11 +58,7 @@ class ChangeOptions:
 
     def loops(self) -> "Loops":
         """Return what keeps records from going round; raise UsageError for both."""
-        from kctl.mirror.record_changes import Loops
-
-        if self.ring and self.mesh:
-            raise UsageError("--ring and --mesh cannot be combined")
-        return Loops.RING if self.ring else Loops.MESH if self.mesh else Loops.ALLOWED
+        return loops_of(ring=self.ring, mesh=self.mesh)
 
     def changes(self) -> "list[Change]":
         """Return what is done to each record, in this order: filters, functions, masks."""

@@ -13,6 +13,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.logs07 import Logs07
     from kctl.mirror.sources import MirrorSource
     from kctl.runtime.future import Task
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 # What an address never contains, and a path or URL does.
 _PATH_CHARACTER = "/"
 _SCHEME07 = "kafka-0.7://"
+_ZOOKEEPER_SCHEME07 = "zookeeper-0.7://"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class EndOptions:
             "--source",
             "--from",
             metavar="HOST:PORT,...",
-            help="Brokers of the source, log directories, or kafka-0.7://HOST:PORT.",
+            help="Brokers of the source, log directories, kafka-0.7://HOST:PORT, or "
+            "zookeeper-0.7://HOST:PORT[/PATH].",
         ),
     ] = None
     target: Annotated[
@@ -107,20 +110,30 @@ class EndOptions:
     ) -> T:
         """Do as `run` does, where the source may also be log directories or a server of Kafka 0.7,
         which is asked for `topics`."""
-        if (server := self.server07()) is not None:
+        if (zookeeper := self._after(_ZOOKEEPER_SCHEME07)) is not None:
+            from kctl.mirror.zookeeper_logs07 import with_cluster07
+
+            timeout_ms = resolve(self.connect_options("target"), os.environ).timeout_ms
+            return session.run(
+                lambda target: with_cluster07(zookeeper, timeout_ms, target, work), on_start
+            )
+        if (server := self._after(_SCHEME07)) is not None:
             from kctl.client.bootstrap_servers import parse_servers
-            from kctl.mirror.source07 import Source07, with_server
+            from kctl.mirror.logs07 import ServerLogs07
 
             timeout_ms = resolve(self.connect_options("target"), os.environ).timeout_ms
             [(host, port)] = parse_servers(server)
-            old = Source07(session.runtime, host, port, topics or [], timeout_ms)
-            return session.run(lambda target: with_server(old, target, work), on_start)
+            logs = ServerLogs07(session.runtime, host, port, topics or [], timeout_ms)
+            return self._run_from07(session, logs, work, on_start)
         if (directories := self.directories("source")) is not None:
             from kctl.records.bulk import require_bulk
 
             require_bulk("A mirror of a directory")
+            from kctl.mirror.directory_logs07 import DirectoryLogs07, is_of_kafka07
             from kctl.mirror.directory_source import DirectorySource
 
+            if is_of_kafka07(directories):
+                return self._run_from07(session, DirectoryLogs07(directories), work, on_start)
             found = DirectorySource(directories, session.runtime)
             return session.run(lambda target: work(found, target), on_start)
         from kctl.mirror.cluster_source import ClusterSource
@@ -129,18 +142,39 @@ class EndOptions:
             session, lambda source, target: work(ClusterSource(source), target), on_start
         )
 
+    def _run_from07(
+        self,
+        session: Session,
+        logs: "Logs07",
+        work: "Callable[[MirrorSource, AdminClient], Coroutine[Any, Any, T]]",
+        on_start: "Callable[[Task[T]], object] | None",
+    ) -> T:
+        from kctl.mirror.source07 import Source07, with_logs
+
+        old = Source07(session.runtime, logs)
+        return session.run(lambda target: with_logs(old, target, work), on_start)
+
     def directories(self, side: str) -> list[str] | None:
         """Return the paths or URLs that the option `side` names; None if it names brokers."""
         given: str | None = getattr(self, side)
-        if given is None or _PATH_CHARACTER not in given or given.startswith(_SCHEME07):
+        if (
+            given is None
+            or _PATH_CHARACTER not in given
+            or given.startswith((_SCHEME07, _ZOOKEEPER_SCHEME07))
+        ):
             return None
         return given.split(",")
 
-    def server07(self) -> str | None:
-        """Return HOST:PORT of the server of Kafka 0.7 that is the source; None if it is none."""
-        if self.source is None or not self.source.startswith(_SCHEME07):
+    @property
+    def has_servers07(self) -> bool:
+        """Return whether the source is a server of Kafka 0.7, or several."""
+        return self._after(_SCHEME07) is not None or self._after(_ZOOKEEPER_SCHEME07) is not None
+
+    def _after(self, scheme: str) -> str | None:
+        """Return the address of the source if it has this scheme."""
+        if self.source is None or not self.source.startswith(scheme):
             return None
-        return self.source.removeprefix(_SCHEME07)
+        return self.source.removeprefix(scheme)
 
     def given(self) -> tuple[str | None, ...]:
         """Return the options that name clusters."""
@@ -161,10 +195,10 @@ class EndOptions:
             raise UsageError(
                 f"Name the {side} cluster", hint=f"e.g. --{side} kafka.example.org:9092"
             )
-        if servers is not None and servers.startswith(_SCHEME07):
+        if servers is not None and servers.startswith((_SCHEME07, _ZOOKEEPER_SCHEME07)):
             raise UsageError(
                 f"--{side} {servers}: this command needs a cluster of Kafka 0.8 or later",
-                hint="kctl mirror run and plan take a server of Kafka 0.7 as --source",
+                hint="kctl mirror run and plan take servers of Kafka 0.7 as --source",
             )
         if self.directories(side) is not None:
             raise UsageError(

@@ -66,12 +66,14 @@ class Mm2Options:
 
         if self.flow is not None:
             raise UsageError("--flow names a flow in the file of --mm2-config")
-        is_cluster = ends.directories("source") is None and ends.server07() is None
-        if not is_cluster and (patterns or self.mm2_topics):
-            option = "--groups" if patterns else "--mm2-topics"
+        is_directory = ends.directories("source") is not None
+        if patterns and ends.has_servers07:
             raise UsageError(
-                f"{option} needs a cluster as --source: a directory's groups are not read"
+                "--groups: the groups of Kafka 0.7 keep their offsets in ZooKeeper",
+                hint="kctl group migrate --mirror moves them",
             )
+        if self.mm2_topics and (is_directory or ends.has_servers07):
+            raise UsageError("--mm2-topics needs a cluster as --source")
         groups = (lambda name: bool(matching([name], patterns))) if patterns else None
         mm2 = None
         if self.mm2_topics:

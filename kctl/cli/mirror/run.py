@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
+from kctl.cli.metrics_options import MetricsOptions
 from kctl.cli.mirror.change_options import ChangeOptions
 from kctl.cli.mirror.ends import EndOptions
-from kctl.cli.mirror.metrics_options import MetricsOptions, run_with_metrics
 from kctl.cli.mirror.mm1_options import Mm1Options
 from kctl.cli.mirror.mm2_options import Mm2Options
+from kctl.cli.mirror.run_metered import run_with_metrics
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
 from kctl.cli.units import parse_rate
 from kctl.errors import UsageError
@@ -94,7 +95,9 @@ def run(
     the source has now is copied.
 
     --source names the brokers of a cluster, log directories (paths and URLs, which contain a /), or
-    a server of Kafka 0.7 (kafka-0.7://HOST:PORT), whose topics are named without patterns.
+    the ZooKeeper of a cluster of Kafka 0.7 (zookeeper-0.7://HOST:PORT[/PATH]), or one server of it
+    (kafka-0.7://HOST:PORT), whose topics are named without patterns. A log directory may also have
+    .kafka files of Kafka 0.7.
     Batches pass through as they are, without being decompressed. Each record is copied exactly
     once: records, position and map of offsets are written in transactions. Topics are created,
     with their partitions and settings, and kept in step. Records of aborted transactions are not
@@ -110,7 +113,9 @@ def run(
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --rename 'dc1.{topic}'
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders --worker 2
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --metrics-port 9405
-      kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --once
+      kctl mirror run --source /backup/kafka-logs --target dc2:9092 --topics '*' --groups '*' \\
+        --once
+      kctl mirror run --source zookeeper-0.7://old:2181 --target dc2:9092 --topics '*'
       kctl mirror run --source kafka-0.7://old:9092 --target dc2:9092 --topics clicks
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics '*' --ring
       kctl mirror run --source dc1:9092 --target dc2:9092 --topics orders \\
@@ -129,15 +134,15 @@ def run(
     flow = mm1.flow_of(ends, topics, how.groups, mm2) or mm2.flow_of(ends, topics, how.groups)
     ends, choice = flow.ends, flow.choice
     session = ends.session(writes=True)
+    interrupt = Interrupt(session.runtime.scheduler)
     runs: list[MirrorRun] = []
 
     def work(source: "MirrorSource", target: "AdminClient") -> Any:
         it = MirrorRun(source, target, choice, settings, flow.groups, session.output.say)
         it.mm2, it.changes, it.loops = flow.mm2, to_do, loops
         runs.append(it)
-        return run_with_metrics(it, port, session.output.say)
+        return run_with_metrics(it, port, interrupt, session.output.say)
 
-    interrupt = Interrupt(session.runtime.scheduler)
     interrupt.run(lambda: ends.run_from(session, work, interrupt.guard, topics.topics))
     if not runs:
         return interrupt.status or DONE

@@ -1,25 +1,30 @@
 """kctl mirror verify: compares source and target, record by record."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import COUNT
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import positive
+from kctl.cli.mirror.change_options import loops_of
 from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import ExcludeOption, RenameOption, SourceAliasOption
 from kctl.cli.output import Output, Table
 from kctl.cli.tables.spark import SparkOptions, absolute
 from kctl.errors import UsageError
+from kctl.mirror.comparison import Comparison
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
     from kctl.mirror.places import Loop, Place
     from kctl.mirror.proof.differences import Difference
+    from kctl.mirror.proof_state import ProofStates
+    from kctl.mirror.record_changes import Loops
     from kctl.mirror.verification import VerifiedPartition, VerifyRequest, VerifyTask
 
 COLUMNS = (
@@ -70,6 +75,28 @@ class VerifyOptions:
         bool,
         Option("--ignore-timestamps", help="For targets that set their own (LogAppendTime)."),
     ] = False
+    compare: Annotated[
+        Comparison,
+        Option(
+            "--compare",
+            help="Every record, or the last of each key, by which compacted topics are equal."
+            " auto: the latter where cleanup.policy is compact on either side.",
+        ),
+    ] = Comparison.AUTO
+    ring: Annotated[
+        bool, Option("--ring", help="Without --name: compare what a mirror with --ring copies.")
+    ] = False
+    mesh: Annotated[
+        bool, Option("--mesh", help="Without --name: compare what a mirror with --mesh copies.")
+    ] = False
+    state: Annotated[
+        str | None,
+        Option(
+            "--state",
+            metavar="DIR",
+            help="Keep what is proven here: the same command goes on after an interruption.",
+        ),
+    ] = None
     jobs: Annotated[
         int | None,
         Option("--jobs", "-j", metavar="N", help="Number of processes. [default: one per core]"),
@@ -82,25 +109,38 @@ def verify(ends: EndOptions, which: VerifyOptions, on_spark: SparkOptions) -> in
     and nothing else. Exit with 1 if it does not.
 
     --source and --target are clusters, or log directories (paths and URLs, which contain a /).
-    Batches and codecs may differ. A difference has the offsets of both sides. Records that arrive
-    while the command runs are not compared.
+    Batches and codecs may differ. Of compacted topics the last value of each key is compared. A
+    difference has the offsets of both sides. Records that arrive while the command runs are not
+    compared. With --state, a proof that was interrupted goes on where it stopped, and ends with
+    the same verdict.
 
     \b
     Examples:
       kctl mirror verify --source dc1:9092 --target dc2:9092 --topics 'orders*'
       kctl mirror verify --source dc1:9092 --target dc2:9092 --name dc1-to-dc2 -o json
       kctl mirror verify --source dc1:9092 --target dc2:9092 -t orders --offset @-1d..@-5m
+      kctl mirror verify --source dc1:9092 --target dc2:9092 -t orders --ring
+      kctl mirror verify --source dc1:9092 --target dc2:9092 --state proof/
       kctl mirror verify --source /backup/kafka --target dc2:9092 --rename 'dc1.{topic}'
       kctl mirror verify --source dc1:9092 --target dc2:9092 --spark --master spark://head:7077
     """
     require_bulk("kctl mirror verify", "spark" if on_spark.spark else "export")
+    from kctl.runtime.real.disk import RealDisk
+
     on_spark.check()
+    if which.state is not None and on_spark.spark:
+        raise UsageError("--state and --spark cannot be combined: executors have other disks")
     output = Output(ends.output_format)
     with _loop() as loop:
         tasks = _planned(ends, which, loop, is_remote=on_spark.spark)
     if not tasks:
         raise UsageError("No topic to compare", hint="--topics names them")
-    found = _on_spark(tasks, on_spark) if on_spark.spark else _here(tasks, which.jobs)
+    if on_spark.spark:
+        found = _on_spark(tasks, on_spark)
+    else:
+        states = _states(ends, which)
+        with nullcontext() if states is None else states.held(RealDisk()):
+            found = _here(tasks, which.jobs, states, output)
     found.sort(key=lambda it: it.task.source_partition)
     documents = [_document(it) for it in found]
     tables = [
@@ -159,7 +199,16 @@ def _request(
         until=until,
         name=None if which.name is None else check_name(which.name),
         ignores_timestamps=which.ignore_timestamps,
+        comparison=which.compare,
+        loops=_loops(which),
     )
+
+
+def _loops(which: VerifyOptions) -> "Loops":
+    loops = loops_of(ring=which.ring, mesh=which.mesh)
+    if (which.ring or which.mesh) and which.name is not None:
+        raise UsageError("--name says whether the mirror is one of a ring or mesh")
+    return loops
 
 
 def _place(ends: EndOptions, side: str, loop: "Loop", *, is_remote: bool) -> "Place":
@@ -181,15 +230,46 @@ def _place(ends: EndOptions, side: str, loop: "Loop", *, is_remote: bool) -> "Pl
     return place
 
 
-def _here(tasks: "Sequence[VerifyTask]", jobs: int | None) -> "list[VerifiedPartition]":
+def _states(ends: EndOptions, which: VerifyOptions) -> "ProofStates | None":
+    if which.state is None:
+        return None
+    from kctl.mirror.proof_state import ProofStates
+
+    proof = {
+        "ends": ends.given(),
+        "rename": which.rename,
+        "source_alias": which.source_alias,
+        "name": which.name,
+        "offset": which.offset,
+        "ignore_timestamps": which.ignore_timestamps,
+        "compare": str(which.compare),
+        "ring": which.ring,
+        "mesh": which.mesh,
+    }
+    return ProofStates(which.state, proof)
+
+
+def _here(
+    tasks: "Sequence[VerifyTask]", jobs: int | None, states: "ProofStates | None", output: Output
+) -> "list[VerifiedPartition]":
     from kctl.cli.progress import ProgressBar
     from kctl.mirror.verification import verify_partition
+    from kctl.runtime.real.disk import RealDisk
     from kctl.runtime.real.processes import core_count, map_in_processes
 
+    work: Callable[[VerifyTask, Callable[[int], object]], VerifiedPartition] = verify_partition
+    if states is not None:
+        tasks = states.planned(RealDisk(), tasks)
+        work = partial(states.verify, RealDisk())
     bar = ProgressBar(sum(task.offsets for task in tasks), unit="offsets")
     try:
         processes = positive(jobs, "--jobs") or core_count()
-        return list(map_in_processes(verify_partition, tasks, processes, bar.update))
+        return list(map_in_processes(work, tasks, processes, bar.update))
+    except KeyboardInterrupt:
+        if states is not None:
+            bar.close()
+            output.say(f"What is proven is kept in {states.directory}: the same command goes on.")
+        raise
     finally:
         bar.close()
 
@@ -226,6 +306,9 @@ def _document(it: "VerifiedPartition") -> dict[str, Any]:
         "target_bytes": result.target_bytes,
         "deleted_at_source": it.deleted_at_source,
         "deleted_at_target": it.deleted_at_target,
+        "compared": "last values" if task.compares_last_values else "records",
+        "pending_keys": it.pending_keys,
+        "records_without_key": it.keyless,
         "differences": [_difference(each) for each in result.differences.listed],
         "differences_unlisted": result.differences.unlisted,
     }
@@ -239,6 +322,12 @@ def _result(it: "VerifiedPartition") -> str:
         for side, count in (("target", it.deleted_at_source), ("source", it.deleted_at_target))
         if count
     ]
+    if it.task.compares_last_values:
+        notes.append("last values of keys")
+    if it.pending_keys:
+        notes.append(f"{it.pending_keys} keys were written since, and are not compared")
+    if it.keyless:
+        notes.append(f"{it.keyless} records without a key are not compared")
     return "; ".join(["equal" if it.is_equal else "different", *notes])
 
 

@@ -1,8 +1,12 @@
 """Difference: what a proof reports with the offsets of both sides, and the bounded list of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kctl.records.columnar_batches import BatchDamage
 
 # Differences that a partition's result lists; the others are only counted.
 LISTED_MAX = 1_000
@@ -112,6 +116,21 @@ class Differences:
     def __len__(self) -> int:
         """Return the number of records that differ."""
         return sum(self.counts.values())
+
+
+def unreadable_batches(damages: "Iterable[BatchDamage]", *, is_source: bool) -> list[Difference]:
+    """Return batches of a side that cannot be read as differences."""
+    return [
+        Difference(
+            DifferenceKind.UNREADABLE,
+            each.offset if is_source else NO_OFFSET,
+            NO_OFFSET if is_source else each.offset,
+            max(1, each.last_offset - each.offset + 1),
+            (),
+            each.message,
+        )
+        for each in damages
+    ]
 
 
 def _parts(found: Difference, index: int, is_missing: bool) -> list[Difference]:

@@ -29,9 +29,14 @@ import numpy as np
 
 from kctl.mirror.proof.alignment import ANCHOR, Hunk, loose_hunk, next_hunk
 from kctl.mirror.proof.classification import Classifier, Side
-from kctl.mirror.proof.differences import NO_OFFSET, Difference, DifferenceKind, Differences
+from kctl.mirror.proof.differences import (
+    Difference,
+    DifferenceKind,
+    Differences,
+    unreadable_batches,
+)
 from kctl.mirror.proof.raw import Batches, equal_run
-from kctl.mirror.proof.records import Identity, Records, decode
+from kctl.mirror.proof.records import Identity, Records, RecordView, decode
 from kctl.mirror.proof.stream import Chunk, SideStream
 from kctl.records.columnar_batches import Int64s, Mask
 
@@ -73,6 +78,19 @@ class Read(NamedTuple):
     offset: int
 
 
+class ProofPlace(NamedTuple):
+    """A place before which all records are equal, from which a proof can go on."""
+
+    source_offset: int
+    target_offset: int
+    # From here on the source is read again, to recognize records that come twice.
+    recent_offset: int
+    equal: int
+    equal_raw: int
+    source_bytes: int
+    target_bytes: int
+
+
 @dataclass(slots=True)
 class ProofResult:
     """What was compared, and what differs."""
@@ -96,23 +114,51 @@ class PartitionProof:
         mapping: OffsetMapping | None = None,
         *,
         ignores_timestamps: bool = False,
+        views: tuple[RecordView, RecordView] | None = None,
     ) -> None:
-        """Begin; `source` and `target` are the ranges of offsets (end exclusive)."""
+        """Begin; `source` and `target` are the ranges of offsets (end exclusive), `views` what is
+        compared of both: without them everything, and batches as bytes where they are equal."""
         self.state = ProofState.ALIGNED
         self.result = ProofResult()
-        self._source = SideStream(*source, ignores_timestamps=ignores_timestamps)
-        self._target = SideStream(*target, ignores_timestamps=ignores_timestamps)
+        mine, theirs = views or (None, None)
+        self._source = SideStream(*source, ignores_timestamps=ignores_timestamps, view=mine)
+        self._target = SideStream(*target, ignores_timestamps=ignores_timestamps, view=theirs)
         self._mapping = mapping
         self._ignores_timestamps = ignores_timestamps
         self._classifier = Classifier(self._source.recent)
         self._stride = 1
         self._search: _Search | None = None
+        # Where the source is read again before the proof goes on, and up to where.
+        self._again: tuple[int, int] | None = None
+
+    def place(self) -> ProofPlace | None:
+        """Return how far everything is equal; None after a difference, or if that is unknown."""
+        source, target = self._source.next_offset, self._target.next_offset
+        if self.state is not ProofState.ALIGNED or len(self.result.differences):
+            return None
+        if source is None or target is None or self._again is not None:
+            return None
+        return ProofPlace(
+            source, target, min(source, self._source.recent_offset), self.result.equal,
+            self.result.equal_raw, self._source.size, self._target.size,
+        )  # fmt: skip
+
+    def go_on(self, place: ProofPlace) -> None:
+        """Begin at a place that a proof of the same ranges came to."""
+        self._source.restart(place.source_offset)
+        self._target.restart(place.target_offset)
+        self.result.equal, self.result.equal_raw = place.equal, place.equal_raw
+        self._source.size, self._target.size = place.source_bytes, place.target_bytes
+        if place.recent_offset < place.source_offset:
+            self._again = place.recent_offset, place.source_offset
 
     def next_read(self) -> Read | None:
         """Compare as far as possible; return what must be read next, or None at the end.
 
         Work per call is bounded by what one chunk and the windows hold.
         """
+        if self._again is not None:
+            return Read(is_source=True, offset=self._again[0])
         while self.state is not ProofState.DONE:
             if self.state is ProofState.SEARCHING:
                 wanted = self._searched()
@@ -126,6 +172,9 @@ class PartitionProof:
 
     def add(self, read: Read, chunk: Chunk) -> None:
         """Take the chunk that `read` asked for."""
+        if self._again is not None:
+            self._add_again(chunk, self._again[1])
+            return
         if self._search is not None:
             self._search.add(read, chunk)
             return
@@ -133,14 +182,16 @@ class PartitionProof:
         side.add(chunk)
         self._note_damages(side)
 
+    def _add_again(self, chunk: Chunk, end: int) -> None:
+        count = int(np.searchsorted(chunk.batches.columns.last_offsets, end))
+        if count:
+            self._source.remember(chunk.batches.part(slice(count)))
+        is_over = chunk.is_last or chunk.next_offset >= end
+        self._again = None if is_over else (chunk.next_offset, end)
+
     def _note_damages(self, side: SideStream) -> None:
-        is_source = side is self._source
-        for damage in side.damages:
-            offsets = (damage.offset, NO_OFFSET) if is_source else (NO_OFFSET, damage.offset)
-            count = max(1, damage.last_offset - damage.offset + 1)
-            self.result.differences.add(
-                Difference(DifferenceKind.UNREADABLE, *offsets, count, (), damage.message)
-            )
+        found = unreadable_batches(side.damages, is_source=side is self._source)
+        self.result.differences.extend(found)
         side.damages = []
 
     def _go(self, state: ProofState) -> None:
@@ -173,6 +224,8 @@ class PartitionProof:
         self._go(ProofState.DONE)
 
     def _skip_equal_batches(self) -> bool:
+        if self._source.view is not None:
+            return False
         source, target = self._source.waiting, self._target.waiting
         assert source is not None
         assert target is not None
@@ -276,7 +329,7 @@ class PartitionProof:
             self._go(ProofState.ALIGNED)
             return None
         self._go(ProofState.SEARCHING)
-        self._search = _Search(self._source, self._target, self._ignores_timestamps)
+        self._search = _Search(self._source, self._target)
         return None
 
     def _mapped_hunk(self, mapping: OffsetMapping, *, is_complete: bool) -> Hunk | None:
@@ -337,12 +390,12 @@ class _Search:
     Whatever lies before the meeting point is reported as two ranges, missing and extra.
     """
 
-    def __init__(self, source: SideStream, target: SideStream, ignores_timestamps: bool) -> None:
+    def __init__(self, source: SideStream, target: SideStream) -> None:
         heads = source.records, target.records
         # The probe of the source looks for the target's head, and the other way round.
         self._probes = (
-            _Probe(source, heads[0], heads[1], ignores_timestamps),
-            _Probe(target, heads[1], heads[0], ignores_timestamps),
+            _Probe(source, heads[0], heads[1]),
+            _Probe(target, heads[1], heads[0]),
         )
         self._turn = 0
         self.is_over = False
@@ -388,9 +441,7 @@ class _Search:
 class _Probe:
     """One side of a search: counts records until `ANCHOR` of them are in the other side's head."""
 
-    def __init__(
-        self, side: SideStream, head: Records, wanted: Records, ignores_timestamps: bool
-    ) -> None:
+    def __init__(self, side: SideStream, head: Records, wanted: Records) -> None:
         self.head = head
         # Batches that were read and not decoded are read once more.
         self.position = int(head.offsets[-1]) + 1 if len(head) else side.position
@@ -402,7 +453,7 @@ class _Probe:
         self._places: dict[Identity, int] = {}
         for at, identity in enumerate(self._wanted):
             self._places.setdefault(identity, at)
-        self._ignores_timestamps = ignores_timestamps
+        self._side = side
         # The last records of the chunk before: an anchor may begin there.
         self._last: deque[tuple[int, Identity]] = deque(maxlen=ANCHOR - 1)
 
@@ -411,8 +462,9 @@ class _Probe:
         self.position = chunk.next_offset
         self.is_read = chunk.is_last or self.position >= self._end
         records, _ = decode(
-            chunk.batches, self._first, self._end, ignores_timestamps=self._ignores_timestamps
-        )
+            chunk.batches, self._first, self._end,
+            ignores_timestamps=self._side.ignores_timestamps, view=self._side.view,
+        )  # fmt: skip
         offsets = [offset for offset, _ in self._last] + records.offsets.tolist()
         identities = [each for _, each in self._last] + records.identities
         before = self.count - len(self._last)

@@ -4,6 +4,7 @@ The identity of a record is (timestamp, key, value, headers). Two lists of ident
 at the speed of C, and an identity can be looked up in a dictionary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,27 +48,37 @@ class Records:
         return Records(offsets, self.identities + more.identities)
 
 
+# What a proof compares of decoded records.
+RecordView = Callable[[Records], Records]
+
+
 def decode(
-    batches: Batches, first: int, end: int, *, ignores_timestamps: bool
+    batches: Batches,
+    first: int,
+    end: int,
+    *,
+    ignores_timestamps: bool,
+    view: RecordView | None = None,
 ) -> tuple[Records, list[BatchDamage]]:
-    """Return the records of `batches` with offsets in [first, end), and what cannot be decoded."""
+    """Return the records of `batches` with offsets in [first, end), as `view` shows them, and what
+    cannot be decoded."""
     columns = batches.columns
     if not len(columns):
         return Records.none(), []
     start = int(columns.positions[0])
-    view = batches.view[start : int(columns.ends[-1])]
+    stored = batches.view[start : int(columns.ends[-1])]
     wanted = columns.positions - start
 
     def keep(found: BatchColumns, _view: memoryview) -> Mask:
         return np.isin(found.positions, wanted)
 
     records, damages = Records.none(), []
-    for chunk in decode_chunks(view, keep=keep, check_crc=False):
+    for chunk in decode_chunks(stored, keep=keep, check_crc=False):
         damages += chunk.damages
         if len(chunk):
             is_wanted = (chunk.offsets >= first) & (chunk.offsets < end)
             records = records.plus(_records(chunk.take(is_wanted), ignores_timestamps))
-    return records, damages
+    return records if view is None else view(records), damages
 
 
 def _records(columns: RecordColumns, ignores_timestamps: bool) -> Records:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kctl.mirror.proof.raw import Batches
-from kctl.mirror.proof.records import Identity, Records, decode
+from kctl.mirror.proof.records import Identity, Records, RecordView, decode
 from kctl.records.columnar_batches import BatchDamage
+from kctl.records.memory_records import CURRENT_MAGIC
 
 # Stored bytes of batches that are decoded ahead on one side, to find where both sides meet again.
 WINDOW_BYTES = 8 * 1024 * 1024
@@ -43,6 +44,8 @@ class SideStream:
     first: int
     end: int
     ignores_timestamps: bool = False
+    # What is compared of the records; None: all of them, and batches may be compared as bytes.
+    view: RecordView | None = None
     # Where the next chunk begins.
     position: int = 0
     is_read: bool = False
@@ -67,7 +70,7 @@ class SideStream:
         self.damages += chunk.damages
         if len(chunk.batches.columns):
             self._waiting = chunk.batches
-            self._remember(chunk.batches)
+            self.remember(chunk.batches)
 
     def restart(self, offset: int) -> None:
         """Forget what was read, and read again from `offset` on."""
@@ -128,7 +131,7 @@ class SideStream:
         number = min(number, int(np.searchsorted(sizes, WINDOW_BYTES)) + 1, len(columns))
         records, damages = decode(
             self._waiting.part(slice(number)), self.first, self.end,
-            ignores_timestamps=self.ignores_timestamps,
+            ignores_timestamps=self.ignores_timestamps, view=self.view,
         )  # fmt: skip
         self.records = self.records.plus(records)
         self.damages += damages
@@ -141,7 +144,27 @@ class SideStream:
         is_left = from_index < len(waiting.columns)
         self._waiting = waiting.part(slice(from_index, None)) if is_left else None
 
-    def _remember(self, batches: Batches) -> None:
+    @property
+    def next_offset(self) -> int | None:
+        """Return the offset of the next record to compare, or one before it; None if it is not
+        known: the first offset of a compressed message of an old format is not in its header."""
+        if len(self.records):
+            return int(self.records.offsets[0])
+        if self._waiting is None:
+            return self.position
+        if int(self._waiting.columns.magics[0]) != CURRENT_MAGIC:
+            return None
+        return max(self.first, int(self._waiting.columns.base_offsets[0]))
+
+    @property
+    def recent_offset(self) -> int:
+        """Return the first offset of the batches that are kept, the beginning without any."""
+        if not self._recent:
+            return self.first
+        return max(0, int(self._recent[0].batches.columns.base_offsets[0]))
+
+    def remember(self, batches: Batches) -> None:
+        """Keep batches that were compared, to recognize records that come twice."""
         self._recent.append(_RecentBatches(batches))
         self._recent_bytes += batches.size
         while len(self._recent) > 1 and self._recent_bytes > RECENT_BYTES_MAX:
@@ -150,7 +173,7 @@ class SideStream:
     def recent(self, identity: Identity, below: int) -> int | None:
         """Return an offset below `below` at which the batches read last have a record."""
         for each in self._recent:
-            offset = each.offset_of(identity, self.ignores_timestamps)
+            offset = each.offset_of(identity, self)
             if offset is not None and offset < below:
                 return offset
         return None
@@ -163,10 +186,13 @@ class _RecentBatches:
     batches: Batches
     _offsets: dict[Identity, int] | None = None
 
-    def offset_of(self, identity: Identity, ignores_timestamps: bool) -> int | None:
+    def offset_of(self, identity: Identity, side: SideStream) -> int | None:
         """Return the first offset of a record; None if these batches do not have it."""
         if self._offsets is None:
-            found, _ = decode(self.batches, 0, END_OF_LOG, ignores_timestamps=ignores_timestamps)
+            found, _ = decode(
+                self.batches, 0, END_OF_LOG, ignores_timestamps=side.ignores_timestamps,
+                view=side.view,
+            )  # fmt: skip
             self._offsets = {}
             for each, offset in zip(found.identities, found.offsets.tolist(), strict=True):
                 self._offsets.setdefault(each, offset)
