@@ -112,8 +112,14 @@ class Files:
     def write(self, path: str, data: bytes) -> None:
         """Write a small file atomically: it is written under another name, then renamed."""
         self.make_parent(path)
-        with self.create(f"{path}.tmp") as stream:
-            self._do(path, lambda: stream.write(data))
+        stream = self.create(f"{path}.tmp")
+
+        def fill() -> None:
+            # An object store reports at the end that it does not take the file.
+            with stream:
+                stream.write(data)
+
+        self._do(path, fill)
         self.move(f"{path}.tmp", path)
 
     def create(self, path: str) -> Any:

@@ -4,7 +4,8 @@ value.
 Unions are mapped as Spark's from_avro maps them: null and one other type is a nullable column, int
 and long are one long, float and double one double, and any other union is a struct with the fields
 member0, member1, ... for its types except null, of which the value's own is set. A type that
-contains itself is text where it recurs: its value as JSON.
+contains itself is text where it recurs: its value as JSON. So is a record without fields that is
+inside another.
 """
 
 import json
@@ -45,6 +46,8 @@ def avro_columns(schema: Any) -> tuple[pa.DataType, Convert]:
     A conversion takes values read with `return_named_type` and its override, and raises ValueError
     for one that is of no type of a union. UsageError if a type has no column.
     """
+    if isinstance(schema, dict) and schema["type"] == "record" and not schema.get("fields"):
+        raise UsageError(f"Avro record {schema['name']} has no fields and so no columns")
     return _Columns().of(schema)
 
 
@@ -137,7 +140,8 @@ class _Columns:
 
     def _record(self, schema: dict[str, Any]) -> tuple[pa.DataType, Convert]:
         if not schema.get("fields"):
-            raise UsageError(f"Avro record {schema['name']} has no fields and so no columns")
+            # Files of tables have no structs without fields.
+            return pa.string(), _as_text
         members = {field["name"]: self.of(field["type"]) for field in schema["fields"]}
         changes = {name: change for name, (_kind, change) in members.items() if change is not None}
 

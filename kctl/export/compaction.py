@@ -8,7 +8,7 @@ The merged row replaces the others by one line of the manifest. After a crash at
 the manifest completes the step, or it has not happened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, StorageError, UsageError
 from kctl.export.evolution import has_columns
-from kctl.export.manifest import Manifest, ManifestRow, WrittenFile, tmp_path
+from kctl.export.manifest import Manifest, ManifestRow, WrittenFile, leave_out, tmp_path
 from kctl.export.options import ExportOptions, TableFormat
 from kctl.export.splits import range_name
 from kctl.export.writers import open_writer
@@ -82,6 +82,10 @@ class Compactor:
             rows = self._small.setdefault(TopicPartition(row.topic, row.partition), [])
             rows.append(small)
             rows.sort(key=lambda it: it.row.first_offset)
+
+    def leave_out(self, expired: Container[str]) -> None:
+        """Forget files that expired; their rows keep their offsets."""
+        leave_out((it.row for rows in self._small.values() for it in rows), expired)
 
     def merge(self, manifest: Manifest, attempt: str) -> bool:
         """Do one merge; return whether there was one. StorageError if it cannot be written."""

@@ -5,8 +5,14 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-# Takes a binary array; returns the decoded array, and a mask of the values that failed, or None.
-Decode = Callable[[pa.Array], tuple[pa.Array, pa.Array | None]]
+# The decoded array, and a mask of the values that failed, or None.
+Decoded = tuple[pa.Array, pa.Array | None]
+# Takes a binary array.
+Decode = Callable[[pa.Array], Decoded]
+
+# Exceptions that Arrow raises for an object that is not a value of a column's type, such as a
+# decimal with more digits than the type has.
+_NO_VALUE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 class EachDecoder:
@@ -30,7 +36,20 @@ class EachDecoder:
             except self._failures:
                 documents.append(None)
                 failed.append(True)
-        return pa.array(documents, self._kind), pa.array(failed) if any(failed) else None
+        try:
+            made = pa.array(documents, self._kind)
+        except _NO_VALUE:
+            made = self._each_by_itself(documents, failed)
+        return made, pa.array(failed) if any(failed) else None
+
+    def _each_by_itself(self, documents: list[Any], failed: list[bool]) -> pa.Array:
+        """Return the column without the documents that are no values of it, which are marked."""
+        for number, document in enumerate(documents):
+            try:
+                pa.array([document], self._kind)
+            except _NO_VALUE:
+                documents[number], failed[number] = None, True
+        return pa.array(documents, self._kind)
 
     def reason(self, data: bytes) -> str:
         """Return why a value was not decoded."""

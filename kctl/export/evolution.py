@@ -2,17 +2,28 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.export.json_schema import is_json_schema, json_schema_columns
 from kctl.export.manifest import evolve_table, table_schema_id
 from kctl.export.options import ExportOptions, FieldFormat
+from kctl.export.wire_formats import WireFormat
 
-# Returns the newest schema (None: the table keeps its own) and the schemas of all versions by id,
-# as ExportOptions has them.
-SchemaReader = Callable[[], tuple[str | None, tuple[tuple[int, str], ...]]]
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchemas:
+    """The schemas that a registry has now, as ExportOptions has them."""
+
+    # None: the table keeps its own.
+    newest: str | None
+    # All versions by id.
+    writers: tuple[tuple[int, str], ...]
+    wire: WireFormat | None = None
+
+
+SchemaReader = Callable[[], RegisteredSchemas]
 
 
 def current_options(out: str, options: ExportOptions, schemas: SchemaReader) -> ExportOptions:
@@ -22,7 +33,8 @@ def current_options(out: str, options: ExportOptions, schemas: SchemaReader) -> 
     It is called after the logs' ends are known: the schemas of all records before them are there.
     UsageError if the table has other options; what `schemas` raises.
     """
-    newest, writers = schemas()
+    found = schemas()
+    newest, writers = found.newest, found.writers
     known, merged_id = options.value_schema, options.schema_id
     if merged_id is None:
         existing, merged_id = table_schema_id(out)
@@ -33,7 +45,10 @@ def current_options(out: str, options: ExportOptions, schemas: SchemaReader) -> 
         for text in _since(merged_id, writers):
             schema = evolved_schema(options.value_format, schema or known, text)
     last_id = writers[-1][0] if writers else None
-    evolved = replace(options, value_schema=schema, value_writers=writers, schema_id=last_id)
+    evolved = replace(
+        options, value_schema=schema, value_writers=writers, value_wire=found.wire,
+        schema_id=last_id,
+    )  # fmt: skip
     if schema != options.value_schema or last_id != merged_id:
         evolve_table(out, options, evolved)
     return evolved

@@ -48,6 +48,8 @@ class ExportRequest:
     run: str = "run"
     # Reads the newest schema and the writers' schemas by id from a registry, for values of it.
     schemas: SchemaReader | None = None
+    # The age from which days and hours of the table are removed; None: never.
+    retention_ms: int | None = None
 
 
 @dataclass(slots=True)

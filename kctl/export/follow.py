@@ -2,10 +2,12 @@
 
 It works in rounds. A round asks its source which offsets each partition holds now, compares them
 with the offsets that the manifest has, and exports the difference: new records, new partitions and
-new topics alike. Finished splits are committed together, when the interval has passed or
-COMMIT_BYTES are waiting. One split is written at a time, so its size bounds the memory. A round
-that takes longer than the interval ends after the split that it is writing, and the rest is planned
-again: no partition waits for the backlog of another.
+new topics alike. A SplitWriter writes the splits, one at a time in this process or several at once
+on a cluster; either way the round, the order of the splits and the commits are decided here.
+Finished splits are committed together, when the interval has passed or COMMIT_BYTES are waiting.
+The size of a split bounds the memory of a writing process. A round that takes longer than the
+interval ends after the splits that are being written, and the rest is planned again: no partition
+waits for the backlog of another.
 
 Offsets that were deleted before they were exported become a row of the manifest without files,
 which names them as damage: they are reported once, and not again by later runs.
@@ -20,6 +22,7 @@ from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
 from kctl.export.compaction import Compactor
+from kctl.export.expiry import Expired, Expiry
 from kctl.export.export import ExportReport, ExportRequest, with_current_schema
 from kctl.export.lake import publish
 from kctl.export.live import RecordsGoneError
@@ -32,7 +35,16 @@ from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import sleep
 from kctl.runtime.runtime import Runtime
 
-__all__ = ["Caught", "FollowSource", "Follower", "Held"]
+__all__ = [
+    "Caught",
+    "FollowSource",
+    "Follower",
+    "Held",
+    "Outcome",
+    "Postponed",
+    "SplitWriter",
+    "WriterHere",
+]
 
 # The largest file of a table that is followed: it bounds memory, and the time until a stop.
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -40,6 +52,8 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 COMMIT_BYTES = 256 * 1024 * 1024
 # Splits that one round plans; the rest waits for the next.
 ROUND_SPLITS_MAX = 1_000
+# Old files are looked for at the first round, and then this often.
+EXPIRE_EVERY_MS = 10 * 60 * 1000
 
 _DELETED = "deleted"
 Ranges = dict[TopicPartition, list[tuple[int, int]]]
@@ -80,6 +94,70 @@ class FollowSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """A split that is not exported, or not to its end, and that a later round plans again."""
+
+    # The partition, and its topic.
+    name: str
+    topic: str
+    why: str
+    # Records were deleted while they were read: the next round finds out which.
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a writer has finished. At this moment tmp holds no finished files but those of rows that
+    it has yielded."""
+
+    rows: Sequence[ManifestRow] = ()
+    postponed: Sequence[Postponed] = ()
+
+
+class SplitWriter(Protocol):
+    """Where splits are written: in this process, or on a cluster."""
+
+    def width(self) -> int:
+        """Return how many splits are written at once."""
+        ...
+
+    def write(
+        self, request: ExportRequest, splits: Sequence[Split | LiveSplit], attempt: str
+    ) -> AsyncIterator[Outcome]:
+        """Write the files of up to `width` splits, below the unique name `attempt`. Raise what a
+        later round cannot remedy: StorageError, CorruptDataError, ..."""
+        ...
+
+
+class WriterHere:
+    """Writes one split after the other in this process."""
+
+    def __init__(self, source: FollowSource) -> None:
+        self._source = source
+
+    def width(self) -> int:
+        """See SplitWriter."""
+        return 1
+
+    async def write(
+        self, request: ExportRequest, splits: Sequence[Split | LiveSplit], attempt: str
+    ) -> AsyncIterator[Outcome]:
+        """See SplitWriter."""
+        for split in splits:
+            name = f"{split.topic}-{split.partition}"
+            try:
+                async for row in self._source.write(request, split, attempt):
+                    yield Outcome([row])
+            except RecordsGoneError as error:
+                yield Outcome(postponed=[Postponed(name, split.topic, str(error), is_gone=True)])
+            except KctlError as error:
+                if not _passes(error):
+                    raise
+                why = f"cannot read {name}: {error}"
+                yield Outcome(postponed=[Postponed(name, split.topic, why, is_gone=False)])
+
+
+@dataclass(frozen=True, slots=True)
 class Caught:
     """The state after a commit, for progress."""
 
@@ -105,14 +183,19 @@ class Follower:
         request: ExportRequest,
         *,
         every_ms: int,
+        writer: SplitWriter | None = None,
         compact_bytes: int | None = None,
+        retention_ms: int | None = None,
         on_commit: Callable[[Caught], object] = lambda _caught: None,
+        on_expired: Callable[[Expired], object] = lambda _expired: None,
         on_problem: Callable[[str], object] = lambda _why: None,
     ) -> None:
         """UsageError for options that a table kept current cannot have.
 
-        `compact_bytes` is the size up to which small files are merged, if they are. `on_problem`
-        takes a line about what is lost or cannot be read now, each once in a row.
+        `writer` writes the splits; without one, this process does. `compact_bytes` is the size up
+        to which small files are merged, and `retention_ms` the age from which days and hours are
+        removed, if they are. `on_problem` takes a line about what is lost or cannot be read now,
+        each once in a row.
         """
         if request.options.latest_per_key:
             raise UsageError(
@@ -124,9 +207,15 @@ class Follower:
         file_bytes = min(request.options.file_bytes, FILE_BYTES_MAX)
         self._request = replace(request, options=replace(request.options, file_bytes=file_bytes))
         self._runtime, self._source = runtime, source
+        self._writer = writer or WriterHere(source)
         self._compactor = None
         if compact_bytes is not None:
             self._compactor = Compactor(request.out, request.options, compact_bytes)
+        self._expiry = None
+        if retention_ms is not None:
+            self._expiry = Expiry(request.out, request.options, retention_ms)
+        self._expire_at_ms: int | None = None
+        self._on_expired = on_expired
         self._every_ms = every_ms
         self._on_commit, self._on_problem = on_commit, on_problem
         self.report = ExportReport()
@@ -136,10 +225,34 @@ class Follower:
         self._waiting: list[ManifestRow] = []
         self._seen: set[TopicPartition] = set()
         self._broken: set[TopicPartition] = set()
-        self._failing: set[str] = set()
+        # What a later round tries again, and why.
+        self._failing: dict[str, str] = {}
         self._lag = 0
         self._attempts = 0
-        self._committed_ms = self._now_ms()
+        # Of this run, by topic.
+        self.rows: dict[str, int] = {}
+        self.log_bytes: dict[str, int] = {}
+        self.dead_letters: dict[str, int] = {}
+        self.commits = 0
+        self.expired_files = 0
+        # On the monotonic clock: the last commit, or the beginning; and a moment of which the table
+        # has all that the logs held then, None if there was none.
+        self.began_ms = self.committed_ms = self._now_ms()
+        self.current_ms: int | None = None
+
+    @property
+    def lag(self) -> int:
+        """Return the offsets that the last look found and that are not in the table."""
+        return max(0, self._lag)
+
+    @property
+    def partitions(self) -> int:
+        """Return the number of partitions that were seen."""
+        return len(self._seen)
+
+    def failures(self) -> list[str]:
+        """Return what failed and is tried again, and what keeps the table from being complete."""
+        return [*self._failing.values(), *self.report.problems]
 
     async def run(self) -> None:
         """Follow until the task is cancelled; what is finished by then is committed.
@@ -148,11 +261,15 @@ class Follower:
         and CorruptDataError for damage and RecordsGoneError for deleted records if the options ask
         for it.
         """
+        # A task begins at once: the caller can only cancel it from its first pause on, and the
+        # first round of a directory has none.
+        await sleep(self._runtime.scheduler, 0)
         try:
             await self._open()
             while True:
                 began_ms = self._now_ms()
                 if await self.round():
+                    self._expire()
                     await self._compact(began_ms)
                     passed_ms = self._now_ms() - began_ms
                     await sleep(self._runtime.scheduler, max(0, self._every_ms - passed_ms))
@@ -163,6 +280,7 @@ class Follower:
         """Export what is new; return whether nothing was left out."""
         if self._manifest is None:
             await self._open()
+        looked_ms = self._now_ms()
         try:
             held = await self._source.look(self._request, self._done)
             self._note(held)
@@ -177,13 +295,32 @@ class Follower:
             return True
         whole = len(splits) <= ROUND_SPLITS_MAX
         began_ms = self._now_ms()
-        for split in _in_turn(splits)[:ROUND_SPLITS_MAX]:
+        waiting = _in_turn(splits)[:ROUND_SPLITS_MAX]
+        while waiting:
             if self._now_ms() - began_ms >= self._every_ms:
                 whole = False
                 break
-            whole = await self._export(split) and whole
+            width = max(1, self._writer.width())
+            whole = await self._export(waiting[:width]) and whole
+            del waiting[:width]
         self._commit()
+        if whole and not self._failing:
+            self.current_ms = looked_ms
         return whole
+
+    def _expire(self) -> None:
+        """Remove old files: a bounded number, and the rest after the next round."""
+        now_ms = self._now_ms()
+        is_due = self._expire_at_ms is None or now_ms >= self._expire_at_ms
+        if self._expiry is None or self._manifest is None or not is_due:
+            return
+        expired, paths = self._expiry.step(self._manifest, self._runtime.clock.wall_ms())
+        self._expire_at_ms = now_ms + EXPIRE_EVERY_MS if expired.is_whole else now_ms
+        if expired.files:
+            if self._compactor is not None:
+                self._compactor.leave_out(paths)
+            self.expired_files += expired.files
+            self._on_expired(expired)
 
     async def _compact(self, began_ms: int) -> None:
         """Merge small files until half of the interval has passed."""
@@ -213,25 +350,20 @@ class Follower:
         manifest.forget()
         self._manifest = manifest
 
-    async def _export(self, split: Split | LiveSplit) -> bool:
+    async def _export(self, splits: Sequence[Split | LiveSplit]) -> bool:
         self._attempts += 1
         attempt = f"{self._request.run}-{self._attempts}"
-        try:
-            async for row in self._source.write(self._request, split, attempt):
+        whole = True
+        async for outcome in self._writer.write(self._request, splits, attempt):
+            for row in outcome.rows:
                 self._add(row)
-                # Lets signals and monitoring in.
-                await sleep(self._runtime.scheduler, 0)
-        except RecordsGoneError as error:
-            # The next round finds out which offsets are lost.
-            self._say_once(split.topic, str(error))
-            return False
-        except KctlError as error:
-            if not _passes(error):
-                raise
-            name = f"{split.topic}-{split.partition}"
-            self._say_once(name, f"cannot read {name}: {error}")
-            return True
-        return True
+            for each in outcome.postponed:
+                self._say_once(each.topic if each.is_gone else each.name, each.why)
+                whole = whole and not each.is_gone
+            self._commit_what_is_due()
+            # Lets signals and monitoring in.
+            await sleep(self._runtime.scheduler, 0)
+        return whole
 
     def _missing(self, held: Held) -> Ranges:
         """Return the offsets to export; those that were deleted before become rows at once."""
@@ -289,7 +421,7 @@ class Follower:
     def _say_once(self, key: str, why: str) -> None:
         """Report what a later round tries again, until it succeeds."""
         if key not in self._failing:
-            self._failing.add(key)
+            self._failing[key] = why
             self._on_problem(why)
 
     def _add(self, row: ManifestRow) -> None:
@@ -300,7 +432,9 @@ class Follower:
         self._lag -= row.end_offset - row.first_offset if not _is_lost(row) else 0
         for damage in row.damages:
             self._on_problem(f"{damage.path}: {damage.message}" if _is_lost(row) else str(damage))
-        is_due = self._now_ms() - self._committed_ms >= self._every_ms
+
+    def _commit_what_is_due(self) -> None:
+        is_due = self._now_ms() - self.committed_ms >= self._every_ms
         if is_due or sum(it.log_bytes for it in self._waiting) >= COMMIT_BYTES:
             self._commit()
 
@@ -315,14 +449,20 @@ class Follower:
         now_ms = self._now_ms()
         for row in rows:
             self.report.add(row)
+            for counts, number in (
+                (self.rows, row.rows), (self.log_bytes, row.log_bytes),
+                (self.dead_letters, row.dead_letters),
+            ):  # fmt: skip
+                counts[row.topic] = counts.get(row.topic, 0) + number
             if self._compactor is not None:
                 self._compactor.add(row)
         caught = Caught(
             sum(row.rows for row in rows), sum(row.log_bytes for row in rows),
-            now_ms - self._committed_ms, max(0, self._lag), len(self._seen),
+            now_ms - self.committed_ms, self.lag, len(self._seen),
             sum(row.dead_letters for row in rows),
         )  # fmt: skip
-        self._committed_ms = now_ms
+        self.committed_ms = now_ms
+        self.commits += 1
         self._on_commit(caught)
 
     def _now_ms(self) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.errors import StorageError, UsageError, missing_extra
 from kctl.export.options import ExportOptions
+from kctl.runtime.real.object_store import storage_properties
 
 NUMBER_PROPERTY = "kctl.published"
 _DIRECTORY_PROPERTY = "kctl.directory"
@@ -97,7 +98,7 @@ def _connect(catalog: str) -> Any:
         raise missing_extra("--catalog needs pyiceberg", "iceberg") from None
     try:
         if "://" in catalog:
-            return load_catalog(_NAME, uri=catalog)
+            return load_catalog(_NAME, uri=catalog, **storage_properties())
         return load_catalog(catalog)
     except (NotInstalledError, ImportError) as error:
         raise UsageError(

@@ -12,7 +12,10 @@ lake's tools have rewritten or removed it since.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,6 +33,7 @@ from kctl.export.iceberg_catalog import (
 from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
 from kctl.export.options import HIVE_NULL, ExportOptions, TableFormat
 from kctl.export.values import make_decoder
+from kctl.runtime.real.object_store import storage_properties
 
 _PUBLISHED = f"{DIRECTORY}/published"
 _APP = "kctl"
@@ -44,6 +48,10 @@ class _Lake(Protocol):
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
         """Commit version `number`, which adds `files`."""
+        ...
+
+    def delete_before(self, before_ms: int) -> int:
+        """See the function `delete_before`."""
         ...
 
 
@@ -69,27 +77,65 @@ def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
     if not options.table_format.is_lake:
         return
     files, root = Files.of(out)
-    kind: Any = _Delta if options.table_format is TableFormat.DELTA else _Iceberg
-    if options.catalog is not None:
-        kind = _IcebergInCatalog
-    try:
-        lake: _Lake = kind(out, options)
-        number = _complete_begun_version(lake, files, root, manifest)
+    with _named_failures(out):
+        opened = partial(_open, out, options)
+        lake, number = _complete_begun_version(opened, files, root, manifest)
         known = {path for it in _versions(files, root) for path in json.loads(files.read(it))}
         new = [each for row in manifest.rows for each in row.files if each.path not in known]
         if new:
             paths = json.dumps([each.path for each in new])
             files.write(f"{root}/{_path(number + 1)}", paths.encode())
-            lake.add(number + 1, new)
+            _add(opened, lake, number + 1, new)
+
+
+def delete_before(out: str, options: ExportOptions, before_ms: int) -> int:
+    """Delete the rows of the days or hours before a moment, at the beginning of one, from a Delta
+    or Iceberg table; return the number of files that it no longer has.
+
+    StorageError with the library's message.
+    """
+    with _named_failures(out):
+        return _open(out, options).delete_before(before_ms)
+
+
+def _open(out: str, options: ExportOptions) -> _Lake:
+    if options.table_format is TableFormat.DELTA:
+        return _Delta(out, options)
+    return _Iceberg(out, options) if options.catalog is None else _IcebergInCatalog(out, options)
+
+
+@contextmanager
+def _named_failures(out: str) -> Iterator[None]:
+    """Make a StorageError of what the libraries raise: they document no common exception class."""
+    try:
+        yield
     except (UsageError, StorageError):
         raise
     except Exception as error:
-        # The libraries document no common exception class.
         raise StorageError(f"{out}: {type(error).__name__}: {error}") from error
 
 
-def _complete_begun_version(lake: _Lake, files: Files, root: str, manifest: Manifest) -> int:
-    """Complete the version that an interrupted run began; return the newest version's number."""
+def _add(
+    opened: Callable[[], _Lake], lake: _Lake, number: int, added: Sequence[WrittenFile]
+) -> None:
+    """Commit version `number`, which adds files.
+
+    An object store may carry out a commit and answer with an error; its client repeats it and finds
+    that the version exists. So after an error, the table shows whether it has the version.
+    """
+    try:
+        lake.add(number, added)
+    except Exception:
+        if opened().number() < number:
+            raise
+
+
+def _complete_begun_version(
+    opened: Callable[[], _Lake], files: Files, root: str, manifest: Manifest
+) -> tuple[_Lake, int]:
+    """Complete the version that an interrupted run began; return the table and the newest version's
+    number."""
+    lake = opened()
     done = lake.number()
     begun = len(_versions(files, root))
     if begun > done + 1:
@@ -101,8 +147,9 @@ def _complete_begun_version(lake: _Lake, files: Files, root: str, manifest: Mani
     if begun > done:
         paths = set(json.loads(files.read(f"{root}/{_path(begun)}")))
         wanted = [each for row in manifest.rows for each in row.files if each.path in paths]
-        lake.add(begun, wanted)
-    return max(begun, done)
+        _add(opened, lake, begun, wanted)
+        lake = opened()
+    return lake, max(begun, done)
 
 
 def _versions(files: Files, root: str) -> list[str]:
@@ -172,6 +219,22 @@ class _Delta:
             commit_properties=self._library.CommitProperties(app_transactions=[version]),
         )  # fmt: skip
 
+    def delete_before(self, before_ms: int) -> int:
+        """See `delete_before`. The files themselves remain until VACUUM."""
+        when = datetime.fromtimestamp(before_ms / 1000, UTC)
+        day, hour = f"{when:%Y-%m-%d}", f"{when:%H}"
+        where = f"date < '{day}'"
+        if "hour" in self._options.partition_by:
+            where = f"({where}) OR (date = '{day}' AND hour < '{hour}')"
+        # A delete without files would be a version, too.
+        old = [
+            it for it in self._table.partitions()
+            if it.get("date") and (it["date"], it.get("hour") or "00") < (day, hour)
+        ]  # fmt: skip
+        if not old:
+            return 0
+        return int(self._table.delete(where)["num_removed_files"])
+
     def _changed_ms(self, path: str) -> int:
         facts = self._files.find(f"{self._root}/{path}")
         return facts.modified_ns // 1_000_000 if facts is not None else 0
@@ -221,7 +284,8 @@ class _Iceberg:
     def __init__(self, out: str, options: ExportOptions) -> None:
         self._files, self._root = Files.of(out)
         self._url = self._files.url(self._root)
-        catalog = _iceberg_catalog()(_APP, warehouse=self._url)
+        storage = storage_properties()
+        catalog = _iceberg_catalog()(_APP, warehouse=self._url, **storage)
         catalog.create_namespace(_APP)
         name = f"{_APP}.table"
         newest = self._newest()
@@ -244,9 +308,19 @@ class _Iceberg:
         """See _Lake."""
         urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
         add_files(self._table, number, urls)
+        self._save()
+
+    def delete_before(self, before_ms: int) -> int:
+        """See `delete_before`."""
+        count = _delete_rows_before(self._table, before_ms)
+        if count:
+            self._save()
+        return count
+
+    def _save(self) -> None:
         # The in-memory catalog's commit takes effect when its metadata file is copied here.
-        written, _ = Files.of(self._table.metadata_location)
-        data = written.read(Files.of(self._table.metadata_location)[1])
+        written, path = Files.of(self._table.metadata_location)
+        data = written.read(path)
         self._version += 1
         self._files.write(self._metadata(self._version), data)
         self._hint()
@@ -286,6 +360,22 @@ class _IcebergInCatalog:
         """See _Lake."""
         urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
         add_files(self._table, number, urls)
+
+    def delete_before(self, before_ms: int) -> int:
+        """See `delete_before`."""
+        return _delete_rows_before(self._table, before_ms)
+
+
+def _delete_rows_before(table: Any, before_ms: int) -> int:
+    """Delete the rows with timestamps from 1970 until `before_ms`, and return how many files had
+    any; the moment is between two partitions, so no file is rewritten."""
+    # Records without a timestamp have -1.
+    bounds = [datetime.fromtimestamp(it / 1000, UTC).isoformat() for it in (0, before_ms)]
+    where = f"timestamp >= '{bounds[0]}' and timestamp < '{bounds[1]}'"
+    count = sum(1 for _ in table.scan(row_filter=where).plan_files())
+    if count:
+        table.delete(where)
+    return count
 
 
 def _partition(table: Any, keys: Sequence[str]) -> None:

@@ -2,7 +2,8 @@
 once.
 
     <out>/_kctl/table.json            the table's options; runs with other options are rejected
-    <out>/_kctl/manifest/*.jsonl      one line per split: offsets, files, rows, damage
+    <out>/_kctl/manifest/*.jsonl      one line per split: offsets, files, rows, damage; what was
+                                      replaced, and files that expired
     <out>/_kctl/tmp/<attempt>/...     files that tasks are writing, and finally row.json, their line
 
 A task writes its files below tmp. The driver commits a split in two steps: it writes the line to
@@ -15,7 +16,7 @@ belongs to a line.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -132,11 +133,14 @@ class Manifest:
         return manifest
 
     @classmethod
-    def look(cls, out: str, options: ExportOptions) -> "Manifest":
+    def look(cls, out: str, options: ExportOptions, run: str = "") -> "Manifest":
         """Read the manifest below `out`, if there is one, and change nothing. UsageError as `open`
-        raises it."""
+        raises it.
+
+        `run` is the prefix of what `expire` writes.
+        """
         files, root = Files.of(out)
-        manifest = cls(files, root, "")
+        manifest = cls(files, root, run)
         if _exists(out, options.fingerprint()):
             manifest._load()
         return manifest
@@ -165,13 +169,23 @@ class Manifest:
         """
         self._exchange(list(gone), [row])
 
+    def expire(self, paths: Sequence[str]) -> None:
+        """Take files out of their rows durably, and delete them; the rows keep their offsets."""
+        self._write_lines([json.dumps({"expired": list(paths)})])
+        leave_out(self.rows, set(paths))
+        for path in paths:
+            self._files.delete(f"{self._root}/{path}")
+
+    def _write_lines(self, lines: Sequence[str]) -> None:
+        self._count += 1
+        name = f"{_LINES}/{self._run}-{self._count:06d}.jsonl"
+        self._files.write(f"{self._root}/{name}", "".join(f"{it}\n" for it in lines).encode())
+
     def _exchange(self, gone: list[ManifestRow], added: list[ManifestRow]) -> None:
         lines = [row.to_json() for row in added]
         if gone:
             lines.append(json.dumps({"replaced": [row.range for row in gone]}))
-        self._count += 1
-        name = f"{_LINES}/{self._run}-{self._count:06d}.jsonl"
-        self._files.write(f"{self._root}/{name}", "".join(f"{it}\n" for it in lines).encode())
+        self._write_lines(lines)
         self.rows = [row for row in self.rows if row not in gone] + added
         self._delete_files(gone)
         for row in added:
@@ -192,14 +206,18 @@ class Manifest:
         """Read all lines into `rows`; return those that later lines replaced."""
         rows: list[ManifestRow] = []
         replaced: set[tuple[Any, ...]] = set()
+        expired: set[str] = set()
         for facts in self._files.list(f"{self._root}/{_LINES}"):
             if not facts.name.endswith(".jsonl"):
                 continue
             for line in split_lines(self._files.read(facts.path).decode()):
-                if line.startswith('{"replaced"'):
+                if line.startswith('{"expired"'):
+                    expired |= set(json.loads(line)["expired"])
+                elif line.startswith('{"replaced"'):
                     replaced |= {tuple(each) for each in json.loads(line)["replaced"]}
                 else:
                     rows.append(ManifestRow.from_json(line))
+        leave_out(rows, expired)
         self.rows = [row for row in rows if row.range not in replaced]
         return [row for row in rows if row.range in replaced]
 
@@ -243,6 +261,14 @@ class Manifest:
         if row.letters:
             found += [(*Files.of(row.letters_at), each) for each in row.letters]
         return found
+
+
+def leave_out(rows: Iterable[ManifestRow], expired: Container[str]) -> None:
+    """Take expired files out of their rows."""
+    for row in rows:
+        kept = [each for each in row.files if each.path not in expired]
+        row.rows -= sum(each.rows for each in row.files) - sum(each.rows for each in kept)
+        row.files = kept
 
 
 def tmp_path(attempt: str, path: str) -> str:

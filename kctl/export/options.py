@@ -3,9 +3,12 @@
 import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.export.wire_formats import WireFormat
 
 __all__ = [
     "COLUMNS",
@@ -57,6 +60,10 @@ class FieldFormat(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
+
+
+# The formats whose schemas a registry may have.
+REGISTERED_FORMATS = (FieldFormat.JSON, FieldFormat.AVRO, FieldFormat.PROTOBUF)
 
 
 class OnUndecodable(StrEnum):
@@ -112,6 +119,8 @@ class ExportOptions:
     value_schema: str | None = None
     # For avro and protobuf: the writers' schemas by their ids in a registry.
     value_writers: tuple[tuple[int, str], ...] = ()
+    # How values name their writers' schemas; None: by Confluent's bytes.
+    value_wire: "WireFormat | None" = None
     # The id of the newest version in a registry whose columns value_schema has.
     schema_id: int | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -119,7 +128,8 @@ class ExportOptions:
     # For Iceberg: a URI or a name of pyiceberg's configuration, and the table's name there.
     catalog: str | None = None
     catalog_table: str | None = None
-    # These, value_writers, schema_id and catalog may differ between runs to the same table.
+    # These, value_writers, value_wire, schema_id and catalog may differ between runs to the same
+    # table.
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
     on_undecodable: OnUndecodable = OnUndecodable.KEEP
@@ -200,6 +210,7 @@ class ExportOptions:
         """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
+        del facts["value_wire"]
         del facts["on_undecodable"], facts["dead_letters"], facts["schema_id"]
         # It may hold a password, and a catalog may move.
         del facts["catalog"]

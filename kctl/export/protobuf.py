@@ -5,8 +5,8 @@ in its file. They are skipped if present; no message begins with a NUL. Enums ar
 names, Timestamp to a timestamp, maps to maps. An absent field is null if it tracks presence and has
 its default otherwise. Unknown fields are dropped, so values of older and newer versions of a schema
 can be read with any of them. A message that contains itself is text where it recurs: protobuf's
-JSON mapping; so are Struct, Value and ListValue. A value whose indexes name another message of the
-file is not decoded.
+JSON mapping; so are Struct, Value and ListValue, and messages without fields inside others. A value
+whose indexes name another message of the file is not decoded.
 """
 
 import base64
@@ -90,13 +90,12 @@ def protobuf_reader(text: str) -> Callable[[bytes], Any]:
     message.
     """
     descriptor, message, decode_error = _message(text)
-    to_document = _library("json_format").MessageToDict
     places = _places(descriptor)
 
     def read(data: bytes) -> Any:
         body = _after_indexes(data, places) if data[:1] == b"\0" else data
         try:
-            return to_document(message.FromString(body), preserving_proto_field_name=True)
+            return _document(message.FromString(body))
         except decode_error as error:
             raise ValueError(str(error)) from None
 
@@ -235,13 +234,24 @@ def _after_indexes(data: bytes, places: list[int]) -> bytes:
     return data[position:]
 
 
+def _document(message: Any) -> Any:
+    """Return the message in protobuf's JSON mapping.
+
+    ValueError if a value in it has none: NaN in a Value, the year 10000 in a Timestamp, or a type
+    that the schema does not have in an Any.
+    """
+    json_format = _library("json_format")
+    try:
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    except (json_format.Error, TypeError, ValueError) as error:
+        raise ValueError(f"no JSON: {error}") from None
+
+
 def _struct(descriptor: Any, outer: tuple[str, ...]) -> tuple[pa.DataType, _Convert]:
-    if descriptor.full_name in outer or descriptor.full_name in _DOCUMENTS:
-        to_document = _library("json_format").MessageToDict
-        return pa.string(), lambda found: json.dumps(
-            to_document(found, preserving_proto_field_name=True), ensure_ascii=False
-        )
-    if not descriptor.fields:
+    is_empty = not descriptor.fields
+    if descriptor.full_name in outer or descriptor.full_name in _DOCUMENTS or (outer and is_empty):
+        return pa.string(), lambda found: json.dumps(_document(found), ensure_ascii=False)
+    if is_empty:
         raise UsageError(f"Protobuf message {descriptor.full_name} has no fields and so no columns")
     names = (*outer, descriptor.full_name)
     fields = [(field, *_field(field, names)) for field in descriptor.fields]

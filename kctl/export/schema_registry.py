@@ -6,10 +6,13 @@ the table does not depend on when a task ran.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kctl.errors import KctlError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.export.wire_formats import WireFormat
 
 # The bytes before a value: a NUL, and the schema's id in the registry.
 CONFLUENT_BYTES = 5
@@ -35,6 +38,28 @@ class Subject:
     # AVRO, PROTOBUF or JSON.
     kind: str
     versions: tuple[Version, ...]
+    # How values name their versions; None: by Confluent's bytes.
+    wire: "WireFormat | None" = None
+
+
+class SubjectReader:
+    """Reads subjects again and again; what it has read of a version is not read again."""
+
+    def __init__(self, get: Callable[[str], Any]) -> None:
+        """Take a function that returns the JSON document at a path of the registry."""
+        self._get = get
+        self._seen: dict[str, Any] = {}
+
+    def read(self, name: str) -> Subject:
+        """See `read_subject`."""
+        return read_subject(self._document, name)
+
+    def _document(self, path: str) -> Any:
+        if path.endswith("/versions"):
+            return self._get(path)
+        if path not in self._seen:
+            self._seen[path] = self._get(path)
+        return self._seen[path]
 
 
 def read_subject(get: Callable[[str], Any], subject: str) -> Subject:

@@ -92,12 +92,12 @@ class TableSink:
         self.bytes_in += int(columns.value_lengths.sum() + columns.key_lengths.sum())
         for directory, chosen in self._by_directory(columns):
             raw = raw_table(chosen, self._topic, self._partition, self._names)
-            batch = self._without_refused(chosen, self._decoder.table(raw))
+            batch = self._without_refused(chosen, self._decoder.table(raw, self._headers(chosen)))
             self.rows += batch.num_rows
             if batch.num_rows:
                 self._file(directory).write(batch)
             if sum(each.writer.held for each in self._open.values()) > _HELD_BYTES_MAX:
-                max(self._open.values(), key=lambda each: each.writer.held).writer.flush()
+                max(self._open.values(), key=lambda each: each.writer.held).flush()
 
     def _without_refused(self, columns: RecordColumns, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch without dead letters, which are written; CorruptDataError for a value
@@ -109,13 +109,29 @@ class TableSink:
         if self._letters is None:
             raise CorruptDataError(
                 f"{self._topic}-{self._partition} offset {refused.offsets[0]}: the value cannot be "
-                f"decoded: {self._decoder.reason(refused.value(0) or b'')}",
+                f"decoded: {self._reasons(refused, 1)[0]}",
                 hint="--dead-letters DIR writes such records to a table of their own; "
                 "--on-undecodable keep leaves their bytes in the column value_raw",
             )
-        reasons = [self._decoder.reason(refused.value(at) or b"") for at in range(len(refused))]
+        reasons = self._reasons(refused, len(refused))
         self._letters.add(refused, self._topic, self._partition, reasons)
         return batch.filter(pc.invert(failed))
+
+    def _headers(self, columns: RecordColumns) -> "pa.Array | None":
+        """Return the headers of records if their values cannot be decoded without."""
+        if self._decoder.wire is None:
+            return None
+        return columns.to_arrow(("headers",)).column(0)
+
+    def _reasons(self, columns: RecordColumns, count: int) -> list[str]:
+        """Return why the first `count` values cannot be decoded."""
+        headers = self._headers(columns)
+        return [
+            self._decoder.reason(
+                columns.value(at) or b"", None if headers is None else headers[at].as_py()
+            )
+            for at in range(count)
+        ]
 
     def finish(self, first_offset: int, end_offset: int) -> ManifestRow:
         """Complete the files, which hold the records of [first_offset, end_offset), and return
@@ -194,8 +210,19 @@ class _OpenFile:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         self.rows += batch.num_rows
-        self.writer.write(batch)
+        self._do(lambda: self.writer.write(batch))
+
+    def flush(self) -> None:
+        """Write the buffered rows."""
+        self._do(self.writer.flush)
 
     def close(self) -> None:
         """Complete the file."""
-        self.writer.close()
+        self._do(self.writer.close)
+
+    def _do(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as error:
+            # An object store reports at any of these that it does not take the data.
+            raise StorageError(f"{self.path}: {error.strerror or error}") from None

@@ -19,11 +19,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
 
 from kctl.errors import UsageError
-from kctl.export.decoding import Decode, EachDecoder
+from kctl.export.decoding import Decode, Decoded, EachDecoder
 from kctl.export.json_schema import is_json_schema, json_schema_decoder
-from kctl.export.options import ExportOptions, FieldFormat, TableFormat
+from kctl.export.options import REGISTERED_FORMATS, ExportOptions, FieldFormat, TableFormat
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
+from kctl.export.wire_formats import WireReader
 
 # Values that inference examines.
 SAMPLE_VALUES_MAX = 20_000
@@ -36,12 +37,17 @@ class Decoder:
     schema: pa.Schema
     is_text: bool
     fields: dict[str, Decode] = field(default_factory=dict)
+    # Reads values that do not have Confluent's bytes; it needs the headers.
+    wire: WireReader | None = None
     undecodable: int = 0
     # Marks the values of the newest batch that could not be decoded; None: there are none.
     failed: pa.Array | None = None
 
-    def table(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the table's columns; `failed` marks its undecodable values."""
+    def table(self, raw: pa.RecordBatch, headers: pa.Array | None = None) -> pa.RecordBatch:
+        """Return the table's columns; `failed` marks its undecodable values.
+
+        `headers` are those of the records, which `wire` needs.
+        """
         self.failed = None
         if not self.fields and not self.is_text:
             return raw
@@ -51,15 +57,30 @@ class Decoder:
             if name not in self.fields:
                 arrays.append(_as_text(name, column) if self.is_text else column)
                 continue
-            decoded, failed = self.fields[name](column)
+            if name == "value" and self.wire is not None:
+                decoded, failed = self._unwrapped(self.wire, column, headers)
+            else:
+                decoded, failed = self.fields[name](column)
             if name == "value":
                 self.failed = failed
             arrays += [decoded, self._rest(column, failed)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def reason(self, data: bytes) -> str:
-        """Return why a value that `failed` marks could not be decoded."""
+    def _unwrapped(self, wire: WireReader, column: pa.Array, headers: pa.Array) -> Decoded:
+        plain, refused = _with_confluent_bytes(wire, column, headers)
+        decoded, failed = self.fields["value"](plain)
+        if refused is None or failed is None:
+            return decoded, failed if refused is None else refused
+        return decoded, pc.or_(refused, failed)
+
+    def reason(self, data: bytes, headers: Iterable[dict[str, Any]] | None = None) -> str:
+        """Return why the value of a record, which `failed` marks, could not be decoded."""
         decode = self.fields["value"]
+        if self.wire is not None:
+            try:
+                data = self.wire.value(data, headers)
+            except ValueError as error:
+                return str(error)
         if isinstance(decode, EachDecoder):
             return decode.reason(data)
         return "not UTF-8" if decode is _decode_string else _json_reason(data)
@@ -82,6 +103,8 @@ def make_decoder(options: ExportOptions) -> Decoder:
     """Return the decoder for `options`; UsageError for an invalid schema or a missing library."""
     is_text = options.table_format.is_text
     decoder = Decoder(pa.schema([]), is_text)
+    if options.value_wire is not None and options.value_format in REGISTERED_FORMATS:
+        decoder.wire = WireReader(options.value_wire)
     columns: list[tuple[str, pa.DataType]] = []
     for name in options.stored_columns:
         kind = RAW_TYPES[name]
@@ -145,6 +168,20 @@ def _as_text(name: str, column: pa.Array) -> pa.Array:
          for pairs in column.to_pylist()],
         pa.string(),
     )  # fmt: skip
+
+
+def _with_confluent_bytes(wire: WireReader, values: pa.Array, headers: pa.Array) -> Decoded:
+    """Return values in Confluent's form, and a mask of those that have none, which are null."""
+    found: list[bytes | None] = []
+    refused: list[bool] = []
+    for data, pairs in zip(values.to_pylist(), headers.to_pylist(), strict=True):
+        try:
+            found.append(None if data is None else wire.value(data, pairs))
+            refused.append(False)
+        except ValueError:
+            found.append(None)
+            refused.append(True)
+    return pa.array(found, pa.binary()), pa.array(refused) if any(refused) else None
 
 
 def _header(pair: dict[str, Any]) -> dict[str, Any]:

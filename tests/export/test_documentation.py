@@ -21,6 +21,8 @@ PUBLIC = [
 PUBLIC_ON_SPARK = [
     "kctl.export.spark.brokers",
     "kctl.export.spark.filtered_read",
+    "kctl.export.spark.follow_writer",
+    "kctl.export.spark.query_offsets",
     "kctl.export.spark.runner",
     "kctl.export.spark.source",
 ]

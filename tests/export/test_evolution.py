@@ -12,7 +12,7 @@ from kctl.errors import UnreachableError
 from kctl.export import lake
 from kctl.export.avro import with_references
 from kctl.export.avro_evolution import merged_avro
-from kctl.export.evolution import extends
+from kctl.export.evolution import RegisteredSchemas, extends
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.follow import Follower
 from kctl.export.follow_sources import DirectorySource
@@ -63,10 +63,11 @@ class Registry:
         if not self.is_up:
             raise UnreachableError("the registry is down")
         texts = [(number, json.dumps(VALUES[number][0])) for number in self.numbers]
-        return texts[-1][1], tuple(texts)
+        return RegisteredSchemas(texts[-1][1], tuple(texts))
 
     def request(self, place, run, **options):
-        newest, writers = self()
+        found = self()
+        newest, writers = found.newest, found.writers
         table = place / "table" / "_kctl" / "table.json"
         if table.exists():
             newest = json.loads(table.read_text())["value_schema"]
@@ -268,10 +269,10 @@ def test_protobuf_gains_fields_and_refuses_other_types(tmp_path):
     }  # fmt: skip
 
     def run(number, *known):
-        schemas = (texts[known[-1]], tuple((it, texts[it]) for it in known))
+        schemas = RegisteredSchemas(texts[known[-1]], tuple((it, texts[it]) for it in known))
         options = ExportOptions(
             value_format=FieldFormat.PROTOBUF, value_schema=texts[number],
-            value_writers=schemas[1], dead_letters=str(tmp_path / "letters"),
+            value_writers=schemas.writers, dead_letters=str(tmp_path / "letters"),
         )  # fmt: skip
         out = str(tmp_path / "table")
         request = ExportRequest([str(tmp_path / "logs")], out, options, schemas=lambda: schemas)

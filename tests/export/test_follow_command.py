@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from urllib.request import urlopen
 
 import pytest
 
@@ -131,3 +132,28 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
     assert rows == [row for row in values if row[3][0] != 255]
     lines = [path.read_text() for path in table.glob("_kctl/manifest/*.jsonl")]
     assert any('{"replaced"' in line for line in lines)
+
+
+def test_metrics_are_served_until_the_run_ends(tmp_path):
+    pytest.importorskip("h11")
+    log = tmp_path / "logs" / "orders-0" / f"{0:020d}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(batch_of(0))
+    table = tmp_path / "table"
+    process = started(tmp_path / "logs", "--out", table, "--metrics-port", "0")
+    try:
+        line = process.stderr.readline()
+        assert line.startswith("metrics on http://127.0.0.1:"), line
+        url = line.split()[-1]
+
+        def rows():
+            with urlopen(url, timeout=TIMEOUT_S) as response:
+                return 'kctl_follow_rows_total{topic="orders"} 10' in response.read().decode()
+
+        eventually(rows)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+
+    assert process.returncode == 0, err

@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from kctl.cli.app import run as kctl
+from kctl.errors import UsageError
+from kctl.export.spark import commit_offsets, query_offsets
 from kctl.export.spark.brokers import Connection
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.export.log_files import rows_of
@@ -114,22 +116,61 @@ def follow(spark, broker, tmp_path, **options):
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .option("path", str(tmp_path / "sink")).trigger(availableNow=True)
     )  # fmt: skip
-    patiently(lambda: sink.start().awaitTermination())
+
+    def ended():
+        query = sink.start()
+        query.awaitTermination()
+        return query
+
+    return patiently(ended)
 
 
 def test_a_group_has_the_offsets_of_a_stream(spark, broker, tmp_path):
     group = {"kafka.group.id": "table", "kctl.commit.offsets": "true"}
     follow(spark, broker, tmp_path, **group)
     fill(broker, "orders", 900, 1000)
-    follow(spark, broker, tmp_path, **group)
+    query = follow(spark, broker, tmp_path, **group)
+    source = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
+    reached = commit_offsets(query, source | {"kafka.group.id": "by hand"})
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        # Nothing asks the source after the last batch.
+        assert commit_offsets(query, source | group) == reached
     with Connection((("127.0.0.1", broker.port),), 30_000).open() as opened:
         offsets = opened.admin.offsets
-        committed = opened.run(offsets.committed("table"))
-        ends = opened.run(offsets.latest(list(committed)))
-    assert {it: found.offset for it, found in committed.items()} == {
-        it: found.offset for it, found in ends.items()
-    }
-    assert len(committed) == 3
+        found = [opened.run(offsets.committed(it)) for it in ("table", "by hand")]
+        ends = {it: at.offset for it, at in opened.run(offsets.latest(list(found[0]))).items()}
+    assert [{it: at.offset for it, at in each.items()} for each in found] == [ends, ends]
+    assert len(ends) == 3
+
+
+class Ended:
+    """A query as `commit_offsets` sees it."""
+
+    def __init__(self, *sources):
+        self.lastProgress = {"sources": sources} if sources else None
+
+
+@pytest.mark.parametrize("text", ['{"orders": {"0": 7}}', "{'orders': {'0': 7}}"])
+def test_offsets_of_a_query_are_those_of_its_progress(text, monkeypatch):
+    committed = []
+    monkeypatch.setattr(query_offsets, "commit", lambda _options, end: committed.append(end))
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.group.id": "table",
+    }  # fmt: skip
+    assert commit_offsets(Ended({"endOffset": text}), options) == {"orders": {"0": 7}}
+    assert committed == [{"orders": {"0": 7}}]
+
+
+def test_offsets_of_a_query_are_committed_only_if_they_are_known():
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}
+    group = {"kafka.group.id": "table"}
+    assert commit_offsets(Ended(), options | group) == {}
+    for nothing in (None, "None"):
+        assert commit_offsets(Ended({"endOffset": nothing}), options | group) == {}
+    with pytest.raises(UsageError, match="several sources"):
+        commit_offsets(Ended({}, {}), options | group)
+    with pytest.raises(UsageError, match=r"needs the option kafka\.group\.id"):
+        commit_offsets(Ended(), options)
 
 
 def test_stream_over_a_recreated_topic_stops(spark, broker, tmp_path):

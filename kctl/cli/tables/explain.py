@@ -1,5 +1,6 @@
 """kctl export --explain: shows what an export would read, and where its tasks would run."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kctl.cli.items import positive
@@ -34,7 +35,22 @@ def explain(
         f" {sum(it.offsets > 0 for it in plan.partitions)} partitions in {plan.tasks} tasks"
         f" {_where(request, on_spark, jobs)}"
     )
+    if request.retention_ms is not None:
+        output.say(_expiry(request, request.retention_ms, session.now_ms()))
     output.say(f"would write {request.options.table_format.value} to {out}; nothing is written now")
+
+
+def _expiry(request: "ExportRequest", retention_ms: int, now_ms: int) -> str:
+    """Return what would be removed from the table as it is."""
+    from kctl.export.expiry import Expiry
+
+    expiry = Expiry(request.out, request.options, retention_ms)
+    before = datetime.fromtimestamp(expiry.before_ms(now_ms) / 1000, UTC)
+    text = f"would remove what is before {before:%Y-%m-%d %H:%M} UTC"
+    if request.options.table_format.is_lake:
+        return text
+    found = list(expiry.old_files(now_ms))
+    return f"{text}: {len(found):,} files ({format_bytes(sum(it.size for it in found))})"
 
 
 def _where(request: "ExportRequest", on_spark: SparkOptions, jobs: int | None) -> str:

@@ -16,7 +16,7 @@ from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbe
 from kctl.cli.session import Session
 from kctl.cli.tables.explain import explain
 from kctl.cli.tables.export_schema import SchemaOptions, registry_reader, value_schema
-from kctl.cli.tables.follow import RunOptions, follow
+from kctl.cli.tables.follow import RunOptions, expire, follow
 from kctl.cli.tables.spark import SparkOptions
 from kctl.cli.tables.table_options import FailureOptions, TableOptions
 from kctl.errors import UsageError
@@ -101,6 +101,9 @@ def export(
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
       kctl export --follow /data -t orders --format delta --out /tables/orders
+      kctl export --follow --spark --master spark://head:7077 -b b:9092 -t a --out /nfs/a
+      kctl export --follow --retention 30d --partition-by date -b broker1:9092 -t clicks --out /t
+      kctl export --follow --metrics-port 9406 -b broker1:9092 -t clicks --out /tables/clicks
       kctl export /data -f iceberg --catalog prod --catalog-table sales.orders --out /tables/orders
       kctl export --spark --master spark://head:7077 /nfs/data -t orders --out /nfs/tables/orders
     """
@@ -127,7 +130,7 @@ def export(
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     if request.sources:
         check_offline(request.bounds)
-    running.check(on_spark, offset)
+    running.check(offset)
     return _run(session, request, out, running, on_spark)
 
 
@@ -140,14 +143,22 @@ def _run(
 ) -> int:
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
+    if running.retention_ms is not None:
+        from kctl.export.expiry import Expiry
+
+        request.retention_ms = running.retention_ms
+        Expiry(request.out, request.options, running.retention_ms)
     if running.explain:
         explain(session, request, out, on_spark, running.jobs)
         return DONE
     if running.follow:
-        return _show(session, follow(session, request, running), out, is_said=True)
+        return _show(session, follow(session, request, running, on_spark), out, is_said=True)
     if on_spark.spark:
-        return _show(session, _on_spark(session, request, on_spark), out)
-    return _show(session, _here(session, request, running.jobs), out)
+        report = _on_spark(session, request, on_spark)
+    else:
+        report = _here(session, request, running.jobs)
+    expire(session, request, running.retention_ms)
+    return _show(session, report, out)
 
 
 def _check_name(session: Session, out: str) -> None:
@@ -188,7 +199,7 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
 
 
 def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions) -> "ExportReport":
-    from kctl.cli.tables.spark import spark_progress, spark_session
+    from kctl.cli.tables.spark import spark_connection, spark_progress, spark_session
     from kctl.export.export import export_logs
     from kctl.export.spark.runner import spark_runner, work_on_files
     from kctl.export.spark.task_times import TaskTime, summary
@@ -202,13 +213,10 @@ def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions
         _say_all(session, summary(times))
         return report
     from kctl.export.live import export_live_by, prepare_live
-    from kctl.export.spark.brokers import Connection, WorkOnBrokers
+    from kctl.export.spark.brokers import WorkOnBrokers
 
     prepared = session.run(lambda admin: prepare_live(admin, request))
-    settings = session.settings
-    connection = Connection(
-        tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
-    )
+    connection = spark_connection(session)
     with spark_session(on_spark) as running, spark_progress(running) as tasks:
         runner = spark_runner(running, WorkOnBrokers(connection), clock, times.extend)
         report = export_live_by(

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
-    from kctl.export.evolution import SchemaReader
+    from kctl.export.evolution import RegisteredSchemas, SchemaReader
+    from kctl.export.registries import Registry
     from kctl.export.schema_registry import Subject
     from kctl.export.value_codec import ValueSchema
 
@@ -20,7 +21,11 @@ SchemaOption = Annotated[
 ]
 RegistryOption = Annotated[
     str | None,
-    Option("--registry", metavar="URL", help="Schema registry, for json, avro and protobuf."),
+    Option(
+        "--registry",
+        metavar="URL",
+        help="Schema registry: http://, apicurio+http:// or glue://REGION/NAME.",
+    ),
 ]
 SubjectOption = Annotated[
     str | None,
@@ -115,6 +120,11 @@ def record_schema(given: SchemaOptions, value: str, topics: Sequence[str]) -> "V
             return ValueSchema(value, None)
         raise UsageError(f"--value {value} needs --schema FILE or --registry URL")
     found = _subject(options, options.registry, topics)
+    if found.wire is not None:
+        raise UsageError(
+            "kctl consume and kctl produce know Confluent's bytes before values only",
+            hint="the HTTP API of Confluent, which Apicurio also has: http://host/apis/ccompat/v7",
+        )
     text, writers = _texts(options, found)
     return ValueSchema(value, text, writers, found.versions[-1].number)
 
@@ -168,53 +178,81 @@ class _RegistryReader:
     """Reads a subject again and again; what it has read of a version is not read again."""
 
     def __init__(self, options: SchemaRequest, registry: str, topics: Sequence[str]) -> None:
-        self._options, self._registry, self._topics = options, registry, topics
-        self._seen: dict[str, Any] = {}
+        from kctl.export.registries import parse_registry
+
+        self._options = options
+        at = parse_registry(registry)
+        self._name = _subject_name(options, at, topics)
+        self._read = _subject_reader(at)
         self._found: Subject | None = None
         self._texts: tuple[str, tuple[tuple[int, str], ...]] = "", ()
 
-    def read(self) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    def subject(self) -> "Subject":
+        """Return the versions that the registry has now; UsageError if their kind is another."""
+        found = self._read(self._name)
+        if found.kind.lower() != self._options.value:
+            kind = found.kind.lower()
+            raise UsageError(f"{self._name} has {found.kind} schemas", hint=f"--value {kind}")
+        if found.wire is not None and self._options.value == "protobuf":
+            raise UsageError(
+                "Protobuf values of Apicurio's and AWS Glue's serializers are not read",
+                hint="values with Confluent's bytes are, by the HTTP API of Confluent",
+            )
+        return found
+
+    def read(self) -> "RegisteredSchemas":
         """See SchemaReader."""
-        found = _subject(self._options, self._registry, self._topics, self._get)
+        from kctl.export.evolution import RegisteredSchemas
+
+        found = self.subject()
         if found != self._found:
             self._texts = _texts(self._options, found)
             self._found = found
         newest, writers = self._texts
         # A schema in a file determines the columns.
-        return None if self._options.file is not None else newest, writers
-
-    def _get(self, path: str) -> Any:
-        from kctl.runtime.real.schemas import get_json
-
-        if path.endswith("/versions"):
-            return get_json(self._registry, path)
-        if path not in self._seen:
-            self._seen[path] = get_json(self._registry, path)
-        return self._seen[path]
+        return RegisteredSchemas(
+            None if self._options.file is not None else newest, writers, found.wire
+        )
 
 
-def _subject(
-    options: SchemaRequest,
-    registry: str,
-    topics: Sequence[str],
-    get: Callable[[str], Any] | None = None,
-) -> "Subject":
-    """Return the versions of the requested subject, or of that of the only topic; `get` returns the
-    document at a path of the registry."""
+def _subject(options: SchemaRequest, registry: str, topics: Sequence[str]) -> "Subject":
+    """Return the versions of the requested subject, or of that of the only topic."""
+    return _RegistryReader(options, registry, topics).subject()
+
+
+def _subject_name(options: SchemaRequest, registry: "Registry", topics: Sequence[str]) -> str:
     from kctl.admin.selection import is_pattern
-    from kctl.export.schema_registry import read_subject
-    from kctl.runtime.real.schemas import get_json
+    from kctl.export.registries import RegistryKind
 
-    subject = options.subject
-    if subject is None:
-        if len(topics) != 1 or is_pattern(topics[0]):
-            raise UsageError("--registry needs exactly one topic (a name), or --subject")
-        subject = f"{topics[0]}-value"
-    found = read_subject(get or (lambda path: get_json(registry, path)), subject)
-    if found.kind.lower() != options.value:
-        kind = found.kind.lower()
-        raise UsageError(f"{subject} has {found.kind} schemas", hint=f"--value {kind}")
-    return found
+    if options.subject is not None:
+        return options.subject
+    if len(topics) != 1 or is_pattern(topics[0]):
+        raise UsageError("--registry needs exactly one topic (a name), or --subject")
+    return topics[0] if registry.kind is RegistryKind.GLUE else f"{topics[0]}-value"
+
+
+def _subject_reader(registry: "Registry") -> "Callable[[str], Subject]":
+    """Return a function from a subject's name to its versions, which asks the registry for what it
+    has not read before."""
+    from kctl.export.registries import RegistryKind
+    from kctl.runtime.real.schemas import get_json, get_text
+
+    url = registry.url
+    if registry.kind is RegistryKind.GLUE:
+        from kctl.export.glue import GlueReader
+        from kctl.runtime.real.glue import GlueClient
+
+        return GlueReader(GlueClient(registry.region, registry.name)).read
+    if registry.kind is RegistryKind.APICURIO:
+        from kctl.export.apicurio import ArtifactReader
+
+        return ArtifactReader(
+            lambda path: get_json(url, path), lambda path: get_text(url, path),
+            api=registry.api, ids=registry.ids,
+        ).read  # fmt: skip
+    from kctl.export.schema_registry import SubjectReader
+
+    return SubjectReader(lambda path: get_json(url, path)).read
 
 
 def schema_of_file(options: SchemaRequest, file: str) -> str:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.pipes import write_message
+from kctl.cli.session import Session
 from kctl.errors import KctlError, UsageError, missing_extra
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
+    from kctl.export.spark.brokers import Connection
     from kctl.runtime.real.spark_gateway import SparkGateway
 
 DEFAULT_MASTER = "local[*]"
@@ -66,7 +68,7 @@ def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterat
     UnreachableError if it does not answer, KctlError if Spark does not start.
     """
     from kctl.cli.connect import parse_pairs
-    from kctl.export.spark.runner import executor_count
+    from kctl.export.spark.runner import executor_count, stop_session
     from kctl.runtime.real.background import repeated
     from kctl.runtime.real.spark_gateway import start_spark_gateway
     from kctl.runtime.real.spark_master import is_local, wait_for_master
@@ -92,7 +94,7 @@ def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterat
             with nullcontext() if is_local(master) else repeated(check_executors, _WAIT_SECONDS):
                 yield session
         finally:
-            session.stop()
+            stop_session(session)
     finally:
         gateway.close()
 
@@ -112,6 +114,16 @@ def _started(gateway: "SparkGateway", pairs: list[tuple[str, str]], master: str)
             if logged is None:
                 raise
             raise KctlError(f"Spark did not start on {master}: {logged}", hint=error.hint) from None
+
+
+def spark_connection(session: Session) -> "Connection":
+    """Return how executors connect to the command's brokers."""
+    from kctl.export.spark.brokers import Connection
+
+    settings = session.settings
+    return Connection(
+        tuple(settings.bootstrap_servers), settings.timeout_ms, tuple(settings.properties.items())
+    )
 
 
 class _Once:

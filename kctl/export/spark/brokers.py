@@ -38,21 +38,27 @@ class Connection:
     def open(self) -> "OpenConnection":
         """Create a client, which connects on first use and must be closed."""
         from kctl.admin.admin_client import AdminClient
-        from kctl.runtime.real import make_runtime
-        from kctl.runtime.trace import NullTrace
 
-        runtime = make_runtime(NullTrace())
+        runtime = new_runtime()
         admin = AdminClient.connect(
             runtime, self.bootstrap_servers, self.timeout_ms, dict(self.properties)
         )
         return OpenConnection(runtime, admin)
 
 
+def new_runtime() -> "RealRuntime":
+    """Return a runtime for a task; its scheduler must be closed."""
+    from kctl.runtime.real import make_runtime
+    from kctl.runtime.trace import NullTrace
+
+    return make_runtime(NullTrace())
+
+
 class OpenConnection:
     """A client and the loop that drives it; a context manager."""
 
     def __init__(self, runtime: "RealRuntime", admin: "AdminClient") -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self.admin = admin
 
     def __enter__(self) -> "OpenConnection":
@@ -63,13 +69,13 @@ class OpenConnection:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to completion and return its result."""
-        scheduler = self._runtime.scheduler
+        scheduler = self.runtime.scheduler
         return scheduler.run_until(scheduler.spawn(work))
 
     def close(self) -> None:
         """Close the client's connections and the loop."""
         self.admin.close()
-        self._runtime.scheduler.close()
+        self.runtime.scheduler.close()
 
 
 @dataclass(frozen=True, slots=True)

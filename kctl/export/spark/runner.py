@@ -7,6 +7,7 @@ but numpy, pyarrow and the codecs must be installed there.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kctl.errors import CorruptDataError, KctlError
@@ -78,6 +79,16 @@ def make_session(conf: Sequence[tuple[str, str]], py_files: Iterable[str] = ()) 
             hint=_JAVA_HINT if is_java_error else None,
         ) from error
     return session
+
+
+def stop_session(session: Any) -> None:
+    """End a session, whose JVM may have ended by the signal that ends this process."""
+    from py4j.protocol import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        Py4JError,
+    )
+
+    with suppress(OSError, Py4JError):
+        session.stop()
 
 
 # Exports a split: (task, (number, split)) to rows.

@@ -17,33 +17,52 @@ _SECONDS_MAX = 30
 
 
 def get_json(url: str, path: str) -> Any:
-    """Return the JSON document at `path` below `url`, which may contain user and password.
+    """Return the JSON document at `path` below `url`, which may contain user and password; `path`
+    may have a query.
 
     UsageError if it is missing; UnreachableError without a response; KctlError for other errors.
     """
+    target, data = _get(url, path, "application/json")
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise KctlError(f"{target}: the response is not JSON") from None
+
+
+def get_text(url: str, path: str) -> str:
+    """Return the text at `path` below `url`; errors as `get_json` has them."""
+    target, data = _get(url, path, "*/*")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise KctlError(f"{target}: the response is not text") from None
+
+
+def _get(url: str, path: str, accepted: str) -> tuple[str, bytes]:
+    """Return the address without a password, and the response's body."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise UsageError(
-            f"Not the address of a schema registry: {url}", hint="e.g. http://host:8081"
+            "Not the address of a schema registry",
+            hint="http://host:8081, apicurio+http://host:8080 or glue://REGION/NAME",
         )
     host = parts.netloc.rpartition("@")[2]
-    target = urlunsplit((parts.scheme, host, parts.path.rstrip("/") + path, "", ""))
-    request = urllib.request.Request(target, headers={"Accept": "application/json"})
+    below, _, query = path.partition("?")
+    target = urlunsplit((parts.scheme, host, parts.path.rstrip("/") + below, query, ""))
+    request = urllib.request.Request(target, headers={"Accept": accepted})
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         word = base64.b64encode(pair.encode()).decode()
         request.add_header("Authorization", f"Basic {word}")
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS_MAX) as answer:
-            return json.load(answer)
+            return target, answer.read()
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise UsageError(f"{target}: {_said(error)}") from None
         raise KctlError(f"{target}: {_said(error)}") from None
     except OSError as error:
         raise UnreachableError(f"{target}: {getattr(error, 'reason', error)}") from None
-    except ValueError:
-        raise KctlError(f"{target}: the response is not JSON") from None
 
 
 def _said(error: urllib.error.HTTPError) -> str:

@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -132,12 +133,19 @@ def start_spark_gateway(conf: Sequence[tuple[str, str]]) -> SparkGateway:
         process = subprocess.Popen(
             [*command, "pyspark-shell"], stdin=subprocess.PIPE, stdout=stream, stderr=stream,
             env=environment,
+            preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - it takes no lock
         )  # fmt: skip
     gateway = SparkGateway(process, archive, directory)
     _wait_for(process, connection_file, gateway)
     port, secret = _read_connection(connection_file.read_bytes())
     os.environ[_PORT], os.environ[_SECRET] = str(port), secret
     return gateway
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to the JVM and its Python processes as well, to the
+    command."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _tell_pyspark_of_python(conf: dict[str, str]) -> None:
